@@ -1,0 +1,41 @@
+# Two commands for a fresh machine with Python >= 3.11: `make demo` and `make test`. Each sets itself up in .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+PYTEST_ARGS ?=
+
+.PHONY: demo test lint types bench clean help
+
+help:  ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
+
+.venv/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "fullrank needs Python 3.11 or newer, this is " + sys.version.split()[0])'
+	$(PYTHON) -m venv .venv
+
+.venv/.core: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+.venv/.dev: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	@touch $@ .venv/.core
+
+demo: .venv/.core  ## see in a few seconds what fullrank is for
+	@$(BIN)/fullrank demo
+
+test: .venv/.dev  ## run all tests that need no download
+	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+
+lint: .venv/.dev  ## style, formatting, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+types: .venv/.dev  ## mypy --strict
+	$(BIN)/mypy
+
+bench: .venv/.dev  ## speed and accuracy, as ratios in one run
+	$(BIN)/python benchmarks/estimators.py --quick
+
+clean:  ## remove what make made
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,225 @@
+"""Ranking metrics as values: ``NDCG @ 10`` prints, hashes, and parses back.
+
+A metric is a function of the rank of a held-out item, averaged over users and cut at ``K`` by 1[R ≤ K]
+(kr20 eq. 2-13). With one target per user it is M(R). With several (T > 1) a case is one (user, target): it carries
+``order`` j, its place among the user's T targets, and the rank R′ among the *non-relevant* candidates plus itself; its
+rank in the full list is R = R′ + j − 1, and the contributions of a user's cases add up to the user's metric.
+
+>>> NDCG @ 10
+ndcg@10
+>>> parse_metric("HR@20") == Recall @ 20
+True
+>>> (AP @ 10).gain([1, 2, 11])
+array([1. , 0.5, 0. ])
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["AP", "AUC", "MRR", "NDCG", "Hit", "Metric", "Precision", "Recall", "parse_metric", "parse_metrics"]
+
+FloatArray = NDArray[np.float64]
+
+#: Every word a user may write, and the metric it means when each user has one target.
+ALIASES = {
+    "recall": "recall",
+    "hr": "recall",
+    "hit": "recall",
+    "hit_rate": "recall",
+    "hitrate": "recall",
+    "hit_ratio": "recall",
+    "success": "recall",
+    "precision": "precision",
+    "prec": "precision",
+    "p": "precision",
+    "ndcg": "ndcg",
+    "ap": "ap",
+    "map": "ap",
+    "mrr": "ap",
+    "rr": "ap",
+    "auc": "auc",
+}
+#: Words that mean "the user's first hit" once a user has several targets (SPEC: the aliases hold for T = 1 only).
+_FIRST_HIT = {"hr", "hit", "hit_rate", "hitrate", "hit_ratio", "success", "mrr", "rr"}
+
+
+@dataclass(frozen=True, repr=False)
+class Metric:
+    """A ranking metric: a name, a function of the rank, and a cut-off ``k`` (``None``: uncut).
+
+    ``Metric("mine", lambda R: 1 / R**2) @ 20`` makes one of your own from any function of an array of one-based ranks;
+    with several targets per user it is averaged over the user's targets.
+
+    Two metrics are equal when they are the same number for users with one target each: ``hr@10 == recall@10``. With
+    several targets per user the words part: ``hr`` and ``mrr`` then look at the user's first hit only.
+    """
+
+    name: str
+    function: Callable[[FloatArray], Any] | None = None
+    k: int | None = None
+    #: The word the metric was written with; decides nothing unless users have several targets.
+    word: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        if self.function is None and self.name not in set(ALIASES.values()):
+            raise ValueError(
+                f"`Metric({self.name!r})` needs a function of the rank, as in Metric({self.name!r}, lambda R: 1 / R); "
+                f"for a built-in metric use fr.parse_metric({self.name!r})."
+            )
+        if self.k is not None:
+            if isinstance(self.k, bool) or not isinstance(self.k, int | np.integer) or self.k < 1:
+                raise ValueError(f"`k` must be a positive whole number, not {self.k!r}: write {self.name}@10.")
+            object.__setattr__(self, "k", int(self.k))
+
+    @overload
+    def __matmul__(self, k: int) -> Metric: ...
+    @overload
+    def __matmul__(self, k: Iterable[int]) -> tuple[Metric, ...]: ...
+    def __matmul__(self, k: int | Iterable[int]) -> Metric | tuple[Metric, ...]:
+        """``NDCG @ 10`` is one metric, ``NDCG @ [5, 10]`` a tuple of them."""
+        if isinstance(k, Iterable) and not isinstance(k, str):
+            return tuple(self @ each for each in k)
+        return replace(self, k=k)
+
+    def __str__(self) -> str:
+        word = self.word or self.name
+        return word if self.k is None else f"{word}@{self.k}"
+
+    __repr__ = __str__
+
+    def gain(
+        self, ranks: ArrayLike, n_items: ArrayLike | None = None, order: ArrayLike = 1, targets: ArrayLike = 1
+    ) -> FloatArray:
+        """What a case at rank ``ranks`` adds to its user's metric.
+
+        ``ranks`` is R′, the rank among non-relevant candidates plus the target itself (the rank, when T = 1);
+        ``n_items`` the number N′ of those candidates, needed by AUC and uncut Precision only. Per user (SPEC §2):
+        Recall Σ1[R≤K]/T · Precision Σ1[R≤K]/K · NDCG Σ1[R≤K]/log2(R+1) / IDCG(min(T,K)) · AP Σ1[R≤K](j/R)/min(T,K) ·
+        AUC mean (N′−R′)/(N′−1) · Hit and MRR from the first target (j = 1) only.
+
+        >>> (NDCG @ 10).gain([1, 3])
+        array([1. , 0.5])
+        """
+        inner = np.asarray(ranks, dtype=np.float64)
+        j = np.asarray(order, dtype=np.float64)
+        T = np.asarray(targets, dtype=np.float64)
+        R = inner + (j - 1)
+        top = np.ones(np.broadcast_shapes(R.shape, T.shape)) if self.k is None else (self.k >= R) * np.ones(T.shape)
+        kept = T if self.k is None else np.minimum(T, self.k)
+        if self.function is not None:
+            return np.asarray(top * _checked(self.function, R, self.name) / T, dtype=np.float64)
+        if self.name == "auc":
+            N = _needed(n_items, "AUC")
+            share = np.where(N > 1, (N - inner) / np.maximum(N - 1, 1), 1.0)
+            return np.asarray(top * share / T, dtype=np.float64)
+        if self.name == "precision":
+            depth = _needed(n_items, "Precision without @k") + T - 1 if self.k is None else float(self.k)
+            return np.asarray(top / depth, dtype=np.float64)
+        if self.name == "recall":
+            return np.asarray(top * (j == 1) if self._first_hit else top / T, dtype=np.float64)
+        if self.name == "ap":
+            if self._first_hit:
+                return np.asarray(top * (j == 1) / R, dtype=np.float64)
+            return np.asarray(top * (j / R) / kept, dtype=np.float64)
+        return np.asarray(top / np.log2(R + 1) / _ideal_dcg(kept), dtype=np.float64)
+
+    @property
+    def uncut(self) -> bool:
+        """Whether the metric looks at the whole ranking (no ``@k``)."""
+        return self.k is None
+
+    @property
+    def _first_hit(self) -> bool:
+        return self.word in _FIRST_HIT
+
+
+def _needed(n_items: ArrayLike | None, who: str) -> FloatArray:
+    if n_items is None:
+        raise ValueError(f"{who} depends on the number of candidates: pass `n_items`.")
+    return np.asarray(n_items, dtype=np.float64)
+
+
+def _checked(function: Callable[[FloatArray], Any], R: FloatArray, name: str) -> FloatArray:
+    value = np.asarray(function(R), dtype=np.float64)
+    try:
+        return np.broadcast_to(value, R.shape)
+    except ValueError:
+        raise ValueError(
+            f"the function of metric `{name}` returned shape {value.shape} for ranks of shape {R.shape}: "
+            "it must return one number per rank."
+        ) from None
+
+
+def _ideal_dcg(depth: FloatArray) -> FloatArray:
+    """Σ_{i ≤ depth} 1/log2(i+1), the best DCG that ``depth`` relevant items can reach."""
+    flat = np.atleast_1d(depth).astype(np.int64)
+    table = np.concatenate([[0.0], np.cumsum(1.0 / np.log2(np.arange(2, max(int(flat.max(initial=1)), 1) + 2)))])
+    return np.asarray(table[flat].reshape(np.shape(depth)))
+
+
+Recall = Metric("recall")
+Precision = Metric("precision")
+NDCG = Metric("ndcg")
+AP = Metric("ap")
+AUC = Metric("auc")
+Hit = Metric("recall", word="hit")
+MRR = Metric("ap", word="mrr")
+
+_PATTERN = re.compile(r"\s*([a-z_ -]+?)\s*(?:@\s*([0-9,\s]+))?\s*", re.IGNORECASE)
+
+
+def parse_metrics(text: str | Metric | Iterable[str | Metric]) -> tuple[Metric, ...]:
+    """Metrics from words, values or a list of either; ``"ndcg@5,10"`` is two.
+
+    >>> parse_metrics(["ndcg@5,10", "auc", AP @ 3])
+    (ndcg@5, ndcg@10, auc, ap@3)
+    """
+    if isinstance(text, Metric):
+        return (text,)
+    if not isinstance(text, str):
+        if not isinstance(text, Iterable):
+            raise TypeError(f"`metrics` must be words like 'ndcg@10' or fr.NDCG @ 10, not {text!r}.")
+        found = tuple(metric for each in text for metric in parse_metrics(each))
+        if not found:
+            raise ValueError("`metrics` is empty: name at least one, for example 'ndcg@10'.")
+        return found
+    match = _PATTERN.fullmatch(text)
+    cuts = [] if match is None or match[2] is None else [cut.strip() for cut in match[2].split(",")]
+    if match is None or not all(cut.isdigit() for cut in cuts):
+        raise ValueError(f"cannot read metric {text!r}: write a name and a cut-off, for example 'ndcg@10'.")
+    word = match[1].strip().lower().replace("-", "_").replace(" ", "_")
+    if word not in ALIASES:
+        cut = "".join(f"@{each}" for each in cuts[:1])
+        close = difflib.get_close_matches(word, ALIASES, n=1, cutoff=0.5)
+        hint = f"did you mean {close[0]}{cut}?" if close else f"known names are {', '.join(sorted(ALIASES))}."
+        raise ValueError(f"unknown metric {text!r}: {hint}")
+    metric = Metric(ALIASES[word], word="" if word == ALIASES[word] else word)
+    if not cuts:
+        return (metric,)
+    return tuple(metric @ int(cut) for cut in cuts)
+
+
+def parse_metric(text: str | Metric) -> Metric:
+    """The metric a word means; case does not matter.
+
+    Aliases: hr = hit = hit_rate = success = recall and mrr = rr = map = ap (one target per user).
+
+    >>> parse_metric("nDCG@10")
+    ndcg@10
+    >>> parse_metric("ngcd@10")
+    Traceback (most recent call last):
+    ...
+    ValueError: unknown metric 'ngcd@10': did you mean ndcg@10?
+    """
+    found = parse_metrics(text)
+    if len(found) != 1:
+        raise ValueError(f"{text!r} names {len(found)} metrics: use fr.parse_metrics for a list of cut-offs.")
+    return found[0]
