@@ -1,0 +1,607 @@
+"""RankCounts: how often each outcome was seen. The sufficient statistic: small, additive, saved without pickle.
+
+Counts are keyed by (block of users, pool-size bin, drawn, hits, order j, targets T):
+
+- the *block* is a hash of the user into 256, the same for every model, so that models can be compared in pairs, users
+  clustered and everything resampled without scoring again;
+- the *pool* is the number N_u of candidates of the case, kept in at most 64 geometric bins that grow coarser only when
+  there are more (nested powers of two, so that adding counts never depends on the order);
+- (j, T) is the target's place among its user's T targets.
+
+>>> a = RankCounts.from_ranks([1, 1, 4], n_items=1000, design="uni9")
+>>> b = RankCounts.from_ranks([2], n_items=1000, design="uni9", users=[7])
+>>> print(a + b)
+4 cases of uni9 among 1,000 items
+>>> len(a + b)
+4
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .design import ALL, Adaptive, Design, Exhaustive, Sample, parse_design
+
+__all__ = ["BLOCKS", "PoolTable", "RankCounts"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+#: Number of user blocks. 256 keeps counts small and leaves 255 degrees of freedom for resampling.
+BLOCKS = 256
+#: Pools are binned by ⌊log2 N · 2^level⌋ at the finest level that keeps at most this many bins.
+MAX_POOLS = 64
+#: Laws of R′ are estimated for at most this many strata of (j, T).
+MAX_STRATA = 64
+_FINEST = 24
+_KEYS = ("block", "pool", "drawn", "hits", "order", "targets")
+_SUMS = ("cases", "scored", "weight", "pool_weight", "auc_weight")
+_MAGIC = "fullrank.RankCounts"
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class PoolTable:
+    """The counts of one pool-size bin, as estimators want them: outcomes and a weight per (j, T) stratum and outcome."""
+
+    n_items: float
+    drawn: IntArray
+    hits: IntArray
+    weight: FloatArray
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RankCounts:
+    """How often each outcome was seen under one design. Make it with :meth:`from_ranks`; add with ``+``."""
+
+    design: Design
+    level: int
+    keys: IntArray  # one row per cell, columns as in _KEYS, sorted and unique
+    cases: IntArray
+    scored: IntArray  # items compared with targets, in all
+    weight: FloatArray
+    pool_weight: FloatArray  # Σ weight · N_u
+    auc_weight: FloatArray  # Σ weight · unbiased AUC of the case
+
+    # ---------------------------------------------------------------------------------------------- making
+
+    @classmethod
+    def from_ranks(
+        cls,
+        ranks: ArrayLike,
+        n_items: ArrayLike,
+        design: Design | str,
+        *,
+        drawn: ArrayLike | None = None,
+        users: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        order: ArrayLike | None = None,
+        targets: ArrayLike | None = None,
+    ) -> RankCounts:
+        """Counts from one-based sampled ranks, one per case, whatever tool made them.
+
+        ``n_items``: number of candidates, target included (N), one for all or one per case. ``drawn``: negatives per case,
+        when they differ (needed for ``Adaptive``; with ``Sample``, sizes that do not depend on the rank). ``users`` groups
+        cases by user (any ids) for resampling and pairing; without it every case is its own user. ``order`` and ``targets``
+        (j, T) for users with several targets; ranks are then among the non-relevant candidates plus the target.
+        """
+        design = parse_design(design)
+        r = _whole_numbers("ranks", ranks)
+        M = len(r)
+        if M == 0:
+            raise ValueError("`ranks` is empty: there is nothing to estimate from.")
+        N = _per_case("n_items", n_items, M)
+        _refuse(N < 1, "n_items", N, "a positive number of candidates (target included)")
+        hits = r - 1
+        if isinstance(design, Exhaustive):
+            if drawn is not None:
+                raise ValueError("`drawn` has no meaning with `Exhaustive()`: every candidate is compared.")
+            m = np.full(M, ALL, dtype=np.int64)
+            _refuse((hits < 0) | (hits >= N), "ranks", r, "a rank in 1..n_items")
+        else:
+            m = _drawn(design, drawn, N, M)
+            _refuse(m < 0, "drawn", m, "a number of negatives of at least 1")
+            size = np.where(m == ALL, N - 1, m)
+            _refuse((hits < 0) | (hits > size), "ranks", r, "a rank in 1..negatives+1 (ranks are one-based)")
+            if design.replace:
+                _refuse(N < 2, "n_items", N, "at least 2 candidates to draw negatives from")
+            else:
+                _refuse(
+                    m > N - 1, "drawn", m,
+                    "no more than n_items − 1 when drawing without replacement (fewer negatives, or replace=True)",
+                )  # fmt: skip
+            if isinstance(design, Adaptive):
+                design, m = _adaptive(design, m, hits, N)
+        return cls.from_outcomes(m, hits, N, design, users=users, weights=weights, order=order, targets=targets)
+
+    @classmethod
+    def from_outcomes(
+        cls,
+        drawn: ArrayLike,
+        hits: ArrayLike,
+        n_items: ArrayLike,
+        design: Design,
+        *,
+        users: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        order: ArrayLike | None = None,
+        targets: ArrayLike | None = None,
+    ) -> RankCounts:
+        """Counts from outcomes that are known to be right (``drawn`` = 0: all candidates compared, rank = hits + 1)."""
+        m, x = np.asarray(drawn, dtype=np.int64), np.asarray(hits, dtype=np.int64)
+        M = len(x)
+        N = _per_case("n_items", n_items, M)
+        w = np.ones(M) if weights is None else _weights(weights, M)
+        block = user_blocks(np.arange(M) if users is None else users)
+        if len(block) != M:
+            raise ValueError(f"`users` has {len(block)} entries for {M} cases: give one per case.")
+        j = np.ones(M, dtype=np.int64) if order is None else _per_case("order", order, M)
+        T = np.ones(M, dtype=np.int64) if targets is None else _per_case("targets", targets, M)
+        if order is None and (T > 1).any():
+            raise ValueError("`order` is missing: with several targets per user every case needs its place among them.")
+        _refuse((j < 1) | (j > T), "order", j, "a place in 1..targets")
+        keys = np.stack([block, _pool_key(N), m, x, j, T], axis=1)
+        if not w.all():  # a case of weight zero says nothing, and a pool of such cases has no mean size
+            keys, m, x, N, w = keys[w > 0], m[w > 0], x[w > 0], N[w > 0], w[w > 0]
+            M = len(x)
+        auc = design.auc(m, x, N)
+        scored = np.where(m == ALL, N - 1, m)
+        sums = (np.ones(M, dtype=np.int64), scored, w, w * N, w * auc)
+        return cls(design, _FINEST, *_grouped(keys, sums))._coarsened()
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        design: Design | str,
+        n_items: ArrayLike | None = None,
+        *,
+        rank: str = "rank",
+        user: str | None = None,
+        drawn: str | None = None,
+        weight: str | None = None,
+    ) -> RankCounts:
+        """Counts from a pandas, polars or Arrow frame with one row per case.
+
+        Columns are found by name: ``rank``, ``user_id`` (or ``user``, ``userID``, ``query_id``, ``q_id``, ``qid``),
+        ``n_items`` when not given as a number, and, where asked for, ``drawn`` and ``weight``.
+        """
+        import narwhals as nw
+
+        table = nw.from_native(frame, eager_only=True)
+        names = list(table.columns)
+
+        def column(name: str) -> Any:
+            if name not in names:
+                raise ValueError(f"the frame has no column {name!r}: it has {', '.join(map(repr, names))}.")
+            return table[name].to_numpy()
+
+        if user is None:
+            user = next((name for name in _USER_COLUMNS if name in names), None)
+        if n_items is None:
+            n_items = column("n_items")
+        if drawn is None and isinstance(parse_design(design), Adaptive):
+            drawn = "drawn"
+        return cls.from_ranks(
+            column(rank),
+            n_items,
+            design,
+            drawn=None if drawn is None else column(drawn),
+            users=None if user is None else column(user),
+            weights=None if weight is None else column(weight),
+        )
+
+    # ---------------------------------------------------------------------------------------------- algebra
+
+    def __add__(self, other: RankCounts) -> RankCounts:
+        if not isinstance(other, RankCounts):
+            return NotImplemented
+        if self.design != other.design:
+            raise ValueError(
+                f"cannot add counts of '{self.design}' to counts of '{other.design}': "
+                "outcomes of different designs follow different laws; fit each on its own."
+            )
+        level = min(self.level, other.level)
+        keys = np.concatenate([self._keys_at(level), other._keys_at(level)])
+        sums = tuple(np.concatenate([getattr(self, name), getattr(other, name)]) for name in _SUMS)
+        return RankCounts(self.design, level, *_grouped(keys, sums))._coarsened()
+
+    def __radd__(self, other: object) -> RankCounts:
+        """So that ``sum(list_of_counts)`` works."""
+        return self if other == 0 else NotImplemented
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RankCounts):
+            return NotImplemented
+        return (
+            self.design == other.design
+            and self.level == other.level
+            and self.keys.shape == other.keys.shape
+            and bool((self.keys == other.keys).all())
+            and all(np.allclose(getattr(self, name), getattr(other, name), rtol=1e-9, atol=1e-12) for name in _SUMS)
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # equality is up to rounding of weighted sums
+
+    def __len__(self) -> int:
+        return int(self.cases.sum())
+
+    def __str__(self) -> str:
+        low, high = self.pool_range
+        items = f"{low:,.0f}" if round(low) == round(high) else f"{low:,.0f}-{high:,.0f}"
+        return f"{len(self):,} case{'s' * (len(self) != 1)} of {self.design} among {items} items"
+
+    def __repr__(self) -> str:
+        return f"<RankCounts: {self}>"
+
+    # ---------------------------------------------------------------------------------------------- looking
+
+    @property
+    def items_scored(self) -> int:
+        """How many negatives were compared with a target, over all cases."""
+        return int(self.scored.sum())
+
+    @property
+    def n_items(self) -> float:
+        """Mean number of candidates per case."""
+        return float(self.pool_weight.sum() / self.weight.sum())
+
+    @property
+    def pool_range(self) -> tuple[float, float]:
+        """Smallest and largest number of candidates (means of the outermost bins)."""
+        sizes = self.pools[0]
+        return float(sizes.min()), float(sizes.max())
+
+    @property
+    def varying_pool(self) -> bool:
+        """Whether cases differ in their number of candidates."""
+        low, high = self.pool_range
+        return high - low > 1e-6
+
+    @property
+    def several_targets(self) -> bool:
+        """Whether any user has more than one target."""
+        return bool((self.column("targets") > 1).any())
+
+    @property
+    def sizes(self) -> IntArray:
+        """The distinct numbers of negatives drawn (``0``: all)."""
+        return np.unique(self.column("drawn"))
+
+    @property
+    def groups(self) -> tuple[IntArray, IntArray, FloatArray]:
+        """The distinct (j, T), and the weight of the cases of each."""
+        pairs, inverse = unique_rows(self.keys[:, 4:6])
+        return pairs[:, 0], pairs[:, 1], _sum_by(inverse, self.weight, len(pairs))
+
+    @property
+    def strata(self) -> IntArray:
+        """For each (j, T) of :attr:`groups`, the row of :meth:`tables` it is in.
+
+        Up to 64 groups have a row each; more are put together by (⌊log2 j · 2^l⌋, ⌊log2 T · 2^l⌋) at the finest level l that
+        leaves at most 64: neighbouring (j, T) share a law of R′, and each keeps its own gain.
+        """
+        order, targets, _ = self.groups
+        if len(order) <= MAX_STRATA:
+            return np.arange(len(order))
+        pairs = np.stack([_pool_key(order), _pool_key(targets)], axis=1)
+        while len(unique_rows(pairs)[0]) > MAX_STRATA:
+            pairs = pairs >> 1
+        return unique_rows(pairs)[1]
+
+    @property
+    def users_weight(self) -> float:
+        """Σ weight / T: what a sum over cases is divided by to become a mean over users."""
+        return float((self.weight / self.column("targets")).sum())
+
+    @property
+    def auc(self) -> float:
+        """AUC, straight from the counts: unbiased for any sample and any pool sizes."""
+        return float((self.auc_weight / self.column("targets")).sum() / self.users_weight)
+
+    def sampled_ranks(self) -> tuple[IntArray, FloatArray]:
+        """Sampled ranks r and the weight of each, over all cells."""
+        ranks, inverse = np.unique(self.column("hits") + 1, return_inverse=True)
+        return ranks, _sum_by(inverse, self.weight, len(ranks))
+
+    def tables(self, n_items: str = "bins", most: int = MAX_POOLS) -> list[PoolTable]:
+        """Outcome tables, one per pool-size bin (at most ``most``), or one at the mean size (``n_items="mean"``)."""
+        if n_items not in {"bins", "mean"}:
+            raise ValueError(f"`n_items` must be 'bins' or 'mean', not {n_items!r}.")
+        counts = self
+        _, bins = counts.pools
+        while n_items == "bins" and len(np.unique(bins)) > most:
+            counts = counts._coarsened(len(np.unique(bins)) - 1)
+            _, bins = counts.pools
+        bins = np.zeros(len(counts.keys), dtype=np.int64) if n_items == "mean" else bins
+        strata = counts.strata
+        stratum = strata[unique_rows(counts.keys[:, 4:6])[1]]
+        out = []
+        for each in np.unique(bins):
+            here = bins == each
+            outcomes, column = unique_rows(counts.keys[here, 2:4])
+            weight = np.zeros((int(strata.max()) + 1, len(outcomes)))
+            np.add.at(weight, (stratum[here], column), counts.weight[here])
+            N = counts.pool_weight[here].sum() / counts.weight[here].sum()
+            out.append(PoolTable(float(N), outcomes[:, 0], outcomes[:, 1], weight))
+        return out
+
+    def resample(self, rng: np.random.Generator | int | None = None) -> RankCounts:
+        """Counts of as many user blocks drawn with replacement: one bootstrap sample, no scoring needed.
+
+        With fewer than 256 users a block is a user; with more, a random group of them, which leaves the bootstrap valid
+        (255 degrees of freedom) and the counts small.
+        """
+        generator = np.random.default_rng(rng)
+        blocks, inverse = np.unique(self.column("block"), return_inverse=True)
+        times = generator.multinomial(len(blocks), np.full(len(blocks), 1 / len(blocks)))[inverse]
+        kept = times > 0
+        return RankCounts(
+            self.design,
+            self.level,
+            self.keys[kept],
+            *((getattr(self, name)[kept] * times[kept]) for name in _SUMS),
+        )
+
+    def at_ranks(self, ranks: IntArray, share: FloatArray) -> RankCounts:
+        """The same cases put at the given ranks (one per cell) as if these were known, with a share of their weight."""
+        keys = self.keys.copy()
+        keys[:, 2], keys[:, 3] = ALL, ranks - 1
+        sums = (self.cases, self.scored, self.weight * share, self.pool_weight * share, self.auc_weight * share)
+        return RankCounts(self.design, self.level, *_grouped(keys, sums))
+
+    def select(self, blocks: ArrayLike) -> RankCounts:
+        """The counts of the given user blocks (0..255) only."""
+        kept = np.isin(self.column("block"), np.asarray(blocks))
+        if not kept.any():
+            raise ValueError("`blocks` holds no case of these counts: there is nothing left to estimate from.")
+        return self._where(kept)
+
+    def known(self) -> tuple[RankCounts | None, RankCounts | None]:
+        """The cases whose rank is known, because all candidates were compared, and the others (``None``: no such case)."""
+        exact = self.column("drawn") == ALL
+        return self._where(exact) if exact.any() else None, self._where(~exact) if not exact.all() else None
+
+    def plot(self) -> Any:
+        """An Altair chart of what was seen: sampled ranks, or the sizes of the samples. Needs the extra ``report``."""
+        return import_module("fullrank.report.charts").plot_counts(self)
+
+    def _repr_html_(self) -> str:
+        # by name: the stage above shows what this one makes, and this one does not depend on it
+        return str(import_module("fullrank.report.notebook").counts_html(self))
+
+    # ---------------------------------------------------------------------------------------------- files
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write to ``path`` atomically: readers see the old file or the whole new one, never a part."""
+        arrays = {"keys": self.keys, **{name: getattr(self, name) for name in _SUMS}}
+        header = {
+            "format": _MAGIC,
+            "version": _VERSION,
+            "design": str(self.design),
+            "level": self.level,
+            "sha256": _digest(arrays),
+        }
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, header=np.frombuffer(json.dumps(header).encode(), dtype=np.uint8), **arrays)
+        write_atomically(Path(path), buffer.getvalue())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> RankCounts:
+        """Read counts written by :meth:`save`; anything else, or a damaged file, is refused. Nothing is unpickled."""
+        path = Path(path)
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                if "header" not in file.files:
+                    raise ValueError("it has no fullrank header")
+                header = json.loads(bytes(file["header"].tobytes()).decode())
+                if header.get("format") != _MAGIC:
+                    raise ValueError(f"its format is {header.get('format')!r}")
+                if header.get("version") != _VERSION:
+                    raise ValueError(f"its version is {header.get('version')}, this fullrank reads {_VERSION}")
+                arrays = {name: file[name] for name in ("keys", *_SUMS)}
+                if _digest(arrays) != header["sha256"]:
+                    raise ValueError("its checksum does not match: the file is damaged")
+                design = parse_design(header["design"])
+                level = int(header["level"])
+        except FileNotFoundError:
+            raise
+        except Exception as error:  # a flipped bit can surface anywhere: zipfile, zlib, tokenize, json, numpy
+            raise ValueError(f"{str(path)!r} is not a file of rank counts, or is damaged: {error}.") from None
+        return cls(design, level, arrays["keys"], *(arrays[name] for name in _SUMS))
+
+    # ---------------------------------------------------------------------------------------------- inside
+
+    def _where(self, kept: NDArray[np.bool_]) -> RankCounts:
+        return RankCounts(self.design, self.level, self.keys[kept], *(getattr(self, name)[kept] for name in _SUMS))
+
+    def column(self, name: str) -> IntArray:
+        """One of the keys (block, pool, drawn, hits, order, targets) of every cell."""
+        return self.keys[:, _KEYS.index(name)]
+
+    @property
+    def pools(self) -> tuple[FloatArray, IntArray]:
+        """Mean number of candidates of each pool-size bin, and the bin of every cell."""
+        _, inverse = np.unique(self.column("pool"), return_inverse=True)
+        inverse = inverse.ravel()
+        return np.bincount(inverse, self.pool_weight) / np.bincount(inverse, self.weight), inverse
+
+    def _keys_at(self, level: int) -> IntArray:
+        keys = self.keys.copy()
+        keys[:, 1] >>= self.level - level
+        return keys
+
+    def _coarsened(self, most: int = MAX_POOLS) -> RankCounts:
+        """The finest level with at most ``most`` pool bins; a function of the set of pools alone, so addition commutes."""
+        level, bins = self.level, np.unique(self.column("pool"))
+        while len(bins) > most:
+            level, bins = level - 1, np.unique(bins >> 1)
+        if level == self.level:
+            return self
+        return RankCounts(
+            self.design, level, *_grouped(self._keys_at(level), tuple(getattr(self, name) for name in _SUMS))
+        )
+
+
+_USER_COLUMNS = ("user_id", "user", "userID", "userId", "query_id", "q_id", "qid")
+
+
+def user_blocks(users: ArrayLike) -> IntArray:
+    """A block in 0..255 per user id, by a hash that does not change between processes, machines or models."""
+    ids = np.asarray(users)
+    if ids.dtype.kind in "iub":
+        with np.errstate(over="ignore"):
+            z = ids.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)  # splitmix64
+            z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            z = z ^ (z >> np.uint64(31))
+        return np.asarray(z % np.uint64(BLOCKS), dtype=np.int64)
+    names, inverse = np.unique(ids.astype(str), return_inverse=True)
+    hashed = np.array([hashlib.blake2b(name.encode(), digest_size=1).digest()[0] for name in names], dtype=np.int64)
+    return np.asarray(hashed[inverse.ravel()])
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write beside ``path``, sync, then rename over it."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _grouped(keys: IntArray, sums: Sequence[NDArray[Any]]) -> tuple[Any, ...]:
+    """Rows with equal keys, summed; rows sorted."""
+    unique, inverse = unique_rows(keys)
+    return (unique, *(np.bincount(inverse, each, len(unique)).astype(each.dtype) for each in sums))
+
+
+def unique_rows(keys: IntArray) -> tuple[IntArray, IntArray]:
+    """The distinct rows, sorted, and where each row went: np.unique(axis=0), an order of magnitude faster.
+
+    Columns are packed into one integer (mixed radix) where their ranges allow it.
+    """
+    low = keys.min(axis=0)
+    span = keys.max(axis=0) - low + 1
+    if np.prod(span.astype(np.float64)) >= 2.0**62:
+        unique, inverse = np.unique(keys, axis=0, return_inverse=True)
+        return unique, inverse.ravel()
+    packed = np.zeros(len(keys), dtype=np.int64)
+    for column in range(keys.shape[1]):
+        packed = packed * span[column] + (keys[:, column] - low[column])
+    if np.prod(span.astype(np.float64)) > max(2**20, 2 * len(keys)):
+        _, first, inverse = np.unique(packed, return_index=True, return_inverse=True)
+        return keys[first], inverse.ravel()
+    # few possible keys: mark those present instead of sorting
+    place = np.full(int(np.prod(span)), -1, dtype=np.int64)
+    place[packed] = np.arange(len(keys))
+    present = np.flatnonzero(place >= 0)
+    rows = keys[place[present]]
+    place[present] = np.arange(len(present))
+    return rows, place[packed]
+
+
+def _sum_by(which: IntArray, values: FloatArray, size: int) -> FloatArray:
+    return np.bincount(which, values, size).astype(np.float64)
+
+
+def _pool_key(N: IntArray) -> IntArray:
+    return np.floor(np.log2(np.maximum(N, 1).astype(np.float64)) * 2.0**_FINEST).astype(np.int64)
+
+
+def _digest(arrays: dict[str, NDArray[Any]]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        digest.update(f"{name}{arrays[name].dtype.str}{arrays[name].shape}".encode())
+        digest.update(np.ascontiguousarray(arrays[name]).tobytes())
+    return digest.hexdigest()
+
+
+def _whole_numbers(name: str, values: ArrayLike) -> IntArray:
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise ValueError(f"`{name}` must be one-dimensional, one entry per case; it has shape {array.shape}.")
+    if array.dtype.kind in "iu":
+        return array.astype(np.int64)
+    try:
+        floats = array.astype(np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"`{name}` must be whole numbers, not {array.dtype}.") from None
+    if len(floats) and np.isnan(floats).any():
+        first = int(np.flatnonzero(np.isnan(floats))[0])
+        raise ValueError(f"`{name}` has a missing value (NaN) at case {first}: drop such cases or give their rank.")
+    if (floats != np.round(floats)).any() or np.isinf(floats).any():
+        first = int(np.flatnonzero((floats != np.round(floats)) | np.isinf(floats))[0])
+        raise ValueError(f"`{name}` must be whole numbers; case {first} has {float(floats[first])!r}.")
+    return floats.astype(np.int64)
+
+
+def _per_case(name: str, values: ArrayLike, cases: int) -> IntArray:
+    array = np.asarray(values)
+    numbers = _whole_numbers(name, np.atleast_1d(array) if array.ndim == 0 else array)
+    if array.ndim == 0:
+        return np.full(cases, numbers[0], dtype=np.int64)
+    if len(numbers) != cases:
+        raise ValueError(f"`{name}` has {len(numbers)} entries for {cases} cases: give one number, or one per case.")
+    return numbers
+
+
+def _weights(values: ArrayLike, cases: int) -> FloatArray:
+    weights = np.asarray(values, dtype=np.float64)
+    if weights.shape != (cases,):
+        raise ValueError(f"`weights` has shape {weights.shape} for {cases} cases: give one per case.")
+    if not np.isfinite(weights).all() or (weights < 0).any() or weights.sum() <= 0:
+        raise ValueError("`weights` must be finite, not negative, and not all zero.")
+    return weights
+
+
+def _refuse(bad: NDArray[np.bool_], name: str, values: IntArray, allowed: str) -> None:
+    if bad.any():
+        first = int(np.flatnonzero(bad)[0])
+        more = f" ({int(bad.sum()):,} cases in all)" if bad.sum() > 1 else ""
+        raise ValueError(f"`{name}` is {int(values[first])} at case {first}{more}: it must be {allowed}.")
+
+
+def _drawn(design: Design, drawn: ArrayLike | None, N: IntArray, cases: int) -> IntArray:
+    if drawn is not None:
+        m = _per_case("drawn", drawn, cases)
+        _refuse(m < 1, "drawn", m, "a number of negatives of at least 1")
+        return m
+    if isinstance(design, Adaptive):
+        raise ValueError("`drawn` is missing: with `Adaptive` every case has its own number of negatives.")
+    if isinstance(design, Sample):
+        return np.full(cases, design.negatives, dtype=np.int64)
+    return np.full(cases, design.stages(int(N.max()))[0], dtype=np.int64)
+
+
+def _adaptive(design: Adaptive, m: IntArray, hits: IntArray, N: IntArray) -> tuple[Adaptive, IntArray]:
+    """Check that (drawn, hits) can come from the design; cases that saw every candidate get the code ``ALL``."""
+    design = design.resolve(int(N.max()))
+    stages = np.asarray(design.stages(int(N.max())))
+    seen_all = (m == N - 1) & (not design.replace)
+    _refuse(
+        ~(np.isin(m, stages) | seen_all), "drawn", m, f"one of the stages of '{design}': {', '.join(map(str, stages))}"
+    )
+    last = seen_all | (m == stages[-1])
+    _refuse(
+        ~last & (hits < int(design.stop_at or 1)), "drawn", m,
+        f"a later stage: the case was beaten fewer than {design.stop_at} times, so '{design}' would have gone on",
+    )  # fmt: skip
+    return design, np.where(seen_all, ALL, m)

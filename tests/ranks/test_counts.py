@@ -1,0 +1,453 @@
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fullrank as fr
+import naive
+from fullrank.ranks.counts import BLOCKS, MAX_POOLS, RankCounts, unique_rows, user_blocks
+from fullrank.ranks.design import ALL
+
+
+def some_counts(rng, cases=300, design="uni9", N=100, **more):
+    return RankCounts.from_ranks(rng.integers(1, 11, cases), N, design, **more)
+
+
+# --------------------------------------------------------------------------------------------------------- looking
+
+
+def test_what_counts_say_about_themselves(rng):
+    counts = some_counts(rng)
+    assert len(counts) == 300
+    assert str(counts) == "300 cases of uni9 among 100 items"
+    assert repr(counts) == "<RankCounts: 300 cases of uni9 among 100 items>"
+    assert counts.items_scored == 2700
+    assert counts.n_items == 100
+    assert counts.pool_range == (100, 100)
+    assert not counts.varying_pool
+    assert not counts.several_targets
+    assert counts.sizes.tolist() == [9]
+    assert str(RankCounts.from_ranks([1], 5, "full")) == "1 case of exhaustive among 5 items"
+    varying = RankCounts.from_ranks([1, 2], [1000, 2000], "uni9")
+    assert str(varying) == "2 cases of uni9 among 1,000-2,000 items"
+    assert varying.varying_pool
+    assert varying.n_items == 1500
+
+
+def test_cells_hold_the_sums(rng):
+    cases = 500
+    r, N = rng.integers(1, 11, cases), rng.integers(50, 60, cases)
+    w, users = rng.random(cases) + 0.1, rng.integers(0, 40, cases)
+    counts = RankCounts.from_ranks(r, N, "uni9", users=users, weights=w)
+    assert counts.weight.sum() == pytest.approx(w.sum())
+    assert counts.n_items == pytest.approx((w * N).sum() / w.sum())
+    assert counts.auc == pytest.approx((w * (1 - (r - 1) / 9)).sum() / w.sum())
+    ranks, weight = counts.sampled_ranks()
+    for rank, total in zip(ranks, weight, strict=True):
+        assert total == pytest.approx(w[r == rank].sum())
+    tables = counts.tables("bins")
+    assert [table.n_items for table in tables] == pytest.approx(sorted(set(N.tolist())))
+    for table in tables:
+        here = table.n_items.__round__() == N
+        for x, total in zip(table.hits, table.weight[0], strict=True):
+            assert total == pytest.approx(w[here & (r == x + 1)].sum())
+    (one,) = counts.tables("mean")
+    assert one.n_items == pytest.approx(counts.n_items)
+    assert one.weight.sum() == pytest.approx(w.sum())
+
+
+def test_few_bins_are_merged_bins(rng):
+    N = rng.integers(100, 5000, 2000)
+    counts = RankCounts.from_ranks(rng.integers(1, 11, 2000), N, "uni9")
+    assert len(counts.tables()) <= MAX_POOLS
+    assert counts.n_items == pytest.approx(N.mean(), rel=1e-12)
+    for most in (1, 2, 7, 30):
+        tables = counts.tables(most=most)
+        assert 1 <= len(tables) <= most
+        assert sum(table.weight.sum() for table in tables) == pytest.approx(2000)
+        assert sum(table.weight.sum() * table.n_items for table in tables) == pytest.approx(N.sum())
+
+
+def test_pools_are_told_apart_while_there_are_few_of_them():
+    N = np.arange(10_000_000, 10_000_000 + MAX_POOLS)
+    counts = RankCounts.from_ranks(np.ones(MAX_POOLS, dtype=int), N, "uni9")
+    assert [table.n_items for table in counts.tables()] == N.tolist()
+
+
+def test_groups_and_users(rng):
+    counts = RankCounts.from_ranks(
+        [1, 2, 3, 4], 50, "uni9", users=[0, 0, 1, 2], order=[1, 2, 1, 1], targets=[2, 2, 1, 1], weights=[2, 2, 1, 1]
+    )
+    order, targets, weight = counts.groups
+    assert list(zip(order.tolist(), targets.tolist(), weight.tolist(), strict=True)) == [
+        (1, 1, 2),
+        (1, 2, 2),
+        (2, 2, 2),
+    ]
+    assert counts.users_weight == pytest.approx(4)  # one user of weight 2, two of weight 1
+    assert counts.several_targets
+
+
+def test_cases_of_weight_zero_say_nothing(rng):
+    counts = RankCounts.from_ranks([1, 2, 3], [100, 200, 200], "uni9", users=[5, 6, 7], weights=[0, 1, 2])
+    assert counts == RankCounts.from_ranks([2, 3], 200, "uni9", users=[6, 7], weights=[1, 2])
+    assert str(counts) == "2 cases of uni9 among 200 items"
+
+
+def test_user_blocks_do_not_depend_on_the_machine():
+    # fixed for good: counts saved yesterday must pair with counts of today
+    assert user_blocks([0, 1, 2, 10**12]).tolist() == [175, 193, 206, 120]
+    assert (
+        user_blocks(["a", "b", "user 7"]).tolist() == user_blocks(np.array(["a", "b", "user 7"], dtype=object)).tolist()
+    )
+    blocks = user_blocks(np.arange(100_000))
+    assert blocks.min() >= 0
+    assert blocks.max() < BLOCKS
+    spread = np.bincount(blocks, minlength=BLOCKS)
+    assert abs(spread - 100_000 / BLOCKS).max() < 6 * np.sqrt(100_000 / BLOCKS)
+
+
+@given(st.integers(0, 5), st.sampled_from([3, 10**6, 10**13]))
+def test_unique_rows_equals_numpy(seed, top):
+    keys = np.random.default_rng(seed).integers(0, top, (200, 3))
+    keys = np.concatenate([keys, keys[:50]])
+    rows, inverse = unique_rows(keys)
+    wanted, back = np.unique(keys, axis=0, return_inverse=True)
+    np.testing.assert_array_equal(rows, wanted)
+    np.testing.assert_array_equal(inverse, back.ravel())
+
+
+# ------------------------------------------------------------------------------------------------------ resampling
+
+
+def test_resample_draws_whole_blocks(rng):
+    users = rng.integers(0, 2000, 5000)
+    counts = RankCounts.from_ranks(rng.integers(1, 11, 5000), 100, "uni9", users=users)
+    again = counts.resample(7)
+    assert again == counts.resample(7)
+    assert again != counts.resample(8)
+    assert again != counts
+    own = np.bincount(counts.keys[:, 0], counts.cases, BLOCKS)
+    new = np.bincount(again.keys[:, 0], again.cases, BLOCKS)
+    times = new[own > 0] / own[own > 0]
+    np.testing.assert_allclose(times, np.round(times))
+    assert times.sum() == (own > 0).sum()
+
+
+def test_resampling_reproduces_the_spread_of_the_mean(rng):
+    r = rng.integers(1, 11, 4000)
+    counts = RankCounts.from_ranks(r, 100, "uni9")
+    means = [counts.resample(seed).auc for seed in range(300)]
+    assert np.mean(means) == pytest.approx(counts.auc, abs=4 * np.std(means) / np.sqrt(300))
+    assert np.std(means) == pytest.approx((r / 9).std() / np.sqrt(4000), rel=0.2)
+
+
+def test_select_takes_blocks(rng):
+    counts = some_counts(rng)
+    low, high = counts.select(range(128)), counts.select(range(128, 256))
+    assert low + high == counts
+    assert len(low) + len(high) == 300
+    with pytest.raises(ValueError, match="`blocks` holds no case of these counts"):
+        counts.select([])
+
+
+# ----------------------------------------------------------------------------------------------------------- files
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda rng: some_counts(rng),
+        lambda rng: some_counts(rng, N=rng.integers(50, 5000, 300), weights=rng.random(300) + 0.1),
+        lambda rng: RankCounts.from_ranks(rng.integers(1, 90, 100), 90, "full"),
+        lambda rng: RankCounts.from_ranks([2, 1], 1000, fr.Adaptive(0.01, 0.1), drawn=[10, 100]),
+        lambda rng: RankCounts.from_ranks([2, 1], 50, fr.Adaptive(9, "all", 2, replace=False), drawn=[49, 49]),
+        lambda rng: some_counts(rng, order=[1] * 300, targets=[3] * 300),
+    ],
+)
+def test_files_round_trip(make, rng, tmp_path):
+    counts = make(rng)
+    path = tmp_path / "counts.npz"
+    counts.save(path)
+    assert RankCounts.load(path) == counts
+    assert RankCounts.load(str(path)).design == counts.design
+    for name in ("keys", "cases", "scored", "weight", "pool_weight", "auc_weight"):
+        np.testing.assert_array_equal(getattr(RankCounts.load(path), name), getattr(counts, name))
+    counts.save(path)  # over itself
+    assert os.listdir(tmp_path) == ["counts.npz"], "a temporary file was left behind"
+
+
+def test_saving_leaves_the_old_file_when_it_fails(rng, tmp_path, monkeypatch):
+    path = tmp_path / "counts.npz"
+    counts = some_counts(rng)
+    counts.save(path)
+
+    def broken(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "replace", broken)
+    with pytest.raises(OSError, match="disk full"):
+        (counts + counts).save(path)
+    assert RankCounts.load(path) == counts
+    assert os.listdir(tmp_path) == ["counts.npz"]
+
+
+def refused(path):
+    with pytest.raises(ValueError, match="is not a file of rank counts, or is damaged"):
+        RankCounts.load(path)
+
+
+def test_damaged_files_are_refused(rng, tmp_path):
+    counts, path = some_counts(rng), tmp_path / "counts.npz"
+    counts.save(path)
+    whole = path.read_bytes()
+    for length in range(0, len(whole), 61):
+        path.write_bytes(whole[:length])
+        refused(path)
+    flips = 0
+    for place in range(0, len(whole), 7):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << (place % 8)
+        path.write_bytes(damaged)
+        try:
+            loaded = RankCounts.load(path)
+        except ValueError as error:
+            flips += "is not a file of rank counts, or is damaged" in str(error)
+        else:
+            assert loaded == counts  # a bit of the archive's own bookkeeping (a date, say)
+    assert flips > 0.5 * len(range(0, len(whole), 7))
+
+
+def test_foreign_files_are_refused(rng, tmp_path):
+    path = tmp_path / "other.npz"
+    path.write_text("rank\n1\n2\n")
+    refused(path)
+    np.savez(path, ranks=np.arange(3))
+    refused(path)
+    with path.open("wb") as file:
+        np.save(file, np.arange(3))
+    refused(path)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("header.npy", b"nothing")
+    refused(path)
+    refused(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        RankCounts.load(tmp_path / "nowhere.npz")
+
+
+def test_other_versions_formats_and_designs_are_refused(rng, tmp_path):
+    counts, path = some_counts(rng), tmp_path / "counts.npz"
+    counts.save(path)
+    with np.load(path) as file:
+        arrays = dict(file)
+    header = json.loads(arrays["header"].tobytes())
+    for change in (
+        {"version": 99},
+        {"format": "something"},
+        {"design": "pop99"},
+        {"sha256": "0" * 64},
+        {"level": None},
+    ):
+        arrays["header"] = np.frombuffer(json.dumps({**header, **change}).encode(), dtype=np.uint8)
+        np.savez(path, **arrays)
+        refused(path)
+    arrays["header"] = np.frombuffer(b"[1, 2]", dtype=np.uint8)
+    np.savez(path, **arrays)
+    refused(path)
+
+
+class Bomb:
+    gone_off = False
+
+    def __reduce__(self):
+        return (setattr, (Bomb, "gone_off", True))
+
+
+def test_nothing_is_unpickled(rng, tmp_path):
+    path = tmp_path / "counts.npz"
+    path.write_bytes(pickle.dumps(Bomb()))
+    refused(path)
+    some_counts(rng).save(path)
+    with np.load(path) as file:
+        arrays = dict(file)
+    for name in ("header", "keys", "weight"):
+        evil = {**arrays, name: np.array([Bomb()], dtype=object)}
+        buffer = io.BytesIO()
+        np.savez(buffer, **evil)
+        path.write_bytes(buffer.getvalue())
+        refused(path)
+    assert not Bomb.gone_off
+
+
+# ---------------------------------------------------------------------------------------------------------- frames
+
+
+def frames():
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    return {"pandas": pd.DataFrame, "polars": pl.DataFrame, "arrow": pa.table}
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow"])
+def test_frames_of_every_kind(kind):
+    make = frames()[kind]
+    data = {
+        "user_id": ["a", "b", "b"],
+        "rank": [1, 5, 10],
+        "n_items": [100, 90, 90],
+        "w": [1.0, 2.0, 0.5],
+        "m": [9, 9, 12],
+    }
+    wanted = RankCounts.from_ranks([1, 5, 10], [100, 90, 90], "uni9", users=["a", "b", "b"])
+    assert RankCounts.from_frame(make(data), "uni9") == wanted
+    one = RankCounts.from_frame(make(data), "uni9", 100, user="user_id", weight="w", drawn="m")
+    assert one == RankCounts.from_ranks(
+        [1, 5, 10], 100, "uni9", users=["a", "b", "b"], weights=[1, 2, 0.5], drawn=[9, 9, 12]
+    )
+    renamed = {"query_id": data["user_id"], "place": data["rank"]}
+    assert RankCounts.from_frame(make(renamed), "uni9", [100, 90, 90], rank="place") == wanted
+    with pytest.raises(ValueError, match="the frame has no column 'rank': it has 'query_id', 'place'"):
+        RankCounts.from_frame(make(renamed), "uni9", 100)
+    with pytest.raises(ValueError, match="the frame has no column 'drawn'"):
+        RankCounts.from_frame(make(data), fr.Adaptive(9, 19), 100)
+    with pytest.raises(ValueError, match=r"`ranks` has a missing value \(NaN\) at case 1"):
+        RankCounts.from_frame(make({"rank": [1.0, float("nan")]}), "uni9", 100)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow"])
+def test_missing_ranks_in_frames(kind):
+    with pytest.raises(ValueError, match=r"`ranks` has a missing value \(NaN\) at case 1"):
+        RankCounts.from_frame(frames()[kind]({"rank": [1, None, 3]}), "uni9", 100)
+
+
+# ------------------------------------------------------------------------------------------------------- bad input
+
+
+def make(ranks=(1, 2, 3), n_items=100, design="uni9", **more):
+    return lambda: RankCounts.from_ranks(ranks, n_items, design, **more)
+
+
+BAD = {
+    "empty": (make([]), "`ranks` is empty: there is nothing to estimate from"),
+    "rank 0": (make([1, 0]), "`ranks` is 0 at case 1: it must be a rank in 1..negatives.1 .ranks are one-based"),
+    "negative rank": (make([-4]), "`ranks` is -4 at case 0"),
+    "rank past the sample": (
+        make([1, 11, 12]),
+        r"`ranks` is 11 at case 1 \(2 cases in all\): it must be a rank in 1..negatives\+1",
+    ),
+    "rank past the items": (make([101], 100, "full"), "`ranks` is 101 at case 0: it must be a rank in 1..n_items"),
+    "rank 0 in full": (make([0], 100, "full"), "`ranks` is 0 at case 0: it must be a rank in 1..n_items"),
+    "NaN": (make([1.0, np.nan]), r"`ranks` has a missing value \(NaN\) at case 1"),
+    "half a rank": (make([1.5]), "`ranks` must be whole numbers; case 0 has 1.5"),
+    "infinite": (make([np.inf]), "`ranks` must be whole numbers; case 0 has inf"),
+    "matrix": (make([[1, 2], [3, 4]]), r"`ranks` must be one-dimensional, one entry per case; it has shape \(2, 2\)"),
+    "one number": (make(3), "`ranks` must be one-dimensional"),
+    "no items": (
+        make(n_items=0),
+        "`n_items` is 0 at case 0 .3 cases in all.: it must be a positive number of candidates",
+    ),
+    "negative items": (make(n_items=[5, -1, 3]), "`n_items` is -1 at case 1: it must be a positive number"),
+    "NaN items": (make(n_items=[100, np.nan, 3]), "`n_items` has a missing value"),
+    "one item": (make([1], 1), "`n_items` is 1 at case 0: it must be at least 2 candidates to draw negatives from"),
+    "items of other length": (
+        make(n_items=[100, 100]),
+        "`n_items` has 2 entries for 3 cases: give one number, or one per case",
+    ),
+    "too many negatives": (
+        make([1], 8, fr.Sample(9, replace=False)),
+        "`drawn` is 9 at case 0: it must be no more than n_items − 1 when drawing without replacement",
+    ),
+    "too many drawn": (
+        make(design=fr.Sample(9, replace=False), n_items=20, drawn=[9, 19, 20]),
+        "`drawn` is 20 at case 2: it must be no more than n_items − 1",
+    ),
+    "zero drawn": (make(drawn=[9, 0, 9]), "`drawn` is 0 at case 1: it must be a number of negatives of at least 1"),
+    "drawn of other length": (make(drawn=[9]), "`drawn` has 1 entries for 3 cases"),
+    "rank past its own sample": (make([3], drawn=[1]), r"`ranks` is 3 at case 0: it must be a rank in 1..negatives\+1"),
+    "drawn with full": (make(design="full", drawn=[9, 9, 9]), "`drawn` has no meaning with `Exhaustive"),
+    "adaptive without drawn": (make(design=fr.Adaptive(9, 19)), "`drawn` is missing: with `Adaptive` every case"),
+    "no stage": (
+        make([1], design=fr.Adaptive(9, 39, 1), drawn=[20]),
+        "`drawn` is 20 at case 0: it must be one of the stages of 'adaptive 9..39 stop 1': 9, 19, 39",
+    ),
+    "should have gone on": (
+        make([1], design=fr.Adaptive(9, 39, 1), drawn=[9]),
+        "`drawn` is 9 at case 0: it must be a later stage: the case was beaten fewer than 1 times",
+    ),
+    "popularity": (make(design="pop99"), "draws negatives by popularity"),
+    "unknown design": (make(design="unl9"), "unknown design 'unl9'"),
+    "weights of other length": (make(weights=[1, 2]), r"`weights` has shape \(2,\) for 3 cases"),
+    "negative weight": (make(weights=[1, -1, 1]), "`weights` must be finite, not negative, and not all zero"),
+    "NaN weight": (make(weights=[1, np.nan, 1]), "`weights` must be finite"),
+    "zero weights": (make(weights=[0, 0, 0]), "`weights` must be finite, not negative, and not all zero"),
+    "users of other length": (make(users=[1]), "`users` has 1 entries for 3 cases: give one per case"),
+    "order past targets": (
+        make(order=[1, 2, 3], targets=[1, 2, 2]),
+        "`order` is 3 at case 2: it must be a place in 1..targets",
+    ),
+    "order without targets": (make(order=[1, 2, 1]), "`order` is 2 at case 1: it must be a place in 1..targets"),
+    "targets without order": (make(targets=[2, 2, 1]), "`order` is missing: with several targets per user"),
+    "bins": (
+        lambda: RankCounts.from_ranks([1], 10, "uni9").tables("median"),
+        "`n_items` must be 'bins' or 'mean', not 'median'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_refused_in_one_sentence(name):
+    call, message = BAD[name]
+    with pytest.raises(ValueError, match=message) as caught:
+        call()
+    text = str(caught.value)
+    assert text.endswith((".", "instead."))
+    assert "\n" not in text
+
+
+def test_words_are_no_ranks():
+    with pytest.raises(TypeError, match="`ranks` must be whole numbers"):
+        RankCounts.from_ranks(["first", "second"], 100, "uni9")
+    with pytest.raises(TypeError, match="`design` must be a Design or a word"):
+        RankCounts.from_ranks([1], 100, 9)
+
+
+@pytest.mark.parametrize("other", ["uni10", "uni9 without replacement", "full"])
+def test_mixed_designs_do_not_add(rng, other):
+    a = some_counts(rng, N=20)
+    b = RankCounts.from_ranks([1, 2], 20, other)
+    with pytest.raises(ValueError, match=f"cannot add counts of 'uni9' to counts of '{b.design}'.*fit each on its own"):
+        a + b
+    with pytest.raises(TypeError):
+        a + 1
+    assert a != b
+    assert a != "uni9"
+    with pytest.raises(TypeError):
+        hash(a)
+
+
+def test_cases_that_saw_every_candidate_have_known_ranks():
+    counts = RankCounts.from_ranks([5, 3], [50, 20], fr.Adaptive(9, "all", 10, replace=False), drawn=[49, 19])
+    assert counts.sizes.tolist() == [ALL]
+    assert counts.items_scored == 68
+    assert fr.MLE().fit(counts).mass([3, 5]).tolist() == [0.5, 0.5]
+
+
+def test_adaptive_paths_make_valid_counts(rng):
+    design = fr.Adaptive(4, 40, 2, replace=False)
+    R, N = rng.integers(1, 31, 200), rng.integers(31, 60, 200)
+    seen = [naive.draw_adaptive(r, n, 4, 40, 2, False, rng) for r, n in zip(R, N, strict=True)]
+    drawn, hits = np.array(seen).T
+    counts = RankCounts.from_ranks(hits + 1, N, design, drawn=drawn)
+    assert len(counts) == 200
+    assert counts.items_scored == drawn.sum()
+    assert counts.design == design
