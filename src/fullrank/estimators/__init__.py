@@ -1,0 +1,92 @@
+"""Stage 4: from counts to estimates. One file per idea; the table of names is here.
+
+| word | estimator | source |
+|---|---|---|
+| ``naive`` | what sampled evaluation reports | kr20 §4 |
+| ``rank-estimate`` | metric at the rescaled rank | kr20 eq. 20 |
+| ``cls`` | constrained least squares | kr20 §5.2 |
+| ``bv`` ``bv0.1`` | bias-variance, γ = 0.01 or as written | kr20 eq. 25 |
+| ``mle`` ``wmle`` | EM, weighted EM | jin21 eq. 19-23 |
+| ``mes`` | maximum entropy | jin21 eq. 25-27 |
+| ``mn`` | multinomial | li23 eq. 11 |
+| ``bv_mle`` ``bv_mes`` ``mn_mle`` ``mn_mes`` | with another estimator's P̂ as prior | li23 §3.2 |
+| ``linear`` ``bound`` ``beta`` ``beta0.5`` | mappings | li20 |
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable
+
+from .estimate import Estimate, Estimator, Fit, PointEstimate, RankDistribution, describe
+from .least_squares import CLS, BiasVariance, Multinomial
+from .likelihood import MLE, WeightedMLE
+from .mapping import AlignedCurve, Mapping
+from .maxent import MaxEntropy
+from .naive import Naive, RankEstimate
+
+__all__ = [
+    "CLS",
+    "DEFAULT_ESTIMATOR",
+    "ESTIMATORS",
+    "MLE",
+    "AlignedCurve",
+    "BiasVariance",
+    "Estimate",
+    "Estimator",
+    "Fit",
+    "Mapping",
+    "MaxEntropy",
+    "Multinomial",
+    "Naive",
+    "PointEstimate",
+    "RankDistribution",
+    "RankEstimate",
+    "WeightedMLE",
+    "describe",
+    "parse_estimator",
+]
+
+#: What is used where no estimator is named.
+DEFAULT_ESTIMATOR: Estimator = MLE()
+
+#: Words for the command line. Add yours with one line.
+ESTIMATORS: dict[str, Callable[[], Estimator]] = {
+    "naive": Naive,
+    "rank-estimate": RankEstimate,
+    "cls": CLS,
+    "bv": BiasVariance,
+    "mle": MLE,
+    "wmle": WeightedMLE,
+    "mes": MaxEntropy,
+    "mn": Multinomial,
+    "bv_mle": lambda: BiasVariance(prior=MLE()),
+    "bv_mes": lambda: BiasVariance(prior=MaxEntropy()),
+    "mn_mle": lambda: Multinomial(prior=MLE()),
+    "mn_mes": lambda: Multinomial(prior=MaxEntropy()),
+    "linear": lambda: Mapping("linear"),
+    "bound": lambda: Mapping("bound"),
+    "beta": lambda: Mapping("beta"),
+}
+
+
+def parse_estimator(text: str | Estimator) -> Estimator:
+    """The estimator a word means; ``bv0.1`` and ``beta0.5`` carry their number.
+
+    >>> parse_estimator("bv0.1")
+    BiasVariance(gamma=0.1, prior=None, n_items='mean')
+    """
+    if not isinstance(text, str):
+        if isinstance(text, Estimator) and not isinstance(text, type):
+            return text
+        raise TypeError(f"`estimator` must be an estimator or a word like 'mle', not {text!r}.")
+    word = text.strip().lower()
+    if word in ESTIMATORS:
+        return ESTIMATORS[word]()
+    if found := re.fullmatch(r"(bv|beta)[ @_-]?([\d.]+)", word):
+        number = float(found[2])
+        return BiasVariance(number) if found[1] == "bv" else Mapping("beta", number)
+    close = difflib.get_close_matches(word, ESTIMATORS, n=1, cutoff=0.5)
+    hint = f"did you mean {close[0]!r}?" if close else f"known words are {', '.join(ESTIMATORS)}."
+    raise ValueError(f"unknown estimator {text!r}: {hint}")

@@ -1,0 +1,343 @@
+"""What estimators share: the problem they are given and the answers they return.
+
+An estimator is a frozen dataclass with one method, ``fit(counts)``. Its file holds its mathematics; reading the counts,
+the grid, the exhaustive rule and the bookkeeping live here, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache, cached_property
+from importlib import import_module
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from threadpoolctl import ThreadpoolController
+
+from ..metrics import Metric, Recall, parse_metric
+from ..ranks.counts import PoolTable, RankCounts, unique_rows
+from ..ranks.design import ALL, Adaptive, Exhaustive, Sample
+from ._grid import Grid
+
+__all__ = ["Estimate", "Estimator", "Fit", "PointEstimate", "RankDistribution", "describe"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+#: Laws are kept in memory as cells × outcomes: pool bins are merged until this many numbers suffice.
+MOST_NUMBERS = 2_000_000
+
+
+@runtime_checkable
+class Estimator(Protocol):
+    """Anything with ``fit(counts)`` that returns an :class:`Estimate`; fitting never changes the estimator."""
+
+    def fit(self, counts: RankCounts) -> Estimate:
+        """The estimate from these counts."""
+        ...
+
+
+class Estimate(Protocol):
+    """What a fit answers: the value of any metric."""
+
+    @property
+    def counts(self) -> RankCounts:
+        """The counts it was fitted to."""
+        ...
+
+    @property
+    def estimator(self) -> Estimator:
+        """The estimator that was fitted."""
+        ...
+
+    @property
+    def fit(self) -> Fit:
+        """How the fit went."""
+        ...
+
+    def expect(self, metric: Metric | str) -> float:
+        """The estimated value of the metric."""
+        ...
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How a fit went: iterations taken, the objective reached, whether it had converged, and remarks for the user."""
+
+    iterations: int = 0
+    objective: float = float("nan")
+    converged: bool = True
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class PointEstimate:
+    """An estimate that has no rank distribution (CLS, Mapping): it answers ``expect`` and nothing else."""
+
+    counts: RankCounts
+    estimator: Estimator
+    value: Callable[[Metric], float]
+    fit: Fit = field(default_factory=Fit)
+
+    def expect(self, metric: Metric | str) -> float:
+        """The estimated value of the metric."""
+        return self.value(parse_metric(metric))
+
+    def curve(self, metric: Metric | str, ks: int | Iterable[int]) -> FloatArray:
+        """The metric at every cut-off in ``ks`` (a number means 1..ks)."""
+        return np.array([self.expect(parse_metric(metric) @ k) for k in cut_offs(ks)])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RankDistribution:
+    """P̂(R) on ranks 1..N, kept on a grid; mass may be signed (BiasVariance, Multinomial) and need not add to one.
+
+    Cases whose rank is known may be kept as they are (``known``); the masses then speak for the others. With several targets
+    per user there is one distribution of R′ per stratum of (j, T), and ``mass`` and ``cdf`` speak of the rank in the full
+    list, R = R′ + j − 1, averaged over users.
+    """
+
+    counts: RankCounts
+    estimator: Estimator
+    grid: Grid
+    masses: FloatArray  # (j, T) strata × cells; each row is the distribution of one stratum
+    #: Number of candidates that AUC and uncut Precision refer to; None: they vary, AUC comes from the counts
+    n_items: float | None
+    fit: Fit = field(default_factory=Fit)
+    known: RankCounts | None = None
+
+    def expect(self, metric: Metric | str) -> float:
+        """Σ_R P̂(R) M(R), the value the metric would have on the full ranking.
+
+        >>> import fullrank as fr
+        >>> counts = fr.RankCounts.from_ranks([1, 1, 2, 5], n_items=50, design="full")
+        >>> fr.MLE().fit(counts).expect("recall@2")
+        0.75
+        """
+        metric = parse_metric(metric)
+        if metric.name == "auc" and metric.function is None and metric.uncut and self.n_items is None:
+            return self.counts.auc
+        N = self.counts.n_items if self.n_items is None else self.n_items
+        total = 0.0
+        if self.known is not None:
+            ranks, order, targets = (self.known.column(name) for name in ("hits", "order", "targets"))
+            total += float(self.known.weight @ metric.gain(ranks + 1, N, order, targets))
+        for j, T, w, row in self._groups:
+            gain = self.grid.mean_gain(metric, N, j, T)
+            total += w * float(self.masses[row, : len(gain)] @ gain)
+        return total / self.counts.users_weight
+
+    def curve(self, metric: Metric | str, ks: int | Iterable[int]) -> FloatArray:
+        """The metric at every cut-off in ``ks`` (a number means 1..ks)."""
+        metric = parse_metric(metric)
+        return np.array([self.expect(metric @ k) for k in cut_offs(ks)])
+
+    def mass(self, ranks: ArrayLike) -> FloatArray:
+        """P̂(R) at the given ranks (zero past the last)."""
+        wanted = np.atleast_1d(np.asarray(ranks, dtype=np.int64))
+        out = np.zeros(len(wanted))
+        if self.known is not None:
+            R = self.known.column("hits") + self.known.column("order")
+            seen, which = np.unique(R, return_inverse=True)
+            weight = np.bincount(which.ravel(), self.known.weight / self.known.column("targets"))
+            place = np.minimum(np.searchsorted(seen, wanted), len(seen) - 1)
+            out += np.where(seen[place] == wanted, weight[place], 0.0)
+        for j, T, w, row in self._groups:
+            inner = wanted - (j - 1)
+            cell = np.searchsorted(self.grid.hi, inner)
+            inside = (cell < len(self.grid)) & (inner >= 1)
+            cell = np.minimum(cell, len(self.grid) - 1)
+            inside &= self.grid.lo[cell] <= inner
+            out += w / T * np.where(inside, self.masses[row, cell] / self.grid.width[cell], 0.0)
+        return out / self.counts.users_weight
+
+    def cdf(self, k: ArrayLike) -> FloatArray | float:
+        """P̂(R ≤ k), which is Recall@k."""
+        values = [self.expect(Recall @ int(each)) if each >= 1 else 0.0 for each in np.atleast_1d(np.asarray(k))]
+        return values[0] if np.ndim(k) == 0 else np.array(values)
+
+    def plot(self) -> Any:
+        """An Altair chart of P̂(R) on a logarithmic axis, blind spot shaded. Needs the extra ``report``."""
+        return import_module("fullrank.report.charts").plot_distribution(self)
+
+    def _repr_html_(self) -> str:
+        # by name: the stage above shows what this one makes, and this one does not depend on it
+        return str(import_module("fullrank.report.notebook").distribution_html(self))
+
+    @cached_property
+    def _groups(self) -> list[tuple[int, int, float, int]]:
+        """(j, T, weight, row of ``masses``) of the cases that the masses speak for."""
+        if not len(self.grid):
+            return []
+        fitted = self.counts if self.known is None else self.counts.known()[1]
+        if fitted is None:
+            return []
+        order, targets, weight = fitted.groups
+        return list(zip(order.tolist(), targets.tolist(), weight.tolist(), fitted.strata.tolist(), strict=True))
+
+    def __repr__(self) -> str:
+        return f"<RankDistribution by {describe(self.estimator)}: {self.counts}>"
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What an estimator sees: a grid of ranks and, per pool-size bin, outcomes with their law and weights.
+
+    ``laws[b]`` is cells × outcomes; ``tables[b].weight`` strata × outcomes; ``cases`` the number of cases in all.
+    """
+
+    counts: RankCounts
+    grid: Grid
+    tables: list[PoolTable]
+    laws: list[FloatArray]
+
+    @property
+    def cases(self) -> int:
+        """M, the number of cases."""
+        return len(self.counts)
+
+    @cached_property
+    def group_weight(self) -> FloatArray:
+        """Weight of each (j, T) stratum over all bins."""
+        return np.asarray(sum(table.weight.sum(1) for table in self.tables))
+
+    def uniform(self) -> FloatArray:
+        """The uniform distribution on ranks, per cell."""
+        return np.asarray(self.grid.width / self.grid.width.sum())
+
+
+Solve = Callable[[Problem], tuple[FloatArray, Fit]]
+
+
+def fit_distribution(
+    estimator: Estimator, counts: RankCounts, solve: Solve, *, n_items: str = "bins", all_outcomes: bool = False
+) -> RankDistribution:
+    """Fit by ``solve``, which turns a :class:`Problem` into masses (strata × cells).
+
+    ``all_outcomes``: linear estimators weigh what was *not* seen too, so their laws run over every possible outcome.
+    Where every rank is known (``Exhaustive``), the answer is the empirical distribution whatever the estimator.
+    """
+    known, unknown = counts.known()
+    if unknown is None:
+        return empirical(estimator, counts)
+    if not isinstance(counts.design, Sample):  # whether an adaptive case ends up known depends on its rank: it stays in
+        known, unknown = None, counts
+    problem = build_problem(unknown, n_items, all_outcomes)
+    with one_thread():
+        masses, fit = solve(problem)
+    single = problem.tables[0].n_items if len(problem.tables) == 1 and known is None else None
+    return RankDistribution(counts, estimator, problem.grid, masses, single, fit, known)
+
+
+def empirical(estimator: Estimator, counts: RankCounts) -> RankDistribution:
+    """The distribution of ranks that are all known: the cases as they are."""
+    return taken_as_known(estimator, counts, counts, None if counts.varying_pool else counts.n_items)
+
+
+def taken_as_known(
+    estimator: Estimator, counts: RankCounts, known: RankCounts, n_items: float | None
+) -> RankDistribution:
+    """A distribution with no smooth part: every case of ``known`` stands at rank hits + 1."""
+    nothing = Grid.of(np.empty(0, dtype=np.int64))
+    return RankDistribution(counts, estimator, nothing, np.empty((0, 0)), n_items, known=known)
+
+
+def build_problem(counts: RankCounts, n_items: str = "bins", all_outcomes: bool = False) -> Problem:
+    """Tables, grid and laws for these counts, within bounded memory."""
+    tables = counts.tables(n_items)
+    grid = Grid.for_tables(tables, counts.design.replace)
+    while len(tables) > 1 and len(grid) * sum(len(table.hits) for table in tables) > MOST_NUMBERS:
+        tables = counts.tables(n_items, most=max(len(tables) // 2, 1))
+        grid = Grid.for_tables(tables, counts.design.replace)
+    if all_outcomes:
+        tables = [_with_all_outcomes(counts, table) for table in tables]
+    laws = [grid.law(counts.design, table.n_items, table.drawn, table.hits) for table in tables]
+    if all_outcomes:
+        laws = [law * size_shares(counts, table) for law, table in zip(laws, tables, strict=True)]
+    return Problem(counts, grid, tables, laws)
+
+
+def _with_all_outcomes(counts: RankCounts, table: PoolTable) -> PoolTable:
+    """The table with a column for every outcome that can happen, seen or not."""
+    if isinstance(counts.design, Sample):  # sizes may differ between cases: each has all its outcomes
+        parts = [(np.full(m + 1, m), np.arange(m + 1)) for m in np.unique(table.drawn)]
+        drawn, hits = (np.concatenate(each) for each in zip(*parts, strict=True))
+    else:
+        drawn, hits = counts.design.outcomes(round(table.n_items))
+    seen = np.stack([table.drawn, table.hits], axis=1)
+    every, position = unique_rows(np.concatenate([seen, np.stack([drawn, hits], axis=1)]))
+    weight = np.zeros((len(table.weight), len(every)))
+    weight[:, position[: len(seen)]] = table.weight
+    return PoolTable(table.n_items, every[:, 0], every[:, 1], weight)
+
+
+def size_shares(counts: RankCounts, table: PoolTable) -> FloatArray:
+    """With unequal samples, the share of cases of each size: sizes are part of the outcome, whatever the rank."""
+    if not isinstance(counts.design, Sample):
+        return np.ones(len(table.drawn))
+    sizes, which = np.unique(table.drawn, return_inverse=True)
+    share = np.bincount(which, table.weight.sum(0), len(sizes))
+    return np.asarray((share / share.sum())[which])
+
+
+def describe(estimator: object) -> str:
+    """An estimator in few letters: its name, and the parameters that are not as by default.
+
+    >>> import fullrank as fr
+    >>> describe(fr.Multinomial(prior=fr.MLE()))
+    'Multinomial(prior=MLE)'
+    """
+    name = type(estimator).__name__
+    if not is_dataclass(estimator):
+        return name
+    told = [
+        f"{each.name}={describe(value) if is_dataclass(value) else value}"
+        for each in fields(estimator)
+        if (value := getattr(estimator, each.name)) != each.default
+    ]
+    return f"{name}({', '.join(told)})" if told else name
+
+
+def refuse_adaptive(counts: RankCounts, name: str) -> None:
+    """For estimators whose outcomes need an order: on ``Adaptive`` a rank of 2 in 99 and in 3199 are not alike."""
+    if isinstance(counts.design, Adaptive):
+        raise ValueError(
+            f"`{name}` is not defined on the design '{counts.design}': its outcomes have no order; "
+            "use LogSpline, MLE, BiasVariance or Multinomial."
+        )
+
+
+def one_size(counts: RankCounts, name: str) -> int:
+    """The one number of negatives that all cases have; refuses adaptive and unequal samples."""
+    refuse_adaptive(counts, name)
+    sizes = counts.sizes
+    if len(sizes) != 1:
+        raise ValueError(
+            f"`{name}` needs the same number of negatives for every case; these have {len(sizes)} different ones "
+            f"({sizes.min()} to {sizes.max()}): use LogSpline, MLE, BiasVariance or Multinomial."
+        )
+    return int(sizes[0])
+
+
+@cache
+def _pools() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def one_thread() -> AbstractContextManager[Any]:
+    """Matrices here are small: threads of BLAS gain little, and on a busy machine wait for one another."""
+    limited: AbstractContextManager[Any] = _pools().limit(limits=1, user_api="blas")
+    return limited
+
+
+def is_exhaustive(counts: RankCounts) -> bool:
+    """Whether every rank is known."""
+    return isinstance(counts.design, Exhaustive) or bool((counts.sizes == ALL).all())
+
+
+def cut_offs(ks: int | Iterable[int]) -> Iterable[int]:
+    """The cut-offs a user means: a number stands for 1..ks."""
+    return range(1, ks + 1) if isinstance(ks, int) else ks

@@ -1,0 +1,119 @@
+"""Mapping functions: SHR@k ≈ HR@f(k), the sampled hit-ratio curve laid onto the full one (li20)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..metrics import Metric, parse_metric
+from ..ranks.counts import RankCounts
+from ..ranks.design import log_gamma
+from .estimate import Fit, RankDistribution, cut_offs, empirical, is_exhaustive, one_size
+
+__all__ = ["AlignedCurve", "Mapping"]
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """Recall@f(k) ≈ sampled Recall@k, for one of li20's f.
+
+    ``"linear"`` eq. 9 · ``"bound"`` eq. 13 · ``"beta"`` with ``a``: the recurrence of eq. 15-17 under ranks that follow
+    Beta(a, 1); ``a=None`` is Beta@P, a fitted to the sample by eq. 19. Recall and Precision only: at a K between two f(k)
+    the curve is joined linearly. N is the mean number of candidates. Linear and bound are exact with every candidate
+    sampled, Beta is not.
+
+    >>> Mapping("beta", a=1.0).f([1, 100], negatives=99, n_items=10_000).round(6)
+    array([  100.99, 10000.  ])
+    """
+
+    kind: Literal["linear", "bound", "beta"] = "beta"
+    a: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in {"linear", "bound", "beta"}:
+            raise ValueError(f"`kind` must be 'linear', 'bound' or 'beta', not {self.kind!r}.")
+        if self.a is not None and not self.a > 0:
+            raise ValueError(f"`a` must be positive, or None to fit it to the sample, not {self.a!r}.")
+
+    def f(self, k: ArrayLike, negatives: int, n_items: float) -> FloatArray:
+        """The global cut-off f(k) that the sampled cut-off k = 1..negatives+1 stands for."""
+        n, N = negatives + 1, float(n_items)
+        k = np.asarray(k, dtype=np.float64)
+        if np.any((k < 1) | (k > n)):
+            raise ValueError(f"`k` must lie in 1..negatives+1 = 1..{n}, not {k[(k < 1) | (k > n)].flat[0]:g}.")
+        if self.kind == "linear":
+            return np.asarray((k - 1) / (n - 1) * (N - 1) + 1)
+        if self.kind == "bound":
+            return np.floor((k - 0.5) * (N - 1) / (n - 1) + 0.5 + 1e-9)
+        if self.a is None:
+            raise ValueError("`a` is None: Beta@P fits it to a sample; use .fit(counts), or give `a`.")
+        # [f(k)−1]^a/(N−1)^a = Σ_{i<k} a C(n−1, i) B(a+i, n−i): the recurrence summed, in logs (eq. 15-17)
+        i = np.arange(n, dtype=np.float64)
+        terms = self.a * np.exp(log_gamma(n) - log_gamma(n + self.a) + log_gamma(i + self.a) - log_gamma(i + 1))
+        curve = 1 + (N - 1) * np.minimum(np.cumsum(terms), 1.0) ** (1 / self.a)
+        return np.asarray(curve[k.astype(np.int64) - 1])
+
+    def fitted(self, counts: RankCounts | Iterable[RankCounts], start: float = 0.5, most: int = 50) -> Mapping:
+        """Beta@P: the same mapping with ``a`` by eq. 19, from one model's counts or shared by several (li20 §4.2)."""
+        several = [counts] if isinstance(counts, RankCounts) else list(counts)
+        a = start
+        for _ in range(most):
+            total = logs = 0.0
+            for each in several:
+                m = one_size(each, "Mapping")
+                ranks, weight = each.sampled_ranks()
+                f = Mapping("beta", a).f(ranks, m, each.n_items)
+                total += float(weight.sum())
+                logs += float(weight @ np.log((f - 1) / (each.n_items - 1)))
+            if logs >= 0:
+                raise ValueError("every target came last in its sample: no Beta(a, 1) fits; use Mapping('bound').")
+            before, a = a, -total / logs
+            if abs(a - before) < 1e-10 * a:
+                break
+        return Mapping("beta", a)
+
+    def fit(self, counts: RankCounts) -> AlignedCurve | RankDistribution:
+        """The aligned curve."""
+        if is_exhaustive(counts):
+            return empirical(self, counts)
+        m = one_size(counts, "Mapping")
+        if counts.several_targets:
+            raise ValueError("`Mapping` is defined for one target per user; use LogSpline or MLE.")
+        mapping = self.fitted(counts) if self.kind == "beta" and self.a is None else self
+        ranks, weight = counts.sampled_ranks()
+        shares = np.zeros(m + 1)
+        shares[ranks - 1] = weight / weight.sum()
+        return AlignedCurve(counts, mapping, mapping.f(np.arange(1, m + 2), m, counts.n_items), np.cumsum(shares))
+
+
+@dataclass(frozen=True, eq=False)
+class AlignedCurve:
+    """HR at the cut-offs f(k): ``at`` holds f(1..n), ``recall`` the sampled hit ratio there."""
+
+    counts: RankCounts
+    estimator: Mapping
+    at: FloatArray
+    recall: FloatArray
+    fit: Fit = field(default_factory=Fit)
+
+    def expect(self, metric: Metric | str) -> float:
+        """Recall or Precision at any K, joined linearly between the f(k) (from 0 at rank 0 up to f(1))."""
+        metric = parse_metric(metric)
+        if metric.name not in {"recall", "precision"} or metric.function is not None:
+            raise ValueError(
+                f"`Mapping` estimates recall and precision only, not {metric}; use LogSpline or MLE for it."
+            )
+        N = self.counts.n_items
+        K = N if metric.k is None else min(float(metric.k), N)
+        value = float(np.interp(K, np.append(0.0, self.at), np.append(0.0, self.recall)))
+        return value if metric.name == "recall" else value / (N if metric.k is None else metric.k)
+
+    def curve(self, metric: Metric | str, ks: int | Iterable[int]) -> FloatArray:
+        """The metric at every cut-off in ``ks`` (a number means 1..ks)."""
+        return np.array([self.expect(parse_metric(metric) @ k) for k in cut_offs(ks)])

@@ -1,0 +1,35 @@
+"""How a check speaks: ``AssertionError`` with one sentence, also under ``python -O``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+
+def check(holds: object, sentence: str) -> None:
+    """Raise ``AssertionError(sentence)`` unless ``holds``."""
+    if not holds:
+        raise AssertionError(sentence)
+
+
+def check_refusal(call: Callable[[], object], what: str) -> None:
+    """``call`` must raise ValueError with one sentence: a single line that ends in a full stop."""
+    try:
+        call()
+    except ValueError as error:
+        check_sentence(error, what)
+    except Exception as error:
+        raise AssertionError(
+            f"{what} must be refused with a ValueError, not {type(error).__name__}: {error}"
+        ) from error
+    else:
+        raise AssertionError(f"{what} must be refused with a ValueError, and was not.")
+
+
+def check_sentence(error: Exception, what: str) -> None:
+    """The message of a refusal: one line, not empty, ended by a full stop."""
+    text = str(error)
+    check(
+        re.fullmatch(r"[^\n]{10,}[.?]", text) is not None,
+        f"{what} must be refused in one sentence that ends in a full stop, not {text!r}.",
+    )

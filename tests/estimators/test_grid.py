@@ -1,0 +1,141 @@
+"""Cells of ranks instead of N ranks: nothing is lost."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fullrank as fr
+import naive
+from fullrank.estimators._grid import Grid
+
+ESTIMATORS = [
+    fr.MLE(),
+    fr.MaxEntropy(),
+    fr.BiasVariance(),
+    fr.Multinomial(),
+    fr.BiasVariance(prior=fr.MLE()),
+    fr.Multinomial(prior=fr.MaxEntropy()),
+    fr.WeightedMLE(),
+    fr.MaxEntropy("authors"),
+]
+
+
+@pytest.fixture
+def dense(monkeypatch):
+    """A switch: from then on every fit uses one cell per rank."""
+
+    def switch():
+        def for_tables(cls, tables, *_, **__):
+            return cls.dense(int(np.ceil(max(table.n_items for table in tables))))
+
+        monkeypatch.setattr(Grid, "for_tables", classmethod(for_tables))
+
+    return switch
+
+
+def compare(estimator, counts, dense, ks=range(1, 101), tolerance=1e-4):
+    metrics = [metric @ k for metric in (fr.Recall, fr.NDCG, fr.AP) for k in ks] + [fr.AP, fr.NDCG, fr.AUC]
+    fitted = estimator.fit(counts)
+    assert len(fitted.grid) < 0.7 * counts.n_items
+    own = [fitted.expect(metric) for metric in metrics]
+    dense()
+    every = estimator.fit(counts)
+    assert len(every.grid) == int(np.ceil(counts.pool_range[1])) or counts.varying_pool
+    np.testing.assert_allclose(own, [every.expect(metric) for metric in metrics], rtol=tolerance)
+
+
+@pytest.mark.parametrize("replace", [True, False])
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
+def test_grid_against_dense_at_20_000_items(estimator, replace, dense, rng):
+    N, m = 20_000, 99
+    r = naive.draw(naive.power_law_ranks(5000, N, rng), N, m, replace, rng)
+    compare(estimator, fr.RankCounts.from_ranks(r, N, fr.Sample(m, replace)), dense)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS[:4], ids=str)
+def test_more_negatives(estimator, dense, rng):
+    N, m = 20_000, 499
+    r = naive.draw(naive.power_law_ranks(5000, N, rng), N, m, True, rng)
+    compare(estimator, fr.RankCounts.from_ranks(r, N, fr.Sample(m)), dense, ks=[1, 2, 5, 10, 20, 50, 100])
+
+
+@pytest.mark.parametrize("estimator", [fr.MLE(), fr.BiasVariance(), fr.Multinomial(), fr.MaxEntropy()], ids=str)
+def test_adaptive(estimator, dense, rng):
+    N, design = 5000, fr.Adaptive(19, 159, 1)
+    R = naive.power_law_ranks(1500, N, rng)
+    seen = np.array([naive.draw_adaptive(each, N, 19, 159, 1, True, rng) for each in R])
+    counts = fr.RankCounts.from_ranks(seen[:, 1] + 1, N, design, drawn=seen[:, 0])
+    compare(estimator, counts, dense, ks=[1, 2, 5, 10, 20, 50, 100])
+
+
+def test_varying_pools(dense, rng, monkeypatch):
+    monkeypatch.setattr("fullrank.estimators.estimate.MOST_NUMBERS", 10**8)  # the same bins of pools for both
+    N = rng.integers(4000, 6000, 2000)
+    R = 1 + np.floor((N - 1) * rng.random(2000) ** 3).astype(int)
+    r = 1 + rng.binomial(49, (R - 1) / (N - 1))
+    counts = fr.RankCounts.from_ranks(r, N, "uni49")
+    compare(fr.MLE(), counts, dense, ks=[1, 2, 5, 10, 20, 50, 100])
+
+
+def test_metrics_far_down_the_list(dense, rng):
+    N = 20_000
+    r = naive.draw(naive.power_law_ranks(5000, N, rng), N, 99, True, rng)
+    counts = fr.RankCounts.from_ranks(r, N, "uni99")
+    compare(fr.MLE(), counts, dense, ks=[1000, 1001, 1234, 5000, 19_999, 20_000])
+
+
+@pytest.mark.parametrize("N", [1, 2, 1999, 2001, 5000, 20_001, 10**6, 10**8, 2 * 10**9])
+@pytest.mark.parametrize("m", [1, 99, 999])
+def test_cells_cover_every_rank_once(N, m):
+    from fullrank.ranks.counts import PoolTable
+
+    hits = np.arange(m + 1)
+    grid = Grid.for_tables([PoolTable(float(N), np.full(m + 1, m), hits, np.ones((1, m + 1)))], True)
+    assert grid.lo[0] == 1
+    assert grid.hi[-1] == N
+    np.testing.assert_array_equal(grid.lo[1:], grid.hi[:-1] + 1)
+    assert grid.width.sum() == N
+    assert len(grid) <= 8000
+    head = min(N, 1000)
+    np.testing.assert_array_equal(grid.lo[:head], np.arange(1, head + 1))
+
+
+def test_mean_gain_is_the_mean_over_the_ranks_of_a_cell():
+    N = 20_000
+    grid = Grid(np.array([1, 2, 1001, 1011, 1501]), np.array([1, 1000, 1010, 1500, N]))
+    for metric in ("recall@1200", "ndcg@1200", "ap@1005", "precision@1300", "ndcg", "ap", "auc", "recall@1", "recall"):
+        metric = fr.parse_metric(metric)
+        gain = np.zeros(len(grid))
+        part = grid.mean_gain(metric, N)
+        gain[: len(part)] = part
+        values = metric.gain(np.arange(1, N + 1), N)
+        wanted = [values[lo - 1 : hi].mean() for lo, hi in zip(grid.lo, grid.hi, strict=True)]
+        # the second cell is far wider than any real one: its head is not smooth
+        np.testing.assert_allclose(gain[2:], wanted[2:], rtol=1e-4 if metric.k else 1e-5)
+        assert gain[0] == pytest.approx(wanted[0])
+
+
+#: How far from the truth at N/10 each may be: the regularised ones lean to uniform, and say so in their docstrings.
+LARGE = {
+    fr.MLE(): 0.02,
+    fr.BiasVariance(): 0.02,
+    fr.BiasVariance(prior=fr.MLE()): 0.02,
+    fr.Multinomial(prior=fr.MLE()): 0.02,
+    fr.RankEstimate(): 0.02,
+    fr.Mapping("beta"): 0.02,
+    fr.CLS(): 0.05,
+    fr.MaxEntropy(): 0.2,
+    fr.Multinomial(): 0.6,
+    fr.Naive(): 1.0,
+}
+
+
+@pytest.mark.parametrize("N", [10**8, 10**9])
+@pytest.mark.parametrize("estimator", LARGE, ids=str)
+def test_a_hundred_million_items(estimator, N, rng):
+    R = naive.power_law_ranks(20_000, N, rng, a=0.2)
+    for replace in (True, False):
+        counts = fr.RankCounts.from_ranks(naive.draw(R, N, 99, replace, rng), N, fr.Sample(99, replace))
+        value = estimator.fit(counts).expect(fr.Recall @ (N // 10))
+        assert value == pytest.approx(np.mean(N // 10 >= R), abs=LARGE[estimator])
