@@ -1,0 +1,392 @@
+"""Who met what, and when: any frame, set of arrays or sparse matrix becomes `Interactions` with zero-based positions.
+
+A data set names its users and items as it likes (integers with gaps, ISBNs); everything behind this file works on
+positions 0, 1, 2, …  The names are kept beside them, so that a position can always be read back.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+Ints: TypeAlias = NDArray[np.int64]
+Array: TypeAlias = NDArray[Any]
+
+# The usual names of a column, best first; letters and digits only, so that `userId`, `user_id` and `User-ID` are one.
+ALIASES: dict[str, tuple[str, ...]] = {
+    "user": ("userid", "user", "uid", "queryid", "qid", "query"),
+    "item": ("itemid", "item", "iid", "movieid", "docid", "docno", "productid", "businessid", "isbn"),
+    "rating": ("rating", "ratings", "bookrating", "stars", "score", "relevance"),
+    "timestamp": ("timestamp", "time", "datetime", "ts", "unixtime", "date"),
+}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Interactions:
+    """Pairs of user and item as zero-based positions, with rating and time where they are known.
+
+    `user_ids[p]` is the name of the user at position p in the data set; None means that the position is the name.
+    Rows keep the order they came in: it decides ties in time (the later row counts as later).
+
+    >>> interactions({"user_id": ["ann", "bob", "ann"], "item_id": [7, 7, 9]})
+    Interactions(3 rows, 2 users, 2 items)
+    """
+
+    users: Ints
+    items: Ints
+    n_users: int
+    n_items: int
+    ratings: Array | None = field(default=None, kw_only=True)
+    timestamps: Array | None = field(default=None, kw_only=True)
+    user_ids: Array | None = field(default=None, kw_only=True)
+    item_ids: Array | None = field(default=None, kw_only=True)
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+    def __repr__(self) -> str:
+        extra = "".join(
+            f", with {what}"
+            for what, values in (("rating", self.ratings), ("time", self.timestamps))
+            if values is not None
+        )
+        return f"Interactions({len(self):,} rows, {self.n_users:,} users, {self.n_items:,} items{extra})"
+
+    def take(self, rows: Array) -> Interactions:
+        """Return these rows (positions or a mask); users and items keep their positions, even those without a row."""
+        return replace(
+            self,
+            users=self.users[rows],
+            items=self.items[rows],
+            ratings=None if self.ratings is None else self.ratings[rows],
+            timestamps=None if self.timestamps is None else self.timestamps[rows],
+        )
+
+    def distinct(self) -> Interactions:
+        """Return every pair once: the earliest of its rows, or the first one where there is no time.
+
+        A user who reviews a place three times has met it once, and met it first at the earliest of the three.
+        """
+        keys = self.users * self.n_items + self.items
+        ordered = np.sort(keys)
+        if len(keys) < 2 or bool((ordered[1:] > ordered[:-1]).all()):
+            return self
+        # lexsort is stable: equal pairs at equal times keep the order of their rows
+        order = np.argsort(keys, kind="stable") if self.timestamps is None else np.lexsort((self.timestamps, keys))
+        keys = keys[order]
+        first = np.r_[True, keys[1:] != keys[:-1]]
+        return self.take(np.sort(order[first]))
+
+    def compact(self) -> Interactions:
+        """Return the same rows with the positions of absent users and items closed up; the names are kept."""
+        users, user_ids, n_users = _close_gaps(self.users, self.user_ids, self.n_users)
+        items, item_ids, n_items = _close_gaps(self.items, self.item_ids, self.n_items)
+        return replace(
+            self, users=users, items=items, n_users=n_users, n_items=n_items, user_ids=user_ids, item_ids=item_ids
+        )
+
+
+def _close_gaps(codes: Ints, ids: Array | None, size: int) -> tuple[Ints, Array | None, int]:
+    present = np.zeros(size, dtype=bool)
+    present[codes] = True
+    if present.all():
+        return codes, ids, size
+    kept = np.flatnonzero(present)
+    if ids is not None:
+        ids = ids[kept]
+    elif len(kept) and kept[-1] != len(kept) - 1:  # otherwise only the end went, and positions are still the names
+        ids = kept
+    return (np.cumsum(present) - 1)[codes], ids, len(kept)
+
+
+def interactions(
+    data: Any,
+    *,
+    user: str | None = None,
+    item: str | None = None,
+    rating: str | None = None,
+    timestamp: str | None = None,
+    n_users: int | None = None,
+    n_items: int | None = None,
+) -> Interactions:
+    """Read users, items, ratings and times from whatever holds them.
+
+    `data` is a frame (pandas, polars, pyarrow or anything narwhals knows), a mapping of column names to arrays, a tuple
+    `(users, items[, ratings[, timestamps]])`, a sparse users × items matrix, or `Interactions` (returned as they are).
+    Columns are found under their usual names (`user_id`, `userId`, `query_id`, `item_id`, `movieId`, `doc_id`,
+    `rating`, `timestamp`, …); `user`, `item`, `rating`, `timestamp` name them outright. Names may be integers or
+    strings; they get the positions 0, 1, 2, … in sorted order. With `n_users` (`n_items`) given, the names *are*
+    positions and stay as they are: use it when row p of a trained model belongs to user p and some positions have no
+    interaction.
+
+    >>> interactions(([4, 4, 9], [0, 2, 2])).user_ids
+    array([4, 9])
+    """
+    if isinstance(data, Interactions):
+        return data
+    if sp.issparse(data):
+        n_users, n_items = data.shape
+    columns = raw_columns(data, user=user, item=item, rating=rating, timestamp=timestamp)
+    users, user_ids, n_users = encode(columns["user"], "user", n_users)
+    items, item_ids, n_items = encode(columns["item"], "item", n_items)
+    return Interactions(
+        users, items, n_users, n_items, ratings=columns.get("rating"), timestamps=columns.get("timestamp"),
+        user_ids=user_ids, item_ids=item_ids,
+    )  # fmt: skip
+
+
+def raw_columns(data: Any, **overrides: str | None) -> dict[str, Array]:
+    """Return the columns `user`, `item` and, where there are any, `rating` and `timestamp`, names not yet encoded."""
+    if isinstance(data, Interactions):
+        found: dict[str, Any] = {
+            "user": data.users if data.user_ids is None else data.user_ids[data.users],
+            "item": data.items if data.item_ids is None else data.item_ids[data.items],
+            "rating": data.ratings,
+            "timestamp": data.timestamps,
+        }
+        return {what: values for what, values in found.items() if values is not None}
+    if sp.issparse(data):
+        coo = data.tocoo()
+        found = {"user": coo.row, "item": coo.col, "rating": coo.data}
+    elif isinstance(data, tuple):
+        if not 2 <= len(data) <= 4:
+            raise ValueError(
+                f"`data` is a tuple of {len(data)} arrays; allowed are (users, items[, ratings[, timestamps]])."
+            )
+        found = {what: values for what, values in zip(ALIASES, data, strict=False) if values is not None}
+    else:
+        found = _named_columns(data, overrides)
+    columns = {what: _values(values, what) for what, values in found.items()}
+    lengths = {what: len(values) for what, values in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(
+            "the columns have different lengths: " + ", ".join(f"`{what}` {n:,}" for what, n in lengths.items()) + "."
+        )
+    for what in ("rating", "timestamp"):
+        if what in columns and columns[what].dtype.kind not in "iuf":
+            raise TypeError(
+                f"`{what}` holds {columns[what].dtype} values; allowed are numbers (or dates for `timestamp`)."
+            )
+        if what in columns and columns[what].dtype.kind == "f" and not np.isfinite(columns[what]).all():
+            row = int(np.flatnonzero(~np.isfinite(columns[what]))[0])
+            raise ValueError(f"`{what}` is {columns[what][row]} in row {row}; every row needs a finite number.")
+    return columns
+
+
+def _named_columns(data: Any, overrides: Mapping[str, str | None]) -> dict[str, Any]:
+    """Find the columns of a frame or mapping by name."""
+    if isinstance(data, Mapping):
+        names: Sequence[str] = [str(name) for name in data]
+        table: Any = data
+    else:
+        # imported here: sparse matrices and arrays never need it
+        import narwhals.stable.v1 as nw
+
+        table = nw.from_native(data, pass_through=True)
+        if isinstance(table, nw.LazyFrame):
+            table = table.collect()
+        if not isinstance(table, nw.DataFrame):
+            raise TypeError(
+                f"`data` is a {type(data).__name__}; allowed are a pandas, polars or pyarrow frame, a mapping of "
+                "arrays, a tuple (users, items[, ratings[, timestamps]]) or a sparse users × items matrix."
+            )
+        names = table.columns
+    found = {}
+    for what, aliases in ALIASES.items():
+        name = _find_column(names, what, aliases, overrides.get(what))
+        if name is not None:
+            found[what] = table[name]
+    return found
+
+
+def _find_column(names: Sequence[str], what: str, aliases: Sequence[str], override: str | None) -> str | None:
+    listed = ", ".join(names)
+    if override is not None:
+        if override in names:
+            return override
+        near = difflib.get_close_matches(override, names, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else "."
+        raise ValueError(f"`{what}={override!r}` is not a column; the columns are {listed}{hint}")
+    plain = {name: re.sub(r"[^a-z0-9]", "", name.lower()) for name in names}
+    for alias in aliases:
+        matches = [name for name in names if plain[name] == alias]
+        if len(matches) > 1:
+            raise ValueError(
+                f"the columns {' and '.join(map(repr, matches))} could both be the {what}; say which with `{what}=`."
+            )
+        if matches:
+            return matches[0]
+    if what in ("user", "item"):
+        raise ValueError(f"no column looks like the {what}; the columns are {listed}: name one with `{what}=`.")
+    return None
+
+
+def _values(values: Any, what: str) -> Array:
+    """Return one column as int64, float64 or strings; dates become nanoseconds; a missing value is an error."""
+    try:
+        array = _to_numpy(values)
+    except (ValueError, TypeError) as error:
+        raise TypeError(
+            f"`{what}` mixes kinds of values or holds something else than numbers, strings or dates."
+        ) from error
+    if array.ndim != 1:
+        raise ValueError(f"`{what}` has {array.ndim} dimensions; allowed is one.")
+    if array.dtype.kind == "M":
+        missing = np.isnat(array)
+    elif array.dtype.kind == "O":
+        missing = np.array([value is None or value != value for value in array], dtype=bool)
+    else:
+        # ratings and times have their own sentence for NaN; a NaN user is a user that is missing
+        missing = np.isnan(array) if array.dtype.kind == "f" and what in ("user", "item") else np.zeros(0, dtype=bool)
+    if missing.any():
+        raise ValueError(f"row {int(np.flatnonzero(missing)[0])} has no {what}; fill or drop rows with missing values.")
+    if array.dtype.kind == "M":
+        return array.astype("datetime64[ns]").astype(np.int64)
+    if array.dtype.kind in "iu":
+        if array.dtype == np.uint64 and len(array) and int(array.max()) > np.iinfo(np.int64).max:
+            raise ValueError(f"`{what}` holds {int(array.max())}; integers up to 2**63 - 1 are allowed.")
+        return array.astype(np.int64, copy=False)
+    if array.dtype.kind == "f":
+        return array.astype(np.float64, copy=False)
+    if array.dtype.kind == "S":
+        return np.char.decode(array, "utf-8")
+    if array.dtype.kind == "U":
+        return array
+    if array.dtype.kind == "O" and all(isinstance(value, str) for value in array):
+        return array
+    if array.dtype.kind == "O" and all(isinstance(value, int) and not isinstance(value, bool) for value in array):
+        try:
+            return array.astype(np.int64)
+        except OverflowError:
+            raise ValueError(f"`{what}` holds integers beyond 2**63 - 1; write such names as strings.") from None
+    raise TypeError(
+        f"`{what}` holds {array.dtype} values; allowed are integers, strings, and numbers or dates for time."
+    )
+
+
+def _to_numpy(values: Any) -> Array:
+    """Return a narwhals series, a list or any array-like as a NumPy array (missing values as None, NaN or NaT)."""
+    if not hasattr(values, "to_arrow"):
+        array = np.asarray(values)
+        # NumPy writes ["a", 3] as two strings; a list that mixes kinds is more likely a mistake
+        if array.dtype.kind == "U" and array is not values and not all(isinstance(value, str) for value in values):
+            raise TypeError("mixed")
+        return array
+    import pyarrow as pa
+
+    column = values.to_arrow()
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_temporal(column.type):
+        if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
+            # a time zone changes how an instant is printed, not which comes first
+            column = column.cast(pa.timestamp("ns", getattr(column.type, "tz", None)))
+        column = column.cast(pa.int64()) if column.null_count == 0 else column
+    return np.asarray(column.to_numpy(zero_copy_only=False))
+
+
+def encode(ids: Array, what: str, size: int | None = None, *, order: str = "sorted") -> tuple[Ints, Array | None, int]:
+    """Turn names into positions; returns (position of each row, name of each position or None, number of positions).
+
+    `order` is `"sorted"` or `"first"` (by first appearance, as the NCF release numbers the films of ml-1m). With `size`
+    the names must be positions below it already. When the positions come out equal to the names, no names are kept.
+    """
+    if ids.dtype.kind == "f":
+        whole = ids.astype(np.int64)
+        if not (whole == ids).all():
+            row = int(np.flatnonzero(whole != ids)[0])
+            raise ValueError(f"`{what}` is {ids[row]} in row {row}; allowed are integers or strings.")
+        ids = whole
+    if size is not None:
+        if ids.dtype.kind != "i":
+            raise TypeError(f"`n_{what}s` was given, so `{what}` must hold positions (integers), not strings.")
+        outside = (ids < 0) | (ids >= size)
+        if outside.any():
+            row = int(np.flatnonzero(outside)[0])
+            raise ValueError(
+                f"`{what}` is {ids[row]} in row {row}, but `n_{what}s` is {size:,}: allowed are 0 to {size - 1}."
+            )
+        return ids.astype(np.int64, copy=False), None, size
+    if len(ids) == 0:
+        return np.zeros(0, dtype=np.int64), None, 0
+    if ids.dtype.kind == "i" and ids.min() >= 0 and ids.max() < 8 * len(ids) + 1024:
+        # names that are nearly positions need no sorting: two passes over a table of the same size
+        codes, labels, _ = _close_gaps(ids, None, int(ids.max()) + 1)
+        names: Array = np.arange(int(ids.max()) + 1) if labels is None else labels
+    elif ids.dtype.kind == "i":
+        names, inverse = np.unique(ids, return_inverse=True)
+        codes = inverse.reshape(-1).astype(np.int64, copy=False)
+    else:
+        codes, names = _encode_strings(ids)
+    if order == "first":
+        first = np.full(len(names), len(ids), dtype=np.int64)
+        np.minimum.at(first, codes, np.arange(len(ids)))
+        by_appearance = np.argsort(first)
+        position = np.empty_like(by_appearance)
+        position[by_appearance] = np.arange(len(names))
+        codes, names = position[codes], names[by_appearance]
+    if names.dtype.kind == "i" and bool((names == np.arange(len(names))).all()):
+        return codes, None, len(names)
+    return codes, names, len(names)
+
+
+def _encode_strings(ids: Array) -> tuple[Ints, Array]:
+    """Positions of strings in sorted order; hashing first, so that only the distinct ones are sorted."""
+    import pyarrow as pa
+
+    encoded = pa.array(ids, type=pa.large_string()).dictionary_encode()
+    names = np.array(encoded.dictionary.to_pylist())
+    rank = np.argsort(names)
+    position = np.empty(len(names), dtype=np.int64)
+    position[rank] = np.arange(len(names))
+    return position[np.asarray(encoded.indices.to_numpy(zero_copy_only=False))], names[rank]
+
+
+def among(keys: Ints, ascending: Ints) -> NDArray[np.bool_]:
+    """Say which `keys` are among the sorted ones (binary search: `np.isin` hashes, which is slower on pairs)."""
+    if not len(ascending):
+        return np.zeros(len(keys), dtype=bool)
+    place = np.minimum(np.searchsorted(ascending, keys), len(ascending) - 1)
+    return np.asarray(ascending[place] == keys)
+
+
+def whole_number(value: Any, what: str, *, least: int) -> None:
+    """Refuse anything but an integer of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"`{what}` is {value!r}; allowed is a whole number of at least {least}.")
+
+
+def k_core(data: Any, users: int = 5, items: int = 5, *, iterate: bool = True, **columns: Any) -> Interactions:
+    """Keep users with at least `users` distinct items and items with at least `items` distinct users.
+
+    Dropping an item can push a user below the bar and the other way round: with `iterate` (the k-core proper) both are
+    dropped, items first, until everything left meets both bars; without it each is applied once, items first. A bar of
+    0 or 1 drops nobody. Positions are closed up afterwards; `user_ids` and `item_ids` keep the names. `columns` as in
+    `interactions`.
+
+    >>> k_core(([0, 0, 1, 1, 2], [0, 1, 0, 1, 5]), users=2, items=2)
+    Interactions(4 rows, 2 users, 2 items)
+    """
+    whole_number(users, "users", least=0)
+    whole_number(items, "items", least=0)
+    kept = interactions(data, **columns).distinct()
+    while True:
+        before = len(kept)
+        kept = kept.take(np.bincount(kept.items, minlength=kept.n_items)[kept.items] >= items)
+        kept = kept.take(np.bincount(kept.users, minlength=kept.n_users)[kept.users] >= users)
+        if len(kept) == before or not iterate:
+            break
+    if not len(kept):
+        raise ValueError(
+            f"nothing is left with at least {users} items per user and {items} users per item: lower the bars."
+        )
+    return kept.compact()

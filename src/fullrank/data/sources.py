@@ -1,0 +1,581 @@
+"""The eight data sets by name: found in the data folder, or made there once from their official files.
+
+The folder (`FULLRANK_DATA`, else the platform's cache) holds per data set `interactions.parquet` (`user`, `item`,
+zero-based; `rating` and `timestamp` where known; every pair once, held-out ones included) and `test.parquet` where a
+published split exists. What the data sets are called, where they come from and how large they should be is in
+`sources.json`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import hashlib
+import json
+import os
+import re
+import sys
+import uuid
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from importlib import resources
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from fullrank.data import readers
+from fullrank.data.frames import Interactions, among, k_core
+from fullrank.data.split import HOW, RNG, Split, given_test
+
+Found = tuple[Interactions, Interactions | None]
+
+INTERACTIONS, TEST, PROVENANCE = "interactions.parquet", "test.parquet", "provenance.json"
+
+
+@functools.cache
+def catalogue() -> dict[str, dict[str, Any]]:
+    """Return what `sources.json` says of every data set, by name."""
+    text = resources.files("fullrank.data").joinpath("sources.json").read_text(encoding="utf-8")
+    found: dict[str, dict[str, Any]] = json.loads(text)
+    return found
+
+
+def data_folder() -> Path:
+    """Return the folder of all data sets: `FULLRANK_DATA`, else `fullrank` in the platform's cache."""
+    named = os.environ.get("FULLRANK_DATA")
+    if named:
+        return Path(named).expanduser()
+    import platformdirs
+
+    return Path(platformdirs.user_cache_path("fullrank"))
+
+
+def canonical_name(name: str) -> str:
+    """Return the name a data set goes by here (`"CiteULike"` → `"citeulike-a"`), whatever the case.
+
+    A folder of one's own with an `interactions.parquet` counts as a data set, too.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"`name` is {name!r}; allowed is the name of a data set, such as 'ml-1m'.")
+    wanted = name.strip().lower()
+    by_alias = {alias: known for known, source in catalogue().items() for alias in (known, *source["aliases"])}
+    if wanted in by_alias:
+        return by_alias[wanted]
+    # a plain folder name only: `load("../x")` must not leave the data folder
+    if re.fullmatch(r"[\w-][\w.-]*", name) and (data_folder() / name / INTERACTIONS).is_file():
+        return name
+    near = difflib.get_close_matches(wanted, by_alias, 1)
+    hint = f"; did you mean {by_alias[near[0]]!r}?" if near else "."
+    raise ValueError(f"`name` is {name!r}; allowed are {', '.join(catalogue())}{hint}")
+
+
+def load(
+    name: str,
+    how: str | None = None,
+    rng: RNG = 0,
+    *,
+    share: float = 0.2,
+    min_items: int | None = None,
+    progress: bool | None = None,
+) -> Split:
+    """Load a data set as a `Split`, from the data folder.
+
+    `how=None` takes the published split where there is one (ml-1m, pinterest-20, gowalla), else what the papers did:
+    the last item by time (ml-100k, yelp, ml-20m) or one item at random (citeulike-a with users of at least 3 items,
+    book-x). `"last"`, `"random"`, `"ratio"`, `"last-ratio"` split anew (see `Split.from_interactions`), `"given"`
+    insists on the published split. When only the official files are in the data set's folder, they are read once and
+    kept as parquet.
+    Anything worth knowing, such as counts that differ from the published ones, is in `notes` of the split.
+    """
+    name = canonical_name(name)
+    if how is not None and how not in HOW:
+        raise ValueError(f"`how` is {how!r}; allowed are None, {', '.join(HOW)}.")
+    folder = data_folder() / name
+    if not (folder / INTERACTIONS).is_file():
+        source = catalogue()[name]
+        if not folder.is_dir() or _find(folder, source) is None:
+            raise FileNotFoundError(_missing(name))
+        import_files(name, folder, progress=progress)
+    told = _check_provenance(folder)
+    data, test = _read_folder(folder, told)
+    notes = [str(note) for note in told.get("notes", ())]
+    source = catalogue().get(name, {})
+    if source:
+        notes += _differences(data, source["counts"])
+    if how == "given" or (how is None and test is not None):
+        if test is None:
+            raise ValueError(
+                f"`how` is 'given', but {folder} has no {TEST}; split it anew with how='last' or 'random'."
+            )
+        split = _published(data, test, folder)
+    else:
+        default = source.get("split") or {}
+        if how is None and not default:
+            raise ValueError(
+                f"{folder} has no {TEST}; say how to split with how='random', 'ratio' or, with time, 'last'."
+            )
+        how = how or str(default["how"])
+        if min_items is None:
+            min_items = int(default.get("min_items", 2))
+        if how in ("last", "last-ratio") and data.timestamps is None:
+            raise ValueError(f"`how` is {how!r}, but {name} has no time here; use how='random', 'ratio' or 'given'.")
+        split = Split.from_interactions(data, how, share=share, min_items=min_items, rng=rng)
+        notes.append(f"split: {how}" + (f", rng={rng}" if how in ("random", "ratio") and isinstance(rng, int) else ""))
+    return split.labelled(name, notes)
+
+
+def available() -> list[dict[str, Any]]:
+    """List the data sets: what is here, what it holds (else what was published), which files are needed, and where.
+
+    Each entry has `name`, `title`, `present`, `importable` (the official files are there, not yet read),
+    `interactions`, `users`, `items`, `published` (the three published counts), `test` (cases of the published split
+    here, or None), `files` (alternatives, each a list of names), `find` (where to look, in words), `homepage`, `where`.
+    """
+    rows = []
+    for name, source in catalogue().items():
+        folder = data_folder() / name
+        present = (folder / INTERACTIONS).is_file()
+        counts = dict(source["counts"])
+        test = None
+        if present:
+            try:
+                counts, test = _parquet_counts(folder)
+            except ValueError:
+                present = False
+        rows.append(
+            {
+                "name": name,
+                "title": source["title"],
+                "present": present,
+                "importable": not present and folder.is_dir() and _find(folder, source) is not None,
+                **counts,
+                "published": dict(source["counts"]),
+                "test": test,
+                "files": [list(option["files"]) for option in source["sources"]],
+                "find": source["find"],
+                "homepage": source["homepage"],
+                "where": str(folder),
+            }
+        )
+    return rows
+
+
+def import_files(
+    name: str, source: str | os.PathLike[str], *, verify: bool = True, progress: bool | None = None
+) -> dict[str, Any]:
+    """Read the official files of a data set once and write them to the data folder as parquet.
+
+    `source` is the folder that holds the files (or a zip archive of them), the archive, or the file itself. Files of
+    known size and checksum are verified (`verify=False` takes them as they are). Writing is atomic: a crash leaves
+    either no data set or one whose change is noticed. Returns what was written, as in `provenance.json`.
+    """
+    name = canonical_name(name)
+    if name not in catalogue():
+        raise ValueError(f"`name` is {name!r}, a folder of your own: there are no official files to import.")
+    entry = catalogue()[name]
+    path = Path(source).expanduser()
+    if not path.exists():
+        raise FileNotFoundError(f"`source` is {path}, which does not exist; {_missing(name)}")
+    found = _find(path, entry)
+    if found is None:
+        raise FileNotFoundError(f"{path} does not hold the files of {name}; {_missing(name)}")
+    option, files = found
+    origins = [_verified(origin, option, verify) for origin in dict.fromkeys(file.origin for file in files)]
+    show = _show(progress)
+    with ExitStack() as stack:
+        opened = [stack.enter_context(file.open()) for file in files]
+        least = next((step["min_rating"] for step in entry["filter"] if "min_rating" in step), None)
+        data, test = _READERS[option["reader"]](opened, least, show)
+    data = data.distinct()
+    for step in entry["filter"]:
+        if "min_rating" not in step:
+            data = k_core(data, users=step.get("users", 0), items=step.get("items", 0), iterate=False)
+    facts = {
+        "sources": origins,
+        "notes": [note for note in (entry.get("note"), option.get("note")) if note],
+        "differences": _differences(data, entry["counts"]),
+    }
+    return _write_folder(data_folder() / name, name, data, test, facts)
+
+
+def download(name: str, *, progress: bool | None = None, timeout: float = 30.0) -> Path:
+    """Fetch the official files into the data set's folder, where their address is certain; returns the folder.
+
+    A partial file (`NAME.part`) is continued. Size and checksum are checked where they are known. Nothing in this
+    package calls this on its own. The terms of the data set apply to what you fetch.
+    """
+    name = canonical_name(name)
+    options = [option for option in catalogue().get(name, {"sources": []})["sources"] if option["downloads"]]
+    if not options:
+        raise ValueError(f"{name} has no address that is certain; {_missing(name)}" if name in catalogue() else
+                         f"{name} is a folder of your own: there is nothing to fetch.")  # fmt: skip
+    folder = data_folder() / name
+    _make(folder)
+    for file in options[0]["downloads"]:
+        _fetch(file["url"], folder / file["name"], file["bytes"], file["sha256"], _show(progress), timeout)
+    return folder
+
+
+def _missing(name: str) -> str:
+    """Say in one sentence which file goes where."""
+    source = catalogue()[name]
+    files = " or ".join(" and ".join(f"`{file}`" for file in option["files"]) for option in source["sources"])
+    return (
+        f"{source['title']} is not here: put {files} (or the zip archive that holds it) into {data_folder() / name}; "
+        f"look for {source['find']}."
+    )
+
+
+# ---- finding official files ------------------------------------------------------------------------------------------
+
+
+class _File:
+    """One official file, on disk or inside a zip archive; `origin` is the file on disk either way."""
+
+    def __init__(self, origin: Path, member: str | None = None) -> None:
+        self.origin, self.member = origin, member
+
+    @contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        if self.member is None:
+            with self.origin.open("rb") as file:
+                yield file
+        else:
+            with zipfile.ZipFile(self.origin) as archive, archive.open(self.member) as file:
+                yield file  # type: ignore[misc]  # IO[bytes] with everything a reader asks for
+
+
+def _find(path: Path, source: dict[str, Any]) -> tuple[dict[str, Any], list[_File]] | None:
+    """Find the first complete set of official files in a folder, an archive or beside a file."""
+    plain = path.is_file() and not _is_zip(path)
+    for option in source["sources"]:
+        if plain and path.name not in option["files"]:
+            continue
+        files = [
+            found for name in option["files"] if (found := _look(path.parent if plain else path, name)) is not None
+        ]
+        if len(files) == len(option["files"]):
+            return option, files
+    alone = [option for option in source["sources"] if len(option["files"]) == 1]
+    # a file that was named outright may have any name, where one file is the whole data set
+    return (alone[0], [_File(path)]) if plain and alone else None
+
+
+def _look(path: Path, name: str) -> _File | None:
+    if path.is_dir():
+        direct = [path / name] if (path / name).is_file() else sorted(path.glob(f"*/{name}"))
+        if direct:
+            return _File(direct[0])
+        archives = sorted(path.glob("*.zip"))
+    else:
+        archives = [path]
+    for archive in archives:
+        try:
+            with zipfile.ZipFile(archive) as opened:
+                members = [member for member in opened.namelist() if member.rsplit("/", 1)[-1] == name]
+        except (zipfile.BadZipFile, OSError) as error:
+            raise ValueError(f"{archive} is not a readable zip archive ({error}); fetch it again.") from None
+        # macOS archives carry a shadow of every file
+        members = [member for member in members if not member.startswith("__MACOSX/")]
+        if members:
+            return _File(archive, min(members, key=len))
+    return None
+
+
+def _is_zip(path: Path) -> bool:
+    return path.suffix.lower() == ".zip" or zipfile.is_zipfile(path)
+
+
+def _verified(origin: Path, option: dict[str, Any], verify: bool) -> dict[str, Any]:
+    """Return name, size and checksum of a source file, checked against `sources.json` where that knows them."""
+    facts = {"name": origin.name, "bytes": origin.stat().st_size, "sha256": _sha256(origin)}
+    for known in option["downloads"]:
+        if verify and known["name"] == origin.name:
+            for what in ("bytes", "sha256"):
+                if known[what] is not None and known[what] != facts[what]:
+                    raise ValueError(
+                        f"{origin} has {what} {facts[what]}, the official file {known[what]}: fetch it again, or take "
+                        "it as it is with verify=False."
+                    )
+    return facts
+
+
+def _pair(read: Callable[..., Found]) -> Callable[[list[BinaryIO], float | None, bool], Found]:
+    def reader(files: list[BinaryIO], least: float | None, progress: bool) -> Found:
+        data, test = read(*files, progress=progress)
+        times = data.timestamps
+        if times is not None and len(times) and bool((times == times[0]).all()):
+            data = replace(data, timestamps=None)  # a column that says the same everywhere is no time
+        return data, test
+
+    return reader
+
+
+def _single(read: Callable[..., Interactions]) -> Callable[[list[BinaryIO], float | None, bool], Found]:
+    def reader(files: list[BinaryIO], least: float | None, progress: bool) -> Found:
+        options = {} if least is None else {"min_rating": least}
+        return read(files[0], progress=progress, **options), None
+
+    return reader
+
+
+_READERS: dict[str, Callable[[list[BinaryIO], float | None, bool], Found]] = {
+    "ncf": _pair(readers.read_ncf),
+    "lightgcn": _pair(readers.read_lightgcn),
+    "ratings_dat": _single(readers.read_ratings_dat),
+    "ratings_csv": _single(readers.read_ratings_csv),
+    "u_data": _single(readers.read_u_data),
+    "rating": _single(readers.read_rating),
+    "users_dat": _single(readers.read_users_dat),
+    "book_ratings": _single(readers.read_book_ratings),
+}
+
+
+# ---- the folder of one data set --------------------------------------------------------------------------------------
+
+
+def _read_folder(folder: Path, told: dict[str, Any]) -> Found:
+    columns = _read_parquet(folder / INTERACTIONS)
+    test = _read_parquet(folder / TEST) if (folder / TEST).is_file() else None
+    both = (columns,) if test is None else (columns, test)
+    # the provenance knows of users at the end who have no interaction
+    n_users, n_items = (
+        max(told.get(f"{what}s", 0), 1 + max(int(table[what].max()) for table in both)) for what in ("user", "item")
+    )
+    ids = {"user_ids": _names(folder, "users", n_users), "item_ids": _names(folder, "items", n_items)}
+    extra = {"ratings": columns.get("rating"), "timestamps": columns.get("timestamp")}
+    data = Interactions(columns["user"], columns["item"], n_users, n_items, **extra, **ids)
+    return data, None if test is None else Interactions(test["user"], test["item"], n_users, n_items, **ids)
+
+
+def _read_parquet(path: Path) -> dict[str, Any]:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        table = parquet.read_table(path)
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise ValueError(
+            f"{path} cannot be read as parquet ({reason}); delete it and import the data set again."
+        ) from None
+    missing = [what for what in ("user", "item") if what not in table.column_names]
+    if missing:
+        raise ValueError(f"{path} has no column `{missing[0]}`; its columns are {', '.join(table.column_names)}.")
+    found = {}
+    for what in ("user", "item", "rating", "timestamp"):
+        if what not in table.column_names:
+            continue
+        column = table[what]
+        if column.null_count:
+            raise ValueError(f"{path} has {column.null_count:,} missing values in `{what}`.")
+        found[what] = column.to_numpy()
+        if what in ("user", "item"):
+            if not pa.types.is_integer(column.type):
+                raise ValueError(
+                    f"{path} holds {column.type} in `{what}`; allowed are zero-based positions (integers)."
+                )
+            found[what] = found[what].astype(np.int64)
+            if len(column) and found[what].min() < 0:
+                row = int(found[what].argmin())
+                raise ValueError(f"{path} has `{what}` {found[what][row]} in row {row}; positions start at 0.")
+    if not table.num_rows:
+        raise ValueError(f"{path} is empty; delete it and import the data set again.")
+    return found
+
+
+def _parquet_counts(folder: Path) -> tuple[dict[str, int], int | None]:
+    """Count from the footer of the files alone, without reading the rows."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        meta = parquet.read_metadata(folder / INTERACTIONS)
+        names = meta.schema.names
+        largest = {"user": -1, "item": -1}
+        for group in range(meta.num_row_groups):
+            for what in largest:
+                statistics = meta.row_group(group).column(names.index(what)).statistics
+                largest[what] = max(largest[what], int(statistics.max))
+        test = parquet.read_metadata(folder / TEST).num_rows if (folder / TEST).is_file() else None
+    except (pa.ArrowException, OSError, AttributeError, TypeError, ValueError) as error:
+        raise ValueError(f"{folder / INTERACTIONS} cannot be read as parquet ({error}).") from None
+    return {"interactions": meta.num_rows, "users": largest["user"] + 1, "items": largest["item"] + 1}, test
+
+
+def _published(data: Interactions, test: Interactions, folder: Path) -> Split:
+    absent = ~among(test.users * test.n_items + test.items, np.sort(data.users * data.n_items + data.items))
+    if absent.any():
+        row = int(np.flatnonzero(absent)[0])
+        raise ValueError(
+            f"{folder / TEST} holds out item {test.items[row]} of user {test.users[row]}, which {INTERACTIONS} does "
+            "not have: the two files do not belong together."
+        )
+    return given_test(data, test)
+
+
+def _differences(data: Interactions, published: dict[str, int]) -> list[str]:
+    here = {"interactions": len(data), "users": data.n_users, "items": data.n_items}
+    return [
+        f"{what}: {here[what]:,} here, {published[what]:,} published" for what in here if here[what] != published[what]
+    ]
+
+
+def _check_provenance(folder: Path) -> dict[str, Any]:
+    """Return what the import wrote down; a file that changed since is an error; no provenance, no check."""
+    path = folder / PROVENANCE
+    if not path.is_file():
+        return {}
+    try:
+        told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        files = {str(name): (facts["bytes"], facts["sha256"]) for name, facts in told["files"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise ValueError(f"{path} cannot be read; delete it, or import the data set again.") from None
+    for name, (size, digest) in files.items():
+        file = folder / name
+        if not file.is_file() or file.stat().st_size != size or _sha256(file) != digest:
+            raise ValueError(
+                f"{file} is not the file that was imported ({PROVENANCE} has another checksum): import the data set "
+                f"again, or delete {PROVENANCE} to take the file as it is."
+            )
+    return told
+
+
+def _write_folder(
+    folder: Path, name: str, data: Interactions, test: Interactions | None, facts: dict[str, Any]
+) -> dict[str, Any]:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    columns: dict[str, Any] = {"user": data.users.astype(np.int32), "item": data.items.astype(np.int32)}
+    if data.ratings is not None:
+        columns["rating"] = data.ratings.astype(np.float32)
+    if data.timestamps is not None:
+        columns["timestamp"] = data.timestamps
+    tables = {}
+    if test is not None:
+        tables[TEST] = {"user": test.users.astype(np.int32), "item": test.items.astype(np.int32)}
+    for what, ids in (("users", data.user_ids), ("items", data.item_ids)):
+        if ids is not None:
+            tables[f"{what}.parquet"] = {"id": ids}
+    tables[INTERACTIONS] = columns  # last: its presence says that the data set is here
+    _make(folder)
+    with ExitStack() as stack:
+        try:
+            temporary = {}
+            for file, table in tables.items():
+                temporary[file] = stack.enter_context(_temporary(folder, file))
+                parquet.write_table(pa.table(table), temporary[file], compression="zstd")
+            told = {
+                "name": name,
+                "imported": datetime.now(UTC).isoformat(timespec="seconds"),
+                "interactions": len(data),
+                "users": data.n_users,
+                "items": data.n_items,
+                "test": None if test is None else len(test),
+                **facts,
+                "files": {
+                    file: {"bytes": path.stat().st_size, "sha256": _sha256(path)} for file, path in temporary.items()
+                },
+            }
+            provenance = stack.enter_context(_temporary(folder, PROVENANCE))
+            provenance.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+            for stale in {TEST, "users.parquet", "items.parquet"} - set(tables):
+                (folder / stale).unlink(missing_ok=True)
+            os.replace(provenance, folder / PROVENANCE)
+            for file, path in temporary.items():
+                os.replace(path, folder / file)
+        except OSError as error:
+            raise OSError(
+                f"{folder} cannot be written ({error.strerror or error}); set FULLRANK_DATA to one that can."
+            ) from None
+    return told
+
+
+@contextmanager
+def _temporary(folder: Path, name: str) -> Iterator[Path]:
+    """Give a name in the same folder, so that `os.replace` is atomic; whatever is left under it goes away."""
+    path = folder / f".{name}.{uuid.uuid4().hex}.tmp"
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(
+            f"{folder} cannot be made ({error.strerror or error}); set FULLRANK_DATA to another folder."
+        ) from None
+
+
+def _names(folder: Path, what: str, size: int) -> Any:
+    """Return the names of the positions, where the import kept any."""
+    path = folder / f"{what}.parquet"
+    if not path.is_file():
+        return None
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        names = np.array(parquet.read_table(path)["id"].to_pylist())
+    except (pa.ArrowException, OSError, KeyError) as error:
+        raise ValueError(f"{path} cannot be read ({str(error).splitlines()[0]}); import the data set again.") from None
+    if len(names) != size:
+        raise ValueError(f"{path} has {len(names):,} names for {size:,} {what}; import the data set again.")
+    return names
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _show(progress: bool | None) -> bool:
+    """Show progress to a person at a terminal unless told otherwise."""
+    return sys.stderr.isatty() if progress is None else progress
+
+
+def _fetch(url: str, path: Path, size: int | None, digest: str | None, progress: bool, timeout: float) -> None:
+    import urllib.error
+    import urllib.request
+
+    from tqdm.auto import tqdm
+
+    if path.is_file() and (size is None or path.stat().st_size == size):
+        return
+    part = path.with_name(path.name + ".part")
+    have = part.stat().st_size if part.is_file() else 0
+    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
+    try:
+        with urllib.request.urlopen(request, timeout=timeout) as answer:
+            if answer.status != 206:
+                have = 0  # the server sends everything again
+            total = int(answer.headers["Content-Length"]) + have if answer.headers.get("Content-Length") else size
+            bar = tqdm(total=total, initial=have, desc=path.name, unit="B", unit_scale=True, disable=not progress)
+            with bar, part.open("ab" if have else "wb") as file:
+                while chunk := answer.read(1 << 20):
+                    file.write(chunk)
+                    bar.update(len(chunk))
+    except urllib.error.HTTPError as error:
+        if error.code != 416:  # 416: the part is complete already; the checks below decide
+            raise OSError(f"{url} cannot be fetched ({error}); put the file into {path.parent} yourself.") from None
+        total = size
+    except (OSError, TimeoutError) as error:
+        raise OSError(f"{url} cannot be fetched ({error}); put the file into {path.parent} yourself.") from None
+    expected = size if size is not None else total
+    got = part.stat().st_size
+    if expected is not None and got != expected:
+        if got > expected:
+            part.unlink()
+        raise OSError(f"{url} gave {got:,} of {expected:,} bytes; call again to continue.")
+    if digest is not None and _sha256(part) != digest:
+        part.unlink()
+        raise OSError(f"{url} gave a file with another checksum than the official one; it was thrown away.")
+    os.replace(part, path)

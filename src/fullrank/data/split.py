@@ -1,0 +1,455 @@
+"""What was learned from and what is asked: a training matrix and test cases, one per (user, held-out target)."""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from fullrank.data.frames import Array, Interactions, Ints, among, encode, interactions, raw_columns, whole_number
+
+RNG: TypeAlias = int | np.random.Generator | None
+
+HOW = ("last", "random", "ratio", "last-ratio", "given")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Split:
+    """Training interactions and held-out targets of one evaluation.
+
+    `train` is a sparse users × items matrix, kept as a SciPy CSR matrix with sorted indices and no duplicates (shared,
+    not copied, when it is that already: do not change it afterwards). Case c asks for item `items[c]` of user
+    `users[c]`; several targets of one user are several cases, in the order given. `weights[c]` is the weight of the
+    *user* in averages over users, so all cases of a user carry the same one; None weighs every user the same.
+
+    A split checks itself once: positions out of range, targets that are in `train`, duplicate cases, and weights that
+    are negative, not finite or all zero are errors that name the user and the item. An empty `train` is allowed.
+
+    >>> import scipy.sparse as sp
+    >>> Split(sp.csr_matrix([[1, 1, 0], [0, 1, 0]]), users=[0, 1], items=[2, 0], name="toy")
+    Split('toy': 2 users × 3 items, 3 in train, 2 cases)
+    """
+
+    train: Any
+    users: Ints
+    items: Ints
+    weights: NDArray[np.float64] | None = None
+    name: str = field(default="", kw_only=True)
+    user_ids: Array | None = field(default=None, kw_only=True)
+    item_ids: Array | None = field(default=None, kw_only=True)
+    notes: tuple[str, ...] = field(default=(), kw_only=True)
+
+    def __post_init__(self) -> None:
+        settle = object.__setattr__  # the one place where a frozen value becomes what its fields promise
+        settle(self, "train", _canonical(self.train))
+        settle(self, "users", _positions(self.users, "users"))
+        settle(self, "items", _positions(self.items, "items"))
+        settle(self, "notes", tuple(self.notes))
+        self._check_cases()
+        if self.weights is not None:
+            settle(self, "weights", self._checked_weights())
+        for what, size in (("user_ids", self.n_users), ("item_ids", self.n_items)):
+            ids = getattr(self, what)
+            if ids is not None:
+                ids = np.asarray(ids)
+                if ids.shape != (size,):
+                    raise ValueError(f"`{what}` has shape {ids.shape}; `train` needs one name each, shape ({size},).")
+                settle(self, what, ids)
+
+    def _check_cases(self) -> None:
+        if len(self.users) != len(self.items):
+            raise ValueError(
+                f"`users` has {len(self.users):,} entries and `items` {len(self.items):,}; a case needs one of each."
+            )
+        if not len(self.users):
+            raise ValueError("there are no test cases: `users` and `items` are empty.")
+        for what, values, size in (("users", self.users, self.n_users), ("items", self.items, self.n_items)):
+            outside = (values < 0) | (values >= size)
+            if outside.any():
+                case = int(np.flatnonzero(outside)[0])
+                raise ValueError(
+                    f"`{what}` holds {values[case]} in case {case} (user {self.users[case]}, item {self.items[case]}), "
+                    f"but `train` has {size:,} {what}: allowed are 0 to {size - 1}."
+                )
+        keys = self.users * self.n_items + self.items
+        order = np.argsort(keys, kind="stable")
+        repeated = order[1:][keys[order[1:]] == keys[order[:-1]]]
+        if len(repeated):
+            case = int(repeated.min())
+            raise ValueError(
+                f"user {self.users[case]} has the target item {self.items[case]} twice (case {case} repeats an earlier "
+                f"one{_more(len(repeated))}); list every (user, target) once."
+            )
+        in_train = self._in_train(keys)
+        if in_train.any():
+            case = int(np.flatnonzero(in_train)[0])
+            raise ValueError(
+                f"the target item {self.items[case]} of user {self.users[case]} (case {case}) is also in `train`"
+                f"{_more(int(in_train.sum()))}; leave held-out pairs out of `train`."
+            )
+
+    def _in_train(self, keys: Ints) -> NDArray[np.bool_]:
+        # train is canonical, so its keys ascend and one binary search per case is enough
+        rows = np.repeat(np.arange(self.n_users, dtype=np.int64), np.diff(self.train.indptr))
+        return among(keys, rows * self.n_items + self.train.indices)
+
+    def _checked_weights(self) -> NDArray[np.float64]:
+        try:
+            weights = np.array(self.weights, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise TypeError("`weights` holds something else than numbers.") from None
+        if weights.shape != self.users.shape:
+            raise ValueError(f"`weights` has shape {weights.shape}; allowed is one per case, shape {self.users.shape}.")
+        bad = ~(np.isfinite(weights) & (weights >= 0))
+        if bad.any():
+            case = int(np.flatnonzero(bad)[0])
+            raise ValueError(
+                f"`weights` holds {weights[case]} for user {self.users[case]} (case {case}); allowed are finite "
+                "numbers of at least 0."
+            )
+        if not weights.any():
+            raise ValueError("`weights` are all 0; at least one user must count.")
+        order = np.argsort(self.users, kind="stable")
+        users, sorted_weights = self.users[order], weights[order]
+        differ = (users[1:] == users[:-1]) & (sorted_weights[1:] != sorted_weights[:-1])
+        if differ.any():
+            user = int(users[1:][differ][0])
+            raise ValueError(
+                f"the cases of user {user} carry different `weights`; the weight is the user's, one for all targets."
+            )
+        return weights
+
+    @property
+    def n_users(self) -> int:
+        """Number of users, those without a test case included."""
+        return int(self.train.shape[0])
+
+    @property
+    def n_items(self) -> int:
+        """Size of the catalogue."""
+        return int(self.train.shape[1])
+
+    @property
+    def cases(self) -> int:
+        """Number of test cases, that is of (user, target) pairs."""
+        return len(self.users)
+
+    def __len__(self) -> int:
+        return self.cases
+
+    @cached_property
+    def targets_per_user(self) -> Ints:
+        """Number of held-out targets of every user (T in the formulas; 0 for users without a case)."""
+        return np.asarray(np.bincount(self.users, minlength=self.n_users), dtype=np.int64)
+
+    @cached_property
+    def test_users(self) -> Ints:
+        """Users with at least one case, ascending."""
+        return np.flatnonzero(self.targets_per_user)
+
+    def seen(self, user: int) -> NDArray[Any]:
+        """Return the items of `user` in `train`, ascending (a view: do not write to it)."""
+        user = self._user(user)
+        return np.asarray(self.train.indices[self.train.indptr[user] : self.train.indptr[user + 1]])
+
+    def targets(self, user: int) -> Ints:
+        """Return the held-out items of `user`, in the order of the cases."""
+        return np.asarray(self.items[self.users == self._user(user)])
+
+    def _user(self, user: int) -> int:
+        if not 0 <= user < self.n_users:
+            raise ValueError(f"`user` is {user}; allowed are 0 to {self.n_users - 1}.")
+        return int(user)
+
+    @cached_property
+    def checksum(self) -> str:
+        """SHA-256 of shape, training matrix, cases and weights, the same on every machine."""
+        digest = hashlib.sha256(f"fullrank split {self.n_users} {self.n_items} {self.train.nnz} {self.cases}".encode())
+        for values, kind in (
+            (self.train.indptr, "<i8"),
+            (self.train.indices, "<i8"),
+            (self.train.data, "<f8"),
+            (self.users, "<i8"),
+            (self.items, "<i8"),
+            (self.weights, "<f8"),
+        ):
+            if values is not None:
+                digest.update(np.ascontiguousarray(values, dtype=kind).data)
+        return digest.hexdigest()
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """What a report should say about the data: name, checksum, sizes, notes."""
+        return {
+            "name": self.name,
+            "checksum": self.checksum,
+            "users": self.n_users,
+            "items": self.n_items,
+            "train": int(self.train.nnz),
+            "cases": self.cases,
+            "notes": list(self.notes),
+        }
+
+    def __eq__(self, other: object) -> bool:
+        return self.checksum == other.checksum if isinstance(other, Split) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.checksum)
+
+    def __repr__(self) -> str:
+        of = "" if len(self.test_users) == self.cases else f" of {len(self.test_users):,} users"
+        return (
+            f"Split({self.name!r}: {self.n_users:,} users × {self.n_items:,} items, {self.train.nnz:,} in train, "
+            f"{self.cases:,} cases{of})"
+        )
+
+    def labelled(self, name: str, notes: Iterable[str] = ()) -> Split:
+        """Return the same split under another name, with further notes; the arrays are shared."""
+        other = copy.copy(self)
+        object.__setattr__(other, "name", name)
+        object.__setattr__(other, "notes", (*self.notes, *notes))
+        return other
+
+    @classmethod
+    def from_interactions(
+        cls,
+        data: Any,
+        how: str = "last",
+        *,
+        test: Any = None,
+        share: float = 0.2,
+        min_items: int = 2,
+        rng: RNG = 0,
+        name: str = "",
+        **columns: Any,
+    ) -> Split:
+        """Split interactions (see `interactions` for what may come in, and for `columns`) in one of five ways.
+
+        `"last"`: each user's last item by time · `"random"`: one item per user at random · `"ratio"`: a `share` of each
+        user's items at random · `"last-ratio"`: the last `share` by time · `"given"`: the pairs in `test`.
+
+        >>> Split.from_interactions({"user": [0, 0, 0], "item": [5, 6, 7], "time": [3, 9, 4]}).item_ids
+        array([5, 6, 7])
+        """
+        if how not in HOW:
+            near = difflib.get_close_matches(str(how), HOW, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else "."
+            raise ValueError(f"`how` is {how!r}; allowed are {', '.join(HOW)}{hint}")
+        if (how == "given") != (test is not None):
+            raise ValueError(
+                f"`how` is {how!r} and `test` is {'missing' if test is None else 'there'}; they go together."
+            )
+        if how == "given":
+            return given_test(data, test, name=name, **columns)
+        if how == "last":
+            return leave_last_out(data, min_items=min_items, name=name, **columns)
+        if how == "random":
+            return leave_one_out(data, min_items=min_items, rng=rng, name=name, **columns)
+        return ratio(data, share, by_time=how == "last-ratio", min_items=min_items, rng=rng, name=name, **columns)
+
+
+def leave_last_out(data: Any, *, min_items: int = 2, name: str = "", **columns: Any) -> Split:
+    """Hold out each user's last item by time.
+
+    Ties in time: of rows with the same user and time the one that comes later in the data counts as later, as in the
+    stable sort of the eALS and NCF code. A repeated pair counts once, at its earliest time. Users with fewer than
+    `min_items` distinct items stay in train whole and have no case.
+
+    >>> split = leave_last_out(([0, 0, 1, 1, 1], [0, 1, 1, 2, 0], None, [5, 5, 1, 9, 3]))
+    >>> split.users, split.items
+    (array([0, 1]), array([1, 2]))
+    """
+    found = interactions(data, **columns).distinct()
+    return _hold_out(found, _by_time(found), np.ones(found.n_users, dtype=np.int64), min_items, name)
+
+
+def leave_one_out(data: Any, *, min_items: int = 2, rng: RNG = 0, name: str = "", **columns: Any) -> Split:
+    """Hold out one item of each user at random, each equally likely.
+
+    The draw depends on the set of pairs and on `rng`, not on the order of the rows. Users with fewer than `min_items`
+    distinct items stay in train whole and have no case.
+    """
+    found = interactions(data, **columns).distinct()
+    return _hold_out(found, _at_random(found, rng), np.ones(found.n_users, dtype=np.int64), min_items, name)
+
+
+def ratio(
+    data: Any,
+    share: float = 0.2,
+    *,
+    by_time: bool = False,
+    min_items: int = 2,
+    rng: RNG = 0,
+    name: str = "",
+    **columns: Any,
+) -> Split:
+    """Hold out a `share` of each user's items: at random, or the last with `by_time` (ties as in `leave_last_out`).
+
+    Of n items ⌊share · n + ½⌋ are held out, but at least 1 and at most n − 1. Users with fewer than `min_items`
+    distinct items stay in train whole and have no case.
+
+    >>> ratio(([0] * 10, range(10)), 0.3).targets_per_user
+    array([3])
+    """
+    if not 0 < share < 1:
+        raise ValueError(f"`share` is {share!r}; allowed is a number between 0 and 1, such as 0.2.")
+    found = interactions(data, **columns).distinct()
+    sizes = np.bincount(found.users, minlength=found.n_users)
+    held = np.clip(np.floor(share * sizes + 0.5).astype(np.int64), 1, np.maximum(sizes - 1, 1))
+    return _hold_out(found, _by_time(found) if by_time else _at_random(found, rng), held, min_items, name)
+
+
+def given_test(data: Any, test: Any, *, name: str = "", **columns: Any) -> Split:
+    """Hold out exactly the pairs of `test`, in their order; whatever else is in `data` is train.
+
+    The held-out pairs may be among `data` (they are taken out) or not. Users and items that only occur in `test` get a
+    position too: their targets are cold.
+
+    >>> given_test(([0, 0, 1], [0, 1, 0]), ([1], [1])).seen(1)
+    array([0], dtype=int32)
+    """
+    if not _same_numbering(data, test):
+        data, test = _encode_together(data, test, columns)
+    n_users, n_items = max(data.n_users, test.n_users), max(data.n_items, test.n_items)
+    keys, held = data.users * n_items + data.items, test.users * n_items + test.items
+    rest = data.take(~among(keys, np.sort(held)))
+    train = _matrix(rest.users, rest.items, n_users, n_items)
+    return Split(train, test.users, test.items, name=name, user_ids=data.user_ids, item_ids=data.item_ids)
+
+
+def _same_numbering(data: Any, test: Any) -> bool:
+    if not (isinstance(data, Interactions) and isinstance(test, Interactions)):
+        return False
+    return data.user_ids is test.user_ids and data.item_ids is test.item_ids
+
+
+def _encode_together(data: Any, test: Any, columns: dict[str, Any]) -> tuple[Interactions, Interactions]:
+    """Give the users and items of two sets of interactions one numbering."""
+    sizes = {what: columns.get(f"n_{what}s") for what in ("user", "item")}
+    names = {what: column for what, column in columns.items() if not what.startswith("n_")}
+    if sp.issparse(data):
+        sizes = {"user": data.shape[0], "item": data.shape[1]}
+    both = (raw_columns(data, **names), raw_columns(test, **names))
+    encoded = {}
+    for what in ("user", "item"):
+        kinds = {"text" if columns[what].dtype.kind in "UO" else "number" for columns in both if len(columns[what])}
+        if len(kinds) > 1:
+            raise TypeError(f"`{what}` holds strings in one of `data` and `test` and numbers in the other.")
+        filled = [columns[what] for columns in both if len(columns[what])] or [both[0][what]]
+        encoded[what] = encode(np.concatenate(filled), what, sizes[what])
+    cut = len(both[0]["user"])
+    (users, user_ids, n_users), (items, item_ids, n_items) = encoded["user"], encoded["item"]
+    ids = {"user_ids": user_ids, "item_ids": item_ids}
+    return (
+        Interactions(users[:cut], items[:cut], n_users, n_items, **ids),
+        Interactions(users[cut:], items[cut:], n_users, n_items, **ids),
+    )
+
+
+def _by_time(found: Interactions) -> Ints:
+    """Rows ordered by user and, within a user, by time; rows at the same time keep their order."""
+    if found.timestamps is None:
+        raise ValueError("the interactions have no time; hold out at random, or name the column with `timestamp=`.")
+    return np.lexsort((found.timestamps, found.users))
+
+
+def _at_random(found: Interactions, rng: RNG) -> Ints:
+    """Rows ordered by user and, within a user, at random; the draw does not see the order of the rows."""
+    canonical = np.lexsort((found.items, found.users))
+    keys = np.empty(len(found))
+    keys[canonical] = generator(rng).random(len(found))
+    return np.lexsort((keys, found.users))
+
+
+def generator(rng: RNG) -> np.random.Generator:
+    """Return a generator for `rng`: an int seed, a Generator (used as it is) or None (fresh entropy)."""
+    if isinstance(rng, bool) or not isinstance(rng, int | np.integer | np.random.Generator | None):
+        raise TypeError(f"`rng` is {rng!r}; allowed are an int, a numpy.random.Generator or None.")
+    if isinstance(rng, int | np.integer) and rng < 0:
+        raise ValueError(f"`rng` is {rng}; a seed must be at least 0.")
+    return np.random.default_rng(rng)
+
+
+def _hold_out(found: Interactions, order: Ints, held: Ints, min_items: int, name: str) -> Split:
+    """Hold out the last `held[user]` rows of each user in `order` (which groups rows by user, ascending)."""
+    whole_number(min_items, "min_items", least=2)
+    sizes = np.bincount(found.users, minlength=found.n_users)
+    held = np.where(sizes >= min_items, held, 0)
+    users = found.users[order]
+    place = np.arange(len(order)) - (np.cumsum(sizes) - sizes)[users]  # place of the row within its user
+    is_test = place >= (sizes - held)[users]
+    test, rest = order[is_test], order[~is_test]
+    if not len(test):
+        raise ValueError(f"no user has {min_items} or more distinct items, so there is nothing to hold out.")
+    train = _matrix(found.users[rest], found.items[rest], found.n_users, found.n_items)
+    return Split(
+        train, found.users[test], found.items[test], name=name, user_ids=found.user_ids, item_ids=found.item_ids
+    )
+
+
+def _matrix(users: Ints, items: Ints, n_users: int, n_items: int) -> Any:
+    return sp.csr_matrix((np.ones(len(users), dtype=np.float32), (users, items)), shape=(n_users, n_items))
+
+
+def _canonical(train: Any) -> Any:
+    """Return `train` as a CSR matrix with sorted indices, no duplicates and floating-point values.
+
+    A matrix rather than a sparse array: implicit and others test for it, and `train[u]` stays two-dimensional.
+    """
+    if not sp.issparse(train):
+        train = np.asarray(train) if isinstance(train, np.ndarray | list) else train
+        if not isinstance(train, np.ndarray) or train.ndim != 2 or train.dtype.kind not in "biuf":
+            raise TypeError(
+                f"`train` is a {type(train).__name__}; allowed is a sparse users × items matrix "
+                "(use `Split.from_interactions` for frames and arrays of pairs)."
+            )
+    if train.ndim != 2 or 0 in train.shape:
+        raise ValueError(f"`train` has shape {train.shape}; it needs at least one user and one item.")
+    given = train
+    try:
+        matrix = sp.csr_matrix(train)
+        matrix.check_format(full_check=True)
+    except ValueError as error:
+        raise ValueError(f"`train` is not a valid sparse matrix: {str(error).rstrip('.')}.") from None
+    if not matrix.has_canonical_format:
+        if matrix is given or np.shares_memory(matrix.indices, getattr(given, "indices", matrix.data)):
+            matrix = matrix.copy()
+        matrix.sum_duplicates()
+    if matrix.data.dtype.kind != "f":
+        if matrix.data.dtype.kind not in "biu":
+            raise TypeError(f"`train` holds {matrix.data.dtype} values; allowed are real numbers.")
+        matrix = matrix.astype(np.float32)
+    bad = ~np.isfinite(matrix.data) | (matrix.data == 0)
+    if bad.any():
+        entry = int(np.flatnonzero(bad)[0])
+        user = int(np.searchsorted(matrix.indptr, entry, side="right")) - 1
+        raise ValueError(
+            f"`train` stores {matrix.data[entry]:g} for user {user}, item {matrix.indices[entry]}"
+            f"{_more(int(bad.sum()))}; store a finite number other than 0 where there is an interaction, else nothing."
+        )
+    return matrix
+
+
+def _positions(values: Any, what: str) -> Ints:
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise ValueError(f"`{what}` has shape {array.shape}; allowed is one position per case.")
+    if array.dtype.kind not in "iu" and len(array):
+        raise TypeError(
+            f"`{what}` holds {array.dtype} values; allowed are integer positions (rows and columns of `train`)."
+        )
+    if array.dtype == np.uint64 and len(array) and int(array.max()) > np.iinfo(np.int64).max:
+        raise ValueError(f"`{what}` holds {int(array.max())}, which is no position in `train`.")
+    return np.array(array, dtype=np.int64)
+
+
+def _more(count: int) -> str:
+    return "" if count == 1 else f" (and {count - 1:,} more)"
