@@ -1,0 +1,100 @@
+"""fullrank: from sampled ranks to full-catalogue recommendation metrics.
+
+The flow: ``Split + Scorer → observe(Design) → RankCounts → Estimator.fit → RankDistribution → expect(Metric) → Report``
+
+>>> import fullrank as fr
+>>> counts = fr.RankCounts.from_ranks([1, 1, 3, 60], n_items=3706, design=fr.Sample(99))
+>>> fr.MLE().fit(counts).expect(fr.AUC)
+0.84...
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from .metrics import AP, AUC, MRR, NDCG, Hit, Metric, Precision, Recall, parse_metric, parse_metrics
+from .ranks.design import Adaptive, Design, Exhaustive, Sample, parse_design
+from .ranks.counts import RankCounts
+from .estimators import (
+    CLS,
+    MLE,
+    BiasVariance,
+    Mapping,
+    MaxEntropy,
+    Multinomial,
+    Naive,
+    RankDistribution,
+    RankEstimate,
+    WeightedMLE,
+    parse_estimator,
+)
+
+from .ranks.theory import expected_naive, hoeffding, sampled_recall
+from .report import Report
+from .evaluate import correct
+
+if TYPE_CHECKING:  # loaded when first asked for: they bring SciPy's sparse matrices, files and models
+    from . import models
+    from .data import Split, load
+    from .models import as_scorer
+    from .ranks.observe import observe
+
+__version__ = "0.1.0"
+
+_LATER = {
+    "models": ".models",
+    "Split": ".data",
+    "load": ".data",
+    "as_scorer": ".models",
+    "observe": ".ranks.observe",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'fullrank' has no attribute {name!r}")
+    module = import_module(_LATER[name], __name__)
+    return module if name == "models" else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+__all__ = [
+    "Split",
+    "load",
+    "models",
+    "as_scorer",
+    "observe",
+    "AP",
+    "AUC",
+    "MRR",
+    "NDCG",
+    "Hit",
+    "Metric",
+    "Precision",
+    "Recall",
+    "parse_metric",
+    "parse_metrics",
+    "Adaptive",
+    "Design",
+    "Exhaustive",
+    "Sample",
+    "parse_design",
+    "RankCounts",
+    "CLS",
+    "MLE",
+    "BiasVariance",
+    "Mapping",
+    "MaxEntropy",
+    "Multinomial",
+    "Naive",
+    "RankDistribution",
+    "RankEstimate",
+    "WeightedMLE",
+    "parse_estimator",
+    "expected_naive",
+    "sampled_recall",
+    "hoeffding",
+    "Report",
+    "correct",
+]

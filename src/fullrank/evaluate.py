@@ -1,0 +1,130 @@
+"""Stage 5, the front door: from sampled ranks to a report."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable
+from collections.abc import Mapping as MappingType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .estimators import DEFAULT_ESTIMATOR, Estimate, Estimator, Naive, describe, parse_estimator
+from .metrics import Metric, parse_metrics
+from .ranks.counts import RankCounts
+from .ranks.design import Adaptive, Design
+from .report import Report
+
+__all__ = ["correct", "report_on"]
+
+DEFAULT_METRICS = ("recall@10", "ndcg@10", "ap@10")
+
+
+def correct(
+    ranks: MappingType[str, ArrayLike | RankCounts] | ArrayLike | RankCounts,
+    n_items: ArrayLike | None = None,
+    design: Design | str = "uni99",
+    metrics: str | Metric | Iterable[str | Metric] = DEFAULT_METRICS,
+    *,
+    estimator: Estimator | str | None = None,
+    drawn: ArrayLike | None = None,
+    users: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    level: float = 0.95,
+    target: str = "cases",
+) -> Report:
+    """Full-catalogue metrics from sampled ranks that you already have.
+
+    ``ranks``: one-based sampled ranks (or :class:`RankCounts`) by model, or of a single model; ``n_items``: number of
+    candidates, target included, one or one per case; ``design``: how the negatives were drawn.
+
+    >>> import fullrank as fr
+    >>> report = fr.correct({"EASE": [1, 1, 2, 7, 40] * 200}, n_items=3706, design="uni99", metrics="ndcg@10")
+    >>> report.rows[0]["naive"] > 2 * report.rows[0]["value"]  # what uni99 shows is far too rosy
+    True
+    """
+    by_model = ranks if isinstance(ranks, MappingType) else {"model": ranks}
+    if not by_model:
+        raise ValueError("`ranks` is empty: give ranks by model, as in {'EASE': ranks}.")
+    counts: dict[str, RankCounts] = {}
+    for name, each in by_model.items():
+        if isinstance(each, RankCounts):
+            counts[str(name)] = each
+            continue
+        if n_items is None:
+            raise ValueError("`n_items` is missing: how many candidates (target included) the full ranking would have.")
+        try:
+            counts[str(name)] = RankCounts.from_ranks(each, n_items, design, drawn=drawn, users=users, weights=weights)
+        except (ValueError, TypeError) as error:
+            raise type(error)(f"model {str(name)!r}: {error}") from None
+    return report_on(counts, metrics, estimator=estimator, level=level, target=target)
+
+
+def report_on(
+    counts: MappingType[str, RankCounts],
+    metrics: str | Metric | Iterable[str | Metric] = DEFAULT_METRICS,
+    *,
+    estimator: Estimator | str | None = None,
+    level: float = 0.95,
+    target: str = "cases",
+    provenance: dict[str, Any] | None = None,
+) -> Report:
+    """Fit every model's counts and lay the answers out as a report."""
+    wanted = parse_metrics(metrics)
+    chosen = parse_estimator(DEFAULT_ESTIMATOR if estimator is None else estimator)
+    rows: list[dict[str, Any]] = []
+    notes: dict[str, None] = {}
+    estimates: dict[str, Estimate] = {}
+    for model, each in counts.items():
+        estimate = chosen.fit(each)
+        estimates[model] = estimate
+        naive = None if isinstance(each.design, Adaptive) else Naive().fit(each)
+        for metric in wanted:
+            low, high = _interval(estimate, metric, level, target)
+            rows.append(
+                {
+                    "model": model,
+                    "metric": str(metric),
+                    "value": estimate.expect(metric),
+                    "low": low,
+                    "high": high,
+                    "naive": None if naive is None else naive.expect(metric),
+                    "estimator": describe(chosen),
+                    "design": str(each.design),
+                    "items_scored": each.items_scored,
+                    "cases": len(each),
+                }
+            )
+        notes.update(dict.fromkeys(f"{model}: {note}" for note in estimate.fit.notes))
+    return Report(rows, _provenance(counts, chosen, level, target, provenance), tuple(notes), estimates)
+
+
+def _interval(estimate: Estimate, metric: Metric, level: float, target: str) -> tuple[float | None, float | None]:
+    ask = getattr(estimate, "interval", None)
+    if ask is None:
+        return None, None
+    low, high = ask(metric, level=level, target=target)
+    return float(low), float(high)
+
+
+def _provenance(
+    counts: MappingType[str, RankCounts],
+    estimator: Estimator,
+    level: float,
+    target: str,
+    more: dict[str, Any] | None,
+) -> dict[str, Any]:
+    from . import __version__
+
+    first = next(iter(counts.values()))
+    return {
+        "about": f"{first}; {describe(estimator)}",
+        "fullrank": __version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "estimator": describe(estimator),
+        "level": level,
+        "target": target,
+        **(more or {}),
+    }

@@ -1,0 +1,151 @@
+"""Report: rows and where they came from, as text, JSON, frames, charts and a page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping as MappingType
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, overload
+
+from ..metrics import Metric, parse_metric
+
+__all__ = ["SCHEMA", "Report"]
+
+#: Name and version of the JSON that :meth:`Report.to_json` writes; a change of meaning changes the number.
+SCHEMA = "fullrank.report/1"
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """Metrics of one or several models, with intervals, beside what sampled evaluation would have reported.
+
+    ``rows`` are flat dicts with at least ``model, metric, value, low, high, naive, estimator, design, items_scored, cases``.
+    ``print(report)`` is a table; :meth:`to_dict` is flat for trackers; :meth:`to_json` is stable and versioned.
+    """
+
+    rows: list[dict[str, Any]]
+    provenance: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    #: The estimate of each model, to ask further questions of.
+    estimates: MappingType[str, Any] = field(default_factory=dict)
+
+    @property
+    def models(self) -> list[str]:
+        """Names of the models, in order."""
+        return list(dict.fromkeys(str(row["model"]) for row in self.rows))
+
+    @property
+    def metrics(self) -> list[str]:
+        """Metrics in the report, in order."""
+        return list(dict.fromkeys(str(row["metric"]) for row in self.rows))
+
+    def value(self, model: str, metric: Metric | str) -> float:
+        """One number of the table."""
+        return float(self._row(model, metric)["value"])
+
+    def winner(self, metric: Metric | str) -> str:
+        """The model with the highest value of the metric."""
+        rows = [row for row in self.rows if parse_metric(row["metric"]) == parse_metric(metric)]
+        if not rows:
+            raise ValueError(f"the report has no {metric}: it has {', '.join(self.metrics)}.")
+        return str(max(rows, key=lambda row: row["value"])["model"])
+
+    def to_dict(self) -> dict[str, float]:
+        """Flat numbers, ready for MLflow and the like: ``{"EASE/ndcg@10": 0.12, "EASE/ndcg@10/low": 0.11, …}``."""
+        flat: dict[str, float] = {}
+        for row in self.rows:
+            key = f"{row['model']}/{row['metric']}"
+            flat[key] = float(row["value"])
+            for part in ("low", "high", "naive"):
+                if row[part] is not None:
+                    flat[f"{key}/{part}"] = float(row[part])
+        return flat
+
+    def to_json(self, indent: int | None = 2) -> str:
+        """The report as JSON under :data:`SCHEMA`; strict JSON, no NaN."""
+        document = {"schema": SCHEMA, "rows": self.rows, "notes": list(self.notes), "provenance": self.provenance}
+        return json.dumps(document, indent=indent, ensure_ascii=False, allow_nan=False)
+
+    @overload
+    def to_html(self, path: None = None) -> str: ...
+    @overload
+    def to_html(self, path: str | Path) -> Path: ...
+    def to_html(self, path: str | Path | None = None) -> str | Path:
+        """The report as one self-contained page: written to ``path`` atomically, or returned as text.
+
+        It opens offline, on a phone, in light and dark, prints, and stays below 2 MB whatever the number of models.
+        Needs the extra ``report`` for its charts.
+        """
+        from .html import page, write_page
+
+        return page(self) if path is None else write_page(self, path)
+
+    def plot(self, kind: str = "results") -> Any:
+        """An Altair chart: ``results``, ``curves`` (metric@K), ``ranks`` or ``budget``. Needs the extra ``report``."""
+        from .charts import plot_report
+
+        return plot_report(self, kind)
+
+    def _repr_html_(self) -> str:
+        from .notebook import report_html
+
+        return report_html(self)
+
+    def to_pandas(self) -> Any:
+        """The rows as a pandas frame."""
+        try:
+            import pandas as pd
+        except ImportError:
+            raise ImportError("`to_pandas` needs pandas: pip install pandas.") from None
+        return pd.DataFrame(self.rows)
+
+    def to_polars(self) -> Any:
+        """The rows as a polars frame."""
+        try:
+            import polars as pl
+        except ImportError:
+            raise ImportError("`to_polars` needs polars: pip install polars.") from None
+        return pl.DataFrame(self.rows, infer_schema_length=None)  # a column may start with many missing values
+
+    def _row(self, model: str, metric: Metric | str) -> dict[str, Any]:
+        wanted = parse_metric(metric)
+        for row in self.rows:
+            if row["model"] == model and parse_metric(row["metric"]) == wanted:
+                return row
+        raise ValueError(
+            f"the report has no {metric} of {model!r}: models are {', '.join(self.models)}; "
+            f"metrics are {', '.join(self.metrics)}."
+        )
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def lines(self, width: int = 80) -> list[str]:
+        """The table as lines of at most ``width`` columns."""
+        intervals = any(row["low"] is not None for row in self.rows)
+        level = self.provenance.get("level", 0.95)
+        head = ["model", "metric", "value"] + [f"{level:.0%} interval"] * intervals + ["uncorrected"]
+        body = []
+        for row in self.rows:
+            value = f"{row['value']:.4f}"
+            interval = [] if not intervals else ["" if row["low"] is None else f"{row['low']:.4f} .. {row['high']:.4f}"]
+            body.append([str(row["model"]), str(row["metric"]), value, *interval, _or_dash(row["naive"])])
+        widths = [max(len(line[column]) for line in [head, *body]) for column in range(len(head))]
+        spare = width - sum(widths[1:]) - 2 * (len(widths) - 1)
+        widths[0] = max(min(widths[0], spare), 5)
+        table = [_aligned(line, widths) for line in [head, *body]]
+        table.insert(1, "-" * min(len(table[0]), width))
+        about = self.provenance.get("about")
+        return [*([str(about)] if about else []), *table, *(f"! {note}" for note in self.notes)]
+
+
+def _or_dash(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
+def _aligned(line: list[str], widths: list[int]) -> str:
+    name = line[0] if len(line[0]) <= widths[0] else line[0][: widths[0] - 1] + "…"
+    cells = [name.ljust(widths[0]), line[1].ljust(widths[1])]
+    cells += [text.rjust(size) for text, size in zip(line[2:], widths[2:], strict=True)]
+    return "  ".join(cells).rstrip()
