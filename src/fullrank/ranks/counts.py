@@ -254,6 +254,14 @@ class RankCounts:
         return int(self.scored.sum())
 
     @property
+    def effective_cases(self) -> float:
+        """Kish's number of equally weighted cases that vary as much, (Σw)²/Σw²: the number of cases when weights are equal.
+
+        Weights are taken as equal within a cell, so it may be a little high.
+        """
+        return float(self.weight.sum()) ** 2 / float((self.weight**2 / self.cases).sum())
+
+    @property
     def n_items(self) -> float:
         """Mean number of candidates per case."""
         return float(self.pool_weight.sum() / self.weight.sum())
@@ -360,6 +368,15 @@ class RankCounts:
         keys = self.keys.copy()
         keys[:, 2], keys[:, 3] = ALL, ranks - 1
         sums = (self.cases, self.scored, self.weight * share, self.pool_weight * share, self.auc_weight * share)
+        kept = share > 0  # a cell without weight has no mean pool
+        return RankCounts(self.design, self.level, *_grouped(keys[kept], [each[kept] for each in sums]))
+
+    def with_mean_pool(self) -> RankCounts:
+        """The same counts as if every case had the mean number of candidates (kr20's way)."""
+        N = self.n_items
+        keys = self.keys.copy()
+        keys[:, 1] = _pool_key(np.array([round(N)]))[0] >> (_FINEST - self.level)
+        sums = (self.cases, self.scored, self.weight, self.weight * N, self.auc_weight)
         return RankCounts(self.design, self.level, *_grouped(keys, sums))
 
     def select(self, blocks: ArrayLike) -> RankCounts:
@@ -481,10 +498,19 @@ def write_atomically(path: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+        # mkstemp makes files for their owner only: give the mode of the file that is replaced, or that a new one would have
+        os.chmod(temporary, path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _umask() -> int:
+    """The mask of new files; it can only be read by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def _grouped(keys: IntArray, sums: Sequence[NDArray[Any]]) -> tuple[Any, ...]:

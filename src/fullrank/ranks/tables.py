@@ -32,9 +32,9 @@ class RankTable:
 def read_ranks(path: str | Path) -> list[RankTable]:
     """Sampled ranks from a ``.csv``, ``.tsv`` or ``.parquet`` file, one :class:`RankTable` per model.
 
-    Long form: a column ``rank``, and optionally ``model``, ``user_id``, ``n_items``, ``negatives``, ``weight``. Wide form, when
-    there is no ``rank``: one column of ranks per model, beside an optional user column. Without a ``model`` column the model
-    is named after the file.
+    Long form: a column ``rank``, and optionally ``model``, ``user_id``, ``n_items``, ``negatives``, ``weight``. Wide form,
+    when there is no ``rank``: one column of ranks per model, beside an optional user column. Without a ``model`` column the
+    model is named after the file.
     """
     path = Path(path)
     columns = _columns(path)

@@ -1,0 +1,28 @@
+"""Stage 2: from a split to a scorer: models that rank items for users, ours or anyone's."""
+
+from fullrank.models.als import ALS, ImplicitALS
+from fullrank.models.ease import EASE
+from fullrank.models.fitted import FittedFactors, FittedItemItem, Recommender, load_model
+from fullrank.models.itemknn import ItemCF, ItemKNN
+from fullrank.models.popularity import Popularity
+from fullrank.models.scorer import Factors, ItemItem, Pairs, Rows, Scorer, Table, as_scorer
+
+__all__ = [
+    "ALS",
+    "EASE",
+    "Factors",
+    "FittedFactors",
+    "FittedItemItem",
+    "ImplicitALS",
+    "ItemCF",
+    "ItemItem",
+    "ItemKNN",
+    "Pairs",
+    "Popularity",
+    "Recommender",
+    "Rows",
+    "Scorer",
+    "Table",
+    "as_scorer",
+    "load_model",
+]

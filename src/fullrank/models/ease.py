@@ -1,0 +1,97 @@
+"""EASE: a linear item-item model in closed form (Steck, "Embarrassingly Shallow Autoencoders", WWW 2019)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fullrank.models.fitted import FittedItemItem, bar, describe, history_of, number
+
+__all__ = ["EASE"]
+
+Array = NDArray[Any]
+_STRIP = 1024  # rows handled at once, so that nothing but the two matrices needs memory
+
+
+@dataclass(frozen=True, repr=False)
+class EASE:
+    """argmin ‖X − XB‖² + l2 ‖B‖² with diag(B) = 0:  B_ij = −P_ij / P_jj for i ≠ j, P = (XᵀX + l2 I)⁻¹ (Steck 2019, eq. 8).
+
+    B is items × items and dense: fitting takes 12 bytes a cell (P in double precision, B in single), and more than
+    ``max_gigabytes`` is refused. ``l2`` is the only parameter: larger for few interactions per item.
+
+    >>> import numpy as np
+    >>> model = EASE(l2=1.0).fit(np.array([[1, 1, 0], [1, 1, 0], [0, 0, 1]]))
+    >>> model.score(np.array([0]), np.array([[0, 1, 2]]))  # items 0 and 1 come together, item 2 alone
+    array([[0.666..., 0.666..., 0.   ]], dtype=float32)
+    """
+
+    l2: float = 500.0
+    max_gigabytes: float = field(default=4.0, repr=False)
+
+    def __post_init__(self) -> None:
+        number(self.l2, "l2")
+        number(self.max_gigabytes, "max_gigabytes")
+
+    def fit(self, train: Any, *, progress: bool = True) -> FittedItemItem:
+        """Invert once, in place."""
+        history = history_of(train)
+        n = history.shape[1]
+        needed = 12 * n * n / 1e9
+        if needed > self.max_gigabytes:
+            raise ValueError(
+                f"`EASE` on {n:,} items needs {needed:.1f} GB for its dense similarities, and `max_gigabytes` is "
+                f"{self.max_gigabytes:g}: raise it where memory allows, or take `ItemKNN` or `ALS`."
+            )
+        with bar(progress, 3, "EASE") as steps:
+            gram = _gram(history)
+            gram.flat[:: n + 1] += self.l2
+            steps.update()
+            _invert(gram)
+            steps.update()
+            similarity = _coefficients(gram)
+            steps.update()
+        return FittedItemItem(self, similarity, history.astype(similarity.dtype))
+
+    def __repr__(self) -> str:
+        return describe(self)
+
+
+def _gram(history: Any) -> Array:
+    """XᵀX as a dense matrix, strip by strip."""
+    items = history.T.tocsr()
+    gram = np.empty((history.shape[1],) * 2)
+    for first in range(0, len(gram), _STRIP):
+        gram[first : first + _STRIP] = (items[first : first + _STRIP] @ history).toarray()
+    return gram
+
+
+def _invert(matrix: Array) -> None:
+    """The upper triangle of the inverse of a positive definite matrix, in its own memory."""
+    from scipy.linalg import lapack
+
+    # LAPACK keeps columns together, NumPy rows: its lower triangle is our upper one
+    factor, info = lapack.dpotrf(matrix.T, lower=1, clean=0, overwrite_a=1)
+    if info == 0:
+        factor, info = lapack.dpotri(factor, lower=1, overwrite_c=1)
+    if info != 0 or not np.shares_memory(factor, matrix):
+        raise ValueError("`EASE` could not invert XᵀX + l2 I: `l2` is too small for these data.")
+
+
+def _coefficients(inverse: Array) -> Array:
+    """B from the upper triangle of P, in single precision."""
+    n = len(inverse)
+    out = np.empty((n, n), dtype=np.float32)
+    scale = -1.0 / np.diag(inverse)
+    for first in range(0, n, _STRIP):
+        last = min(first + _STRIP, n)
+        strip = inverse[first:last, first:]
+        corner = np.triu(strip[:, : last - first])
+        strip = np.hstack([corner + np.triu(corner, 1).T, strip[:, last - first :]])
+        out[first:last, first:] = strip * scale[first:]
+        out[first:, first:last] = strip.T * scale[first:last]
+    np.fill_diagonal(out, 0.0)
+    return out

@@ -1,0 +1,261 @@
+"""What a recommender becomes when it is fitted: its parameters beside the arrays that score, ready to save.
+
+There are two kinds, and `fullrank.as_scorer` knows both by their attributes, so that compiled loops score them: factors
+(popularity is factors of width 0 and a bias per item) and item-item similarities over the users' histories.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import os
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from fullrank.models import files
+from fullrank.models.scorer import Factors, ItemItem
+
+__all__ = ["FittedFactors", "FittedItemItem", "Recommender", "load_model"]
+
+Array = NDArray[Any]
+Ints = NDArray[np.int64]
+
+# Where each recommender lives: files name the class, and only these are ever made from a file.
+_HOMES = {
+    "Popularity": "popularity",
+    "ItemCF": "itemknn",
+    "ItemKNN": "itemknn",
+    "EASE": "ease",
+    "ALS": "als",
+    "ImplicitALS": "als",
+}
+
+
+class Recommender(Protocol):
+    """Parameters of a model, as a frozen value; fitting returns the model and never changes the value."""
+
+    def fit(self, train: Any, *, progress: bool = True) -> Any:
+        """The model learned from a users × items matrix, a `Scorer`."""
+        ...
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FittedFactors:
+    """score(u, i) = user_factors[u] · item_factors[i] + item_bias[i], and the parameters it was fitted with."""
+
+    recommender: Any
+    user_factors: Array
+    item_factors: Array
+    item_bias: Array | None = None
+
+    def __post_init__(self) -> None:
+        _ = self.scorer  # shapes that do not fit are an error here, not at the first score
+
+    @property
+    def scorer(self) -> Factors:
+        """The same as a `Factors`."""
+        return Factors(self.user_factors, self.item_factors, self.item_bias, name=self.name)
+
+    @property
+    def name(self) -> str:
+        """How the recommender is written."""
+        return describe(self.recommender)
+
+    @property
+    def n_users(self) -> int:
+        """Number of users it knows."""
+        return len(self.user_factors)
+
+    @property
+    def n_items(self) -> int:
+        """Number of items it knows."""
+        return len(self.item_factors)
+
+    def score(self, users: Ints, items: Ints) -> Array:
+        """Scores of shape (b, m) for users (b,) and items (b, m)."""
+        return self.scorer.score(users, items)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write to ``path``, atomically and without pickle; `load_model` reads it."""
+        arrays = {"user_factors": self.user_factors, "item_factors": self.item_factors}
+        if self.item_bias is not None:
+            arrays["item_bias"] = self.item_bias
+        files.write(path, {"kind": "factors", **_written(self.recommender)}, arrays)
+
+    def __repr__(self) -> str:
+        return f"{self.name} fitted on {self.n_users:,} users × {self.n_items:,} items"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FittedItemItem:
+    """score(u, i) = Σ_{j in the history of u} similarity[j, i], sparse or dense, and the parameters it was fitted with."""
+
+    recommender: Any
+    similarity: Any
+    history: Any
+
+    def __post_init__(self) -> None:
+        _ = self.scorer
+
+    @property
+    def scorer(self) -> ItemItem:
+        """The same as an `ItemItem`."""
+        return ItemItem(self.similarity, self.history, name=self.name)
+
+    @property
+    def name(self) -> str:
+        """How the recommender is written."""
+        return describe(self.recommender)
+
+    @property
+    def n_users(self) -> int:
+        """Number of users it knows."""
+        return int(self.history.shape[0])
+
+    @property
+    def n_items(self) -> int:
+        """Number of items it knows."""
+        return int(self.similarity.shape[0])
+
+    def score(self, users: Ints, items: Ints) -> Array:
+        """Scores of shape (b, m) for users (b,) and items (b, m)."""
+        return self.scorer.score(users, items)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write to ``path``, atomically and without pickle; `load_model` reads it.
+
+        Histories are saved with the similarities: a loaded model scores its users without the training data.
+        """
+        arrays = {
+            "history_indptr": np.asarray(self.history.indptr, dtype=np.int64),
+            "history_indices": self.history.indices,
+        }
+        if sp.issparse(self.similarity):
+            for part in ("indptr", "indices", "data"):
+                arrays[f"similarity_{part}"] = getattr(self.similarity, part)
+        else:
+            arrays["similarity"] = self.similarity
+        files.write(path, {"kind": "item-item", **_written(self.recommender)}, arrays)
+
+    def __repr__(self) -> str:
+        kind = f"{self.similarity.nnz:,} similarities" if sp.issparse(self.similarity) else "dense similarities"
+        return f"{self.name} fitted on {self.n_users:,} users × {self.n_items:,} items, {kind}"
+
+
+def load_model(path: str | os.PathLike[str]) -> FittedFactors | FittedItemItem:
+    """Read a fitted model written by its ``save``; anything else, or a damaged file, is refused. Nothing is unpickled."""
+    header, arrays = files.read(path)
+    try:
+        recommender = _recommender(str(header["recommender"]), header["parameters"])
+        if header["kind"] == "factors":
+            return FittedFactors(recommender, arrays["user_factors"], arrays["item_factors"], arrays.get("item_bias"))
+        if header["kind"] == "item-item":
+            return _item_item(recommender, arrays)
+        raise ValueError(f"its kind is {header['kind']!r}")
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        said = f"it has no {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
+        raise ValueError(f"{str(path)!r} is not a saved model, or is damaged: {said}.") from None
+
+
+def _item_item(recommender: Any, arrays: dict[str, Array]) -> FittedItemItem:
+    if "similarity" in arrays:
+        similarity: Any = arrays["similarity"]
+        n_items = len(similarity)
+    else:
+        n_items = len(arrays["similarity_indptr"]) - 1
+        parts = (arrays["similarity_data"], arrays["similarity_indices"], arrays["similarity_indptr"])
+        similarity = _checked_csr(parts, (n_items, n_items))
+    indptr, indices = arrays["history_indptr"], arrays["history_indices"]
+    ones = np.ones(len(indices), dtype=similarity.dtype)
+    return FittedItemItem(recommender, similarity, _checked_csr((ones, indices, indptr), (len(indptr) - 1, n_items)))
+
+
+def _checked_csr(parts: tuple[Array, Array, Array], shape: tuple[int, int]) -> Any:
+    matrix = sp.csr_matrix(parts, shape=shape)
+    matrix.check_format(full_check=True)  # indices out of range would be read by compiled loops
+    return matrix
+
+
+def _recommender(name: str, parameters: dict[str, Any]) -> Any:
+    if name not in _HOMES:
+        raise ValueError(f"its recommender is {name!r}, which this fullrank does not know")
+    return getattr(importlib.import_module(f"fullrank.models.{_HOMES[name]}"), name)(**parameters)
+
+
+def _written(recommender: Any) -> dict[str, Any]:
+    name = type(recommender).__name__
+    if name not in _HOMES:
+        raise TypeError(f"a model fitted by {name!r} cannot be saved; known are {', '.join(_HOMES)}.")
+    return {"recommender": name, "parameters": dataclasses.asdict(recommender)}
+
+
+# ------------------------------------------------------------------------------------------ what recommenders share
+
+
+def describe(recommender: Any) -> str:
+    """A recommender as one would write it: with the parameters that differ from the defaults."""
+    given = []
+    for each in dataclasses.fields(recommender):
+        value = getattr(recommender, each.name)
+        if each.repr and (each.default is dataclasses.MISSING or value != each.default):
+            given.append(f"{each.name}={value!r}")
+    return f"{type(recommender).__name__}({', '.join(given)})"
+
+
+def history_of(train: Any) -> Any:
+    """The training matrix as histories: a canonical CSR matrix of ones, whatever the values were.
+
+    Every entry that is not 0 is an interaction. Dense matrices and other sparse formats are converted; `train` itself is
+    never changed.
+    """
+    if not (sp.issparse(train) or isinstance(train, np.ndarray)):
+        hint = "; did you mean `split.train`?" if hasattr(train, "train") else "."
+        raise TypeError(
+            f"`train` is a {type(train).__name__}; allowed is a users × items matrix, sparse or dense{hint}"
+        )
+    if train.ndim != 2 or 0 in train.shape:
+        raise ValueError(
+            f"`train` has shape {train.shape}; allowed is a users × items matrix with at least one of each."
+        )
+    if train.dtype.kind not in "fiub":
+        raise TypeError(f"`train` holds {train.dtype}; allowed are numbers.")
+    matrix = sp.csr_matrix(train, dtype=np.float64, copy=True)
+    if not np.isfinite(matrix.data).all():
+        raise ValueError("`train` holds values that are not finite; an interaction is any other number than 0.")
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    matrix.data[:] = 1.0
+    return matrix
+
+
+def whole(value: Any, name: str, least: int, *, none: bool = False) -> None:
+    """Check that a parameter is a whole number from ``least``, or None where ``none`` allows it."""
+    if none and value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        also = ", or None" if none else ""
+        raise ValueError(f"`{name}` is {value!r}; allowed is a whole number from {least}{also}.")
+
+
+def number(value: Any, name: str, *, positive: bool = True) -> None:
+    """Check that a parameter is a finite number above 0, or from 0 unless ``positive``."""
+    fine = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not fine or not np.isfinite(value) or value < 0 or (positive and value == 0):
+        raise ValueError(f"`{name}` is {value!r}; allowed is a finite number {'above' if positive else 'from'} 0.")
+
+
+def yes_no(value: Any, name: str) -> None:
+    """Check that a parameter is True or False."""
+    if not isinstance(value, bool):
+        raise ValueError(f"`{name}` is {value!r}; allowed are True and False.")
+
+
+def bar(progress: bool, total: int, what: str) -> Any:
+    """A progress bar where somebody looks, and only for what takes longer than a moment."""
+    from tqdm.auto import tqdm
+
+    return tqdm(total=total, desc=what, disable=None if progress else True, delay=1.0, leave=False)

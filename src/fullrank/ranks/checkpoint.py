@@ -1,0 +1,177 @@
+"""What was already seen, on disk: a file that can be cut off at any byte and still be continued.
+
+The file is a header line (JSON: what the run is) followed by records, one per finished block, each with its length and a
+checksum. The header is written whole or not at all; a record that a kill cut short is recognised and dropped; a record
+damaged in any other way, or a header of another run, is refused with the reason.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fullrank.ranks.counts import write_atomically
+
+__all__ = ["Checkpoint"]
+
+Array = NDArray[Any]
+
+_FORMAT, _VERSION = "fullrank observations", 1
+_HEAD = struct.Struct("<4sqqqI")  # mark, first user, end, bytes of the body, checksum of all of it
+_MARK = b"BLK1"
+_SYNC_SECONDS = 2.0
+_WORDS = {
+    "split": "another split",
+    "design": "another design",
+    "candidates": "other candidates",
+    "ties": "another tie rule",
+    "seed": "another seed",
+    "previous": "other earlier outcomes",
+    "model": "another model",
+}
+
+
+class Checkpoint:
+    """Finished blocks of one run; a context manager that holds the file, and its lock, while the run lasts."""
+
+    def __init__(self, path: Path | None, identity: dict[str, Any]) -> None:
+        self._path, self._identity = path, identity
+        self._file: BinaryIO | None = None
+        self._synced = time.monotonic()
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str] | None, identity: Callable[[], dict[str, Any]]) -> Checkpoint:
+        """The checkpoint at ``path``; without a path, one that keeps nothing (and never asks for the identity)."""
+        return cls(None, {}) if path is None else cls(Path(path), identity())
+
+    def __enter__(self) -> Checkpoint:
+        if self._path is None:
+            return self
+        if self._path.is_dir():
+            raise ValueError(f"`checkpoint` {str(self._path)!r} is a folder; name a file in it.")
+        header = {"format": _FORMAT, "version": _VERSION, "run": self._identity}
+        if not self._path.exists() or self._path.stat().st_size == 0:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(self._path, json.dumps(header).encode() + b"\n")
+        self._file = self._path.open("r+b")
+        try:
+            self._lock()
+            self._check(self._file.readline())
+        except BaseException:
+            self._file.close()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._file is not None:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+            self._file = None
+
+    def restore(self, users: int) -> Iterator[tuple[int, int, tuple[Array, ...]]]:
+        """The finished blocks: (first user, end, arrays). Leaves the file ready for the next record."""
+        if self._file is None:
+            return
+        file, end = self._file, os.fstat(self._file.fileno()).st_size
+        while (at := file.tell()) < end:
+            head = file.read(_HEAD.size)
+            if len(head) < _HEAD.size:
+                break
+            mark, first, last, size, checksum = _HEAD.unpack(head)
+            if mark != _MARK or not 0 <= first < last <= users or size < 0:
+                raise self._damaged(at)
+            body = file.read(size)
+            if len(body) < size:
+                break  # cut off while it was written: the block is done again
+            if zlib.crc32(body, zlib.crc32(head[:-4])) != checksum:
+                raise self._damaged(at)
+            yield first, last, _unpack(body)
+        else:
+            return
+        file.seek(at)
+        file.truncate()
+
+    def keep(self, first: int, last: int, arrays: tuple[Array, ...]) -> None:
+        """Append a finished block."""
+        if self._file is None:
+            return
+        body = _pack(arrays)
+        head = _HEAD.pack(_MARK, first, last, len(body), 0)[:-4]
+        checksum = zlib.crc32(body, zlib.crc32(head))
+        self._file.write(head + struct.pack("<I", checksum) + body)
+        self._file.flush()  # a killed process loses nothing that reached the system; a power cut, the last seconds
+        if time.monotonic() - self._synced > _SYNC_SECONDS:
+            os.fsync(self._file.fileno())
+            self._synced = time.monotonic()
+
+    def _lock(self) -> None:
+        try:
+            import fcntl
+        except ImportError:  # no such lock on this system: two runs at once are then the user's to avoid
+            return
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # type: ignore[arg-type]
+        except OSError:
+            raise ValueError(
+                f"checkpoint {str(self._path)!r} is in use by another run: give each run its own file."
+            ) from None
+
+    def _check(self, line: bytes) -> None:
+        try:
+            header = json.loads(line)
+            known = header["format"] == _FORMAT
+        except (ValueError, KeyError, TypeError):
+            known = False
+        if not known:
+            raise ValueError(
+                f"{str(self._path)!r} is not a checkpoint of observations, or is damaged: choose another path."
+            )
+        if header.get("version") != _VERSION:
+            raise ValueError(
+                f"checkpoint {str(self._path)!r} has version {header.get('version')}; this fullrank reads {_VERSION}: "
+                "delete it."
+            )
+        kept = header["run"]
+        for key, now in self._identity.items():
+            if not _same(key, kept.get(key), now):
+                said = f" ({kept.get(key)!r} there, {now!r} here)" if key in {"design", "ties", "seed"} else ""
+                raise ValueError(
+                    f"checkpoint {str(self._path)!r} belongs to a run with {_WORDS.get(key, key)}{said}: "
+                    "delete it or choose another path."
+                )
+
+    def _damaged(self, at: int) -> ValueError:
+        return ValueError(f"checkpoint {str(self._path)!r} is damaged at byte {at}: delete it to start again.")
+
+
+def _same(key: str, kept: Any, now: Any) -> bool:
+    if key != "model" or not isinstance(kept, dict):
+        return bool(kept == now)
+    if kept.get("kind") != now["kind"] or kept.get("content") != now["content"]:
+        return False
+    a, b = (np.array([float(x) for x in side["scores"]]) for side in (kept, now))
+    if a.shape != b.shape:
+        return False
+    # another machine may round differently; another model differs by more
+    scale = float(np.abs(b[np.isfinite(b)]).max(initial=0))
+    return bool(np.allclose(a, b, rtol=1e-3, atol=1e-5 * scale, equal_nan=True))
+
+
+def _pack(arrays: tuple[Array, ...]) -> bytes:
+    return struct.pack("<q", len(arrays[0])) + b"".join(np.ascontiguousarray(a, dtype="<i8").tobytes() for a in arrays)
+
+
+def _unpack(body: bytes) -> tuple[Array, ...]:
+    (n,) = struct.unpack_from("<q", body)
+    flat = np.frombuffer(body, dtype="<i8", offset=8).astype(np.int64)
+    return tuple(flat.reshape(-1, n))

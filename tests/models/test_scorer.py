@@ -1,0 +1,368 @@
+from __future__ import annotations
+
+import sys
+import types
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from fullrank.data.split import Split
+from fullrank.models.scorer import Factors, ItemItem, Pairs, Rows, Scorer, Table, as_scorer
+from fullrank.ranks.design import Exhaustive, Sample
+from fullrank.ranks.observe import observe_cases
+
+N_USERS, N_ITEMS = 12, 25
+
+
+@pytest.fixture
+def split() -> Split:
+    rng = np.random.default_rng(0)
+    train = rng.random((N_USERS, N_ITEMS)) < 0.25
+    items = np.array([int(np.flatnonzero(~row)[3]) for row in train])
+    train[np.arange(N_USERS), (items + 1) % N_ITEMS] = True
+    return Split(sp.csr_matrix(train.astype(np.float32)), np.arange(N_USERS), items)
+
+
+@pytest.fixture
+def named(split: Split) -> Split:
+    """The same, with names that are not positions."""
+    users = np.array([f"u{k}" for k in range(N_USERS)])[::-1].copy()
+    items = np.array([f"i{(k * 7) % N_ITEMS}" for k in range(N_ITEMS)])
+    return Split(split.train, split.users, split.items, user_ids=users, item_ids=items)
+
+
+@pytest.fixture
+def factors() -> tuple[Any, Any]:
+    rng = np.random.default_rng(1)
+    return rng.normal(size=(N_USERS, 4)).astype(np.float32), rng.normal(size=(N_ITEMS, 4)).astype(np.float32)
+
+
+def all_scores(scorer: Any) -> Any:
+    return scorer.score(np.arange(N_USERS), np.tile(np.arange(N_ITEMS), (N_USERS, 1)))
+
+
+def agree(scorer: Any, expected: Any, split: Split) -> None:
+    """The scorer gives the expected scores, and the same ranks through its own path as through its scores."""
+    np.testing.assert_allclose(all_scores(scorer), expected, rtol=1e-4, atol=1e-5)
+    assert isinstance(scorer, Scorer)
+    for design in (Exhaustive(), Sample(20, replace=False)):
+        fast = observe_cases(scorer, split, design, progress=False)
+        plain = observe_cases(np.asarray(expected, dtype=np.float64), split, design, progress=False)
+        np.testing.assert_array_equal(fast.hits, plain.hits)
+
+
+# ---------------------------------------------------------------------------------------------------- arrays
+
+
+def test_factors(factors: Any, split: Split) -> None:
+    U, V = factors
+    scorer = as_scorer((U, V), split)
+    assert isinstance(scorer, Factors)
+    assert scorer.items is V  # no copy
+    agree(scorer, U @ V.T, split)
+    agree(as_scorer([U, V]), U @ V.T, split)
+    bias = np.arange(N_ITEMS) / 10
+    agree(as_scorer((U, V, bias)), U @ V.T + bias, split)
+    assert as_scorer((U.astype(np.float16), V.astype(np.float16))).items.dtype == np.float32
+    assert as_scorer((U, V.astype(np.float64))).users.dtype == np.float64
+    assert as_scorer((np.ones((3, 2), int), np.ones((4, 2), int))).users.dtype == np.float64
+
+
+def test_memory_mapped_factors_are_not_copied(factors: Any, split: Split, tmp_path: Any) -> None:
+    for name, table in zip("UV", factors, strict=True):
+        np.save(tmp_path / f"{name}.npy", table)
+    U, V = (np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in "UV")
+    scorer = as_scorer((U, V))
+    assert np.shares_memory(scorer.items, V)
+    agree(scorer, factors[0] @ factors[1].T, split)
+
+
+def test_other_arrays(factors: Any, split: Split) -> None:
+    scores = factors[0] @ factors[1].T
+    dense = as_scorer(scores)
+    assert isinstance(dense, Rows)
+    agree(dense, scores, split)
+    table = as_scorer(sp.csr_matrix(scores))
+    assert isinstance(table, Table)
+    agree(table, scores, split)
+    agree(as_scorer(scores[0]), np.tile(scores[0], (N_USERS, 1)), split)
+
+
+def test_shapes_that_do_not_fit_are_refused(factors: Any) -> None:
+    U, V = factors
+    with pytest.raises(ValueError, match=r"shape \(12, 4\) and item factors of shape \(4, 25\).*transpose"):
+        as_scorer((U, V.T))
+    with pytest.raises(ValueError, match="one per item"):
+        as_scorer((U, V, np.zeros(3)))
+    with pytest.raises(ValueError, match="a matrix was expected"):
+        as_scorer((U, V[0]))
+    with pytest.raises(TypeError, match="of 4"):
+        as_scorer((U, V, U, V))
+    with pytest.raises(TypeError, match="numbers were expected"):
+        as_scorer((U.astype(str), V))
+    with pytest.raises(TypeError, match=r"shape \(1, 2, 3\)"):
+        as_scorer(np.zeros((1, 2, 3)))
+
+
+def test_frames(factors: Any, split: Split, named: Split) -> None:
+    pd, pl, pa = pytest.importorskip("pandas"), pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+    scores = (factors[0] @ factors[1].T).astype(np.float64)
+    scores[0, :5] = 0  # a score like any other, not an absent one
+    users, items = np.divmod(np.random.default_rng(0).permutation(N_USERS * N_ITEMS), N_ITEMS)
+    columns = {"user_id": users, "item_id": items, "score": scores[users, items]}
+    for frame in (pd.DataFrame(columns), pl.DataFrame(columns), pa.table(columns)):
+        agree(as_scorer(frame, split), scores, split)
+        agree(as_scorer(frame), scores, split)
+    byname = {"user_id": named.user_ids[users], "item_id": named.item_ids[items], "score": scores[users, items]}
+    agree(as_scorer(pd.DataFrame(byname), named), scores, named)
+    agree(as_scorer(pl.DataFrame(byname), named), scores, named)
+    half = pd.DataFrame(columns).iloc[::2]
+    found = all_scores(as_scorer(half, split))
+    assert np.isneginf(found).sum() == N_USERS * N_ITEMS // 2
+    with pytest.raises(ValueError, match="no column 'score': it has 'user_id', 'item_id'"):
+        as_scorer(pd.DataFrame(columns)[["user_id", "item_id"]], split)
+    with pytest.raises(ValueError, match="more than once"):
+        as_scorer(pd.concat([half, half.head(2)]), split)
+    with pytest.raises(ValueError, match="holds item 99; the split has 25"):
+        as_scorer(pd.DataFrame({"user_id": [0], "item_id": [99], "score": [1.0]}), split)
+    with pytest.raises(TypeError, match="no `user_ids` to translate"):
+        as_scorer(pd.DataFrame(byname), split)
+
+
+def test_item_item_models(split: Split) -> None:
+    rng = np.random.default_rng(2)
+    dense = rng.random((N_ITEMS, N_ITEMS))
+    expected = split.train @ dense
+
+    class Neighbours:
+        similarity = sp.csr_matrix(dense)
+
+    class Ease:
+        similarity = dense
+
+        def score(self, users: Any, items: Any) -> Any:
+            raise AssertionError("the structure is faster")
+
+    for model in (Neighbours(), Ease()):
+        scorer = as_scorer(model, split)
+        assert isinstance(scorer, ItemItem)
+        agree(scorer, expected, split)
+    with pytest.raises(ValueError, match="histories: give `split`"):
+        as_scorer(Ease())
+    with pytest.raises(ValueError, match="items × items"):
+        ItemItem(dense[:3], split.train)
+    with pytest.raises(ValueError, match="knows 20 items, but its users' histories hold 25"):
+        ItemItem(dense[:20, :20], split.train)
+
+
+# ---------------------------------------------------------------------------------------------------- functions
+
+
+def test_functions_and_objects_with_score(factors: Any, split: Split) -> None:
+    U, V = factors
+    expected = U @ V.T
+
+    def score(users: Any, items: Any) -> Any:
+        assert users.ndim == 1
+        assert items.ndim == 2
+        return np.einsum("bd,bmd->bm", U[users], V[items])
+
+    class Mine:
+        name = "mine"
+        n_items = N_ITEMS
+
+        def score(self, users: Any, items: Any) -> Any:
+            return score(users, items).tolist()
+
+    for model in (score, Mine()):
+        scorer = as_scorer(model)
+        assert isinstance(scorer, Pairs)
+        agree(scorer, expected, split)
+    assert as_scorer(Mine()).name == "mine"
+    assert as_scorer(score).name == "score"
+    assert as_scorer(Mine()).n_items == N_ITEMS
+    assert as_scorer(scorer) is scorer
+
+
+def test_what_is_no_model_is_refused_with_what_is() -> None:
+    class Unfitted:
+        def fit(self) -> None: ...
+
+    for model, match in (
+        (3, "a builtins.int; allowed are a pair of factor arrays"),
+        ("ease", "the string 'ease'; .* Load the model first"),
+        (Unfitted, r"the class `Unfitted`; .* did you mean an instance, `Unfitted\(...\)`"),
+        (Unfitted(), "Is it fitted"),
+        (None, "NoneType"),
+    ):
+        with pytest.raises(TypeError, match=match) as caught:
+            as_scorer(model)
+        assert "\n" not in str(caught.value)
+
+
+# ---------------------------------------------------------------------------------------------------- other libraries
+
+
+def test_implicit_factors(split: Split) -> None:
+    als = pytest.importorskip("implicit.als")
+    model = als.AlternatingLeastSquares(factors=4, iterations=2, random_state=0, use_gpu=False, num_threads=1)
+    model.fit(split.train, show_progress=False)
+    scorer = as_scorer(model, split)
+    assert isinstance(scorer, Factors)
+    assert scorer.name == "AlternatingLeastSquares"
+    agree(scorer, model.user_factors @ model.item_factors.T, split)
+    ids, scores = model.recommend(0, split.train[0], N=N_ITEMS, filter_already_liked_items=False)
+    np.testing.assert_allclose(all_scores(scorer)[0][ids], scores, rtol=1e-4)
+
+
+def test_implicit_neighbours(split: Split) -> None:
+    nearest = pytest.importorskip("implicit.nearest_neighbours")
+    model = nearest.CosineRecommender(K=6, num_threads=1)
+    model.fit(split.train, show_progress=False)
+    scorer = as_scorer(model, split)
+    assert isinstance(scorer, ItemItem)
+    agree(scorer, (split.train @ model.similarity).toarray(), split)
+    ids, scores = model.recommend(3, split.train[3], N=N_ITEMS, filter_already_liked_items=False)
+    real = ids >= 0
+    np.testing.assert_allclose(all_scores(scorer)[3][ids[real]], scores[real], rtol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_cornac(named: Split, split: Split) -> None:
+    cornac = pytest.importorskip("cornac")
+    rows, columns = named.train.nonzero()
+    # Cornac numbers users and items as they appear: not as the split does
+    shuffled = np.random.default_rng(0).permutation(len(rows))
+    names = [
+        (named.user_ids[u], named.item_ids[i], 1.0) for u, i in zip(rows[shuffled], columns[shuffled], strict=True)
+    ]
+    data = cornac.data.Dataset.from_uir(names, seed=1)
+    model = cornac.models.MF(k=3, max_iter=3, seed=1, verbose=False).fit(data)
+    if data.num_items < N_ITEMS:
+        with pytest.raises(ValueError, match=r"knows .* of the split's 25 items"):
+            as_scorer(model, named)
+    everything = [(u, i, 1.0) for u in named.user_ids for i in named.item_ids]
+    data = cornac.data.Dataset.from_uir(
+        [everything[k] for k in np.random.default_rng(0).permutation(len(everything))], seed=1
+    )
+    model = cornac.models.MF(k=3, max_iter=3, seed=1, verbose=False).fit(data)
+    scorer = as_scorer(model, named)
+    expected = np.empty((N_USERS, N_ITEMS))
+    for u, user in enumerate(named.user_ids):
+        for i, item in enumerate(named.item_ids):
+            expected[u, i] = model.score(data.uid_map[user], data.iid_map[item])
+    agree(scorer, expected, named)
+    assert as_scorer(model).n_items == N_ITEMS  # without a split, its own order
+
+
+class _FakeRecBole:
+    """The parts of a RecBole model that are called: ids from 1, place 0 for padding."""
+
+    USER_ID, ITEM_ID, device = "user_id", "item_id", "cpu"
+
+    def __init__(self, U: Any, V: Any) -> None:
+        import torch
+
+        self.U = torch.cat([torch.full((1, U.shape[1]), 9.0), torch.as_tensor(U)])
+        self.V = torch.cat([torch.full((1, V.shape[1]), 9.0), torch.as_tensor(V)])
+        self.n_users, self.n_items, self.training = len(self.U), len(self.V), True
+
+    def predict(self, interaction: Any) -> Any:
+        return (self.U[interaction[self.USER_ID]] * self.V[interaction[self.ITEM_ID]]).sum(-1)
+
+    def eval(self) -> None:
+        self.training = False
+
+    def train(self) -> None:
+        self.training = True
+
+
+_FakeRecBole.__module__ = "recbole.model.fake"
+
+
+def test_recbole(factors: Any, split: Split) -> None:
+    pytest.importorskip("torch")
+
+    class FullSort(_FakeRecBole):
+        def full_sort_predict(self, interaction: Any) -> Any:
+            assert not self.training
+            return (self.U[interaction[self.USER_ID]] @ self.V.T).view(-1)
+
+    expected = factors[0] @ factors[1].T
+    full, pairs = FullSort(*factors), _FakeRecBole(*factors)
+    assert isinstance(as_scorer(full, split), Rows)
+    assert isinstance(as_scorer(pairs, split), Pairs)
+    agree(as_scorer(full, split), expected, split)
+    agree(as_scorer(pairs, split), expected, split)
+    assert full.training
+
+
+def test_lenskit(split: Split) -> None:
+    named = Split(  # LensKit takes whole numbers or strings; strings of pandas 3 it does not
+        split.train, split.users, split.items,
+        user_ids=1000 - 10 * np.arange(N_USERS), item_ids=(np.arange(N_ITEMS) * 7) % N_ITEMS + 500,
+    )  # fmt: skip
+    lk = pytest.importorskip("lenskit")
+    pd = pytest.importorskip("pandas")
+    try:
+        from lenskit.basic import BiasScorer
+        from lenskit.data import from_interactions_df
+        from lenskit.pipeline import topn_pipeline
+    except ImportError as error:  # pragma: no cover - another LensKit
+        pytest.skip(f"LensKit {lk.__version__}: {error}")
+    users, items = np.divmod(np.arange(N_USERS * N_ITEMS), N_ITEMS)
+    ratings = np.random.default_rng(3).integers(1, 6, N_USERS * N_ITEMS)
+    frame = pd.DataFrame({"user_id": named.user_ids[users], "item_id": named.item_ids[items], "rating": ratings})
+    pipeline = topn_pipeline(BiasScorer())
+    pipeline.train(from_interactions_df(frame))
+    scorer = as_scorer(pipeline, named)
+    from lenskit import operations
+    from lenskit.data import ItemList
+
+    expected = np.stack(
+        [
+            operations.score(pipeline, user, ItemList(item_ids=named.item_ids)).scores()
+            for user in named.user_ids.tolist()
+        ]
+    )
+    agree(scorer, expected, named)
+
+
+def test_torch_modules_tensors_and_embeddings(factors: Any, split: Split) -> None:
+    torch = pytest.importorskip("torch")
+    U, V = factors
+    expected = U @ V.T
+
+    class Dot(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.users = torch.nn.Embedding.from_pretrained(torch.tensor(U), freeze=False)
+            self.items = torch.nn.Embedding.from_pretrained(torch.tensor(V), freeze=False)
+            self.drop = torch.nn.Dropout(0.9)
+
+        def forward(self, users: Any, items: Any) -> Any:
+            assert users.dtype == items.dtype == torch.long
+            return (self.drop(self.users(users))[:, None, :] * self.items(items)).sum(-1)
+
+    module = Dot().train()
+    scorer = as_scorer(module)
+    assert isinstance(scorer, Pairs)
+    agree(scorer, expected, split)
+    assert module.training
+    agree(as_scorer((module.users, module.items)), expected, split)
+    agree(as_scorer((torch.tensor(U, requires_grad=True), torch.tensor(V))), expected, split)
+    half = as_scorer((torch.tensor(U).bfloat16(), torch.tensor(V).bfloat16()))
+    np.testing.assert_allclose(all_scores(half), expected, atol=0.1)
+    agree(as_scorer(torch.tensor(expected)), expected, split)
+    agree(
+        as_scorer(lambda users, items: module.eval()(torch.as_tensor(users), torch.as_tensor(items))), expected, split
+    )
+
+
+def test_torch_is_not_needed(monkeypatch: pytest.MonkeyPatch, factors: Any, split: Split) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    agree(as_scorer(factors), factors[0] @ factors[1].T, split)
+    module = types.SimpleNamespace(user_factors=factors[0], item_factors=factors[1])
+    agree(as_scorer(module), factors[0] @ factors[1].T, split)
