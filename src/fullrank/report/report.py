@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Mapping as MappingType
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -136,8 +137,9 @@ class Report:
         widths[0] = max(min(widths[0], spare), 5)
         table = [_aligned(line, widths) for line in [head, *body]]
         table.insert(1, "-" * min(len(table[0]), width))
-        about = self.provenance.get("about")
-        return [*([str(about)] if about else []), *table, *(f"! {note}" for note in self.notes)]
+        about = textwrap.wrap(str(self.provenance.get("about", "")), width)
+        notes = [line for note in self.notes for line in textwrap.wrap(f"! {note}", width, subsequent_indent="  ")]
+        return [*about, *table, *notes]
 
 
 def _or_dash(value: float | None) -> str:

@@ -1,0 +1,532 @@
+"""Charts of a report, with Altair: small panels that read alike on a phone, a wide screen and paper.
+
+Each function takes numbers and returns an Altair chart. Names stand beside what they name; there is no legend to look
+up. A :class:`Style` holds the colours: for the page they are CSS variables, so that one drawing serves light and dark.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping as MappingType
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..metrics import Metric
+from ..ranks.counts import RankCounts
+from ..ranks.design import ALL
+from .digest import Bin, Cell, Curve, Digest, blind_spot, clean, decimals, digest, number, percent, sizes
+
+__all__ = ["NOTEBOOK", "PAGE", "Style", "plot_counts", "plot_distribution", "plot_report", "svg"]
+
+#: Panels are drawn this wide and scaled by the page: a column of a wide screen, the whole of a phone.
+WIDTH = 340
+#: Names in charts are cut to what fits beside the data.
+LONGEST = 30
+
+
+@dataclass(frozen=True)
+class Style:
+    """Colours of a chart. ``series`` are told apart by people with any colour vision, and have labels besides."""
+
+    ink: str
+    muted: str
+    grid: str
+    paper: str
+    series: tuple[str, ...]
+
+    def colour(self, place: int) -> str:
+        """The colour of the model at this place; past the palette, a plain one."""
+        return self.series[place] if place < len(self.series) else self.muted
+
+
+PAGE = Style(
+    ink="var(--ink)",
+    muted="var(--muted)",
+    grid="var(--grid)",
+    paper="var(--paper)",
+    series=tuple(f"var(--s{i})" for i in range(1, 7)),
+)
+#: In a notebook the background is unknown: middle tones that stand out from white and from black.
+NOTEBOOK = Style(
+    ink="#767676",
+    muted="#8a8a8a",
+    grid="#8883",
+    paper="#ffffff00",
+    series=("#2a7fbf", "#d2601a", "#1f9e79", "#c45a9a", "#a67c00", "#7a74c9"),
+)
+
+
+def load_altair() -> Any:
+    """Altair, or a sentence that says how to get it."""
+    try:
+        import altair
+    except ImportError:
+        raise ImportError("charts are drawn with altair: install the extra, pip install 'fullrank[report]'.") from None
+    return altair
+
+
+def svg(chart: Any) -> str:
+    """The chart as SVG text, without a browser and without the network."""
+    try:
+        import vl_convert
+    except ImportError:
+        raise ImportError(
+            "the page's charts are made into SVG by vl-convert-python: install the extra, pip install 'fullrank[report]'."
+        ) from None
+    # our own charts: checking each against the whole schema takes longer than drawing them
+    return str(vl_convert.vegalite_to_svg(chart.to_dict(validate=False)))
+
+
+# -------------------------------------------------------------------------------------------------- what users call
+
+
+def plot_report(report: Any, kind: str = "results") -> Any:
+    """An Altair chart of the report: ``results``, ``curves`` (metric@K), ``ranks`` or ``budget``."""
+    if kind not in KINDS:
+        raise ValueError(f"`kind` must be one of {', '.join(map(repr, KINDS))}, not {kind!r}.")
+    alt = load_altair()
+    panels = panels_of(digest(report), NOTEBOOK, kind)
+    if not panels:
+        raise ValueError(f"the report has nothing to plot as {kind!r}: {_why_nothing(kind)}.")
+    charts = [panel.chart.properties(title=panel.title) for panel in panels]
+    return finish(alt.concat(*charts, columns=3) if len(charts) > 1 else charts[0], NOTEBOOK)
+
+
+def plot_distribution(distribution: Any) -> Any:
+    """The estimated rank distribution on a logarithmic axis, the blind spot of its sample shaded."""
+    shown = _alone(distribution)
+    return finish(rank_panel(shown, "model", shown.ranks("model"), NOTEBOOK, NOTEBOOK.series[0], 0.0).chart, NOTEBOOK)
+
+
+def plot_counts(counts: RankCounts) -> Any:
+    """What was seen: sampled ranks, or, where samples differ in size, how many cases ended with which."""
+    found = sizes(counts)
+    if len(found) > 1:
+        return finish(budget_panel(found, "", NOTEBOOK, NOTEBOOK.series[0]).chart, NOTEBOOK)
+    alt = load_altair()
+    data = [
+        {
+            "low": low - 0.5,
+            "high": high + 0.5,
+            "share": share,
+            "told": f"sampled rank {_span(low, high)}: {percent(share)}",
+        }
+        for low, high, share in sampled_bins(counts)
+    ]
+    chart = (
+        alt.Chart(alt.Data(values=data))
+        .mark_bar(color=NOTEBOOK.series[0], stroke=NOTEBOOK.paper)
+        .encode(
+            x=alt.X("low:Q", title=_rank_title(found[0].drawn), scale=alt.Scale(nice=False)),
+            x2="high:Q",
+            y=alt.Y("share:Q", title="share of cases", axis=alt.Axis(format="~%", tickCount=4)),
+            tooltip=alt.Tooltip("told:N", title=" "),
+        )
+        .properties(width=WIDTH, height=160)
+    )
+    return finish(chart, NOTEBOOK)
+
+
+def sampled_bins(counts: RankCounts, most: int = 50) -> list[tuple[int, int, float]]:
+    """Shares of the sampled ranks in at most ``most`` bins of equal width."""
+    ranks, weight = counts.sampled_ranks()
+    step = -(-int(ranks.max()) // most)
+    out: dict[int, float] = {}
+    for rank, each in zip(ranks.tolist(), (weight / weight.sum()).tolist(), strict=True):
+        place = (rank - 1) // step
+        out[place] = out.get(place, 0.0) + each
+    return [(place * step + 1, (place + 1) * step, share) for place, share in sorted(out.items())]
+
+
+# -------------------------------------------------------------------------------------------------- panels
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A chart, what it is called, what it shows in words, and its numbers as a table; ``metric``: the one it is about."""
+
+    chart: Any
+    title: str
+    about: str
+    head: tuple[str, ...]
+    body: tuple[tuple[str, ...], ...]
+    metric: str = ""
+    banded: bool = False
+
+
+#: The sections of charts, in the order of the page.
+KINDS = ("results", "curves", "ranks", "budget")
+
+
+def panels_of(shown: Digest, style: Style, kind: str) -> list[Panel]:
+    """The panels of one section."""
+    colours = {model: style.colour(place) for place, model in enumerate(shown.models)}
+    if kind == "results":
+        return [results_panel(shown, metric, style, colours) for metric in shown.metrics if _any(shown, metric)]
+    known = [model for model in shown.drawn if model in shown.estimates]
+    if kind == "curves":
+        drawn = ((family, shown.curves(family)) for family in shown.families)
+        return [curve_panel(shown, family, curves, style, colours) for family, curves in drawn if curves]
+    if kind == "ranks":
+        # CLS and Mapping answer for metrics one by one: they have no distribution to show
+        spread = {model: shown.ranks(model) for model in known if hasattr(shown.estimates[model], "mass")}
+        tallest = max((each.share for bins in spread.values() for each in bins), default=0.0)
+        return [rank_panel(shown, model, bins, style, colours[model], tallest) for model, bins in spread.items()]
+    sizes = {model: found for model in known if len(found := shown.sizes(model)) > 1}
+    return [budget_panel(found, shown.labels[model], style, colours[model]) for model, found in sizes.items()]
+
+
+def results_panel(shown: Digest, metric: str, style: Style, colours: MappingType[str, str]) -> Panel:
+    """One row per model: the estimate with its interval, and hollow beside it what the sample says at face value."""
+    alt = load_altair()
+    rows = [(m, cell) for m in shown.drawn if (cell := shown.cell(m, metric)).value is not None]
+    ends = [each for _, cell in rows for each in (cell.value, cell.low, cell.high, cell.naive) if each is not None]
+    low, high = min(0.0, *ends), max(0.0, *ends)
+    if min(ends) > 0.6 * high:  # far from zero and close together (AUC): dots need no zero, and differences need room
+        low = min(ends) - 0.2 * (high - min(ends) or high)
+    high = high if high > low else low + 1.0
+    data: list[dict[str, Any]] = []
+    marks: list[dict[str, Any]] = []
+    for place, (model, cell) in enumerate(rows):
+        told = f"{shown.labels[model]}: {value_text(shown, metric, cell)}"
+        if _apart(cell):
+            told += f"; sampled, at face value {shown.text(metric, cell.naive)}"
+        data.append({"row": place, "name": clean(shown.labels[model], LONGEST), "colour": colours[model], "told": told,
+                     "value": cell.value, "low": cell.low, "high": cell.high,
+                     "naive": cell.naive if _apart(cell) else None})  # fmt: skip
+        marks += _placed(shown, metric, place, cell, low, high)
+    y = alt.Y("row:Q", axis=None, scale=alt.Scale(domain=[len(rows) - 0.45, -0.55], nice=False, zero=False))
+    axis = alt.Axis(tickCount=4, grid=True, format=axis_format(high - low), labelFlush=True)
+    x = alt.X("value:Q", title=None, axis=axis, scale=alt.Scale(domain=[low, high], nice=False))
+    base = alt.Chart(alt.Data(values=data)).encode(y=y)
+    colour = alt.Color("colour:N", scale=None)
+    tip = {"tooltip": alt.Tooltip("told:N", title=" "), "description": "told:N"}
+    layers = [
+        base.mark_text(align="left", dy=-15, fontSize=12, fontWeight=600, color=style.ink).encode(
+            x=alt.value(0), text="name:N"
+        ),
+        base.mark_rule(strokeDash=[1, 3], color=style.muted).encode(x=x, x2="naive:Q"),
+        base.mark_rule(strokeWidth=7, opacity=0.35, strokeCap="round").encode(x=x.copy(), x2="high:Q", color=colour),
+        base.mark_point(shape="circle", size=64, filled=True, fill=style.paper, stroke=style.muted, strokeWidth=1.5,
+                        opacity=1).encode(x=alt.X("naive:Q"), **tip),
+        base.mark_point(shape="circle", size=72, filled=True, opacity=1).encode(x=x.copy(), color=colour, **tip),
+    ]  # fmt: skip
+    layers[2] = layers[2].encode(x=alt.X("low:Q"))
+    for align in dict.fromkeys(mark["align"] for mark in marks):
+        for kind, tone, weight in (("value", style.ink, 600), ("naive", style.muted, 400)):
+            here = [mark for mark in marks if mark["align"] == align and mark["kind"] == kind]
+            if here:
+                layers.append(
+                    alt.Chart(alt.Data(values=here))
+                    .mark_text(align=align, dy=17, fontSize=11, fontWeight=weight, color=tone)
+                    .encode(x=alt.X("at:Q"), y=y.copy(), text="text:N")
+                )
+    chart = alt.layer(*layers).properties(width=WIDTH, height=54 * len(rows) + 36)
+    head = ("Model", "Full catalogue", f"{shown.level:.0%} interval", "Sampled, at face value")
+    body = tuple(
+        (
+            shown.labels[model],
+            shown.text(metric, cell.value),
+            limits_text(shown, metric, cell),
+            shown.text(metric, cell.naive),
+        )
+        for model, cell in rows
+    )
+    about = f"{clean(metric)} of {len(rows)} model{'s' * (len(rows) != 1)}: " + "; ".join(row["told"] for row in data)
+    return Panel(chart, clean(metric), about, head, body, metric)
+
+
+def curve_panel(
+    shown: Digest, family: Metric, curves: Sequence[Curve], style: Style, colours: MappingType[str, str]
+) -> Panel:
+    """The metric over K, a line per model with its name at the end, and a band where intervals are known."""
+    alt = load_altair()
+    height, name = 200, str(family)
+    ends = [v for curve in curves for v in (*curve.values, *(e for _, *limits in curve.band for e in limits))]
+    low, high = min(0.0, *ends), max(*ends, 0.0)
+    high = high + 0.04 * (high - low) if high > low else 1.0
+    deepest = max(curve.ks[-1] for curve in curves)
+    digits = decimals([curve.values[-1] for curve in curves])
+    y_scale = alt.Scale(domain=[low, high], nice=False)
+    y = alt.Y("value:Q", title=None, scale=y_scale, axis=alt.Axis(tickCount=4, format=axis_format(high - low)))
+    ticks = sorted({1, *(k for k in (10, 20, 30, 40, 50) if k <= deepest), *([deepest] if deepest < 10 else [])})
+    x_axis = alt.Axis(values=ticks, grid=False, format="d")
+    x = alt.X(
+        "k:Q", title="cut-off K", axis=x_axis, scale=alt.Scale(domain=[min(1, deepest), max(deepest, 2)], nice=False)
+    )
+    colour = alt.Color("colour:N", scale=None)
+    lines: list[dict[str, Any]] = []
+    bands: list[dict[str, Any]] = []
+    wanted = _cuts(shown, family)
+    for curve in curves:
+        label = shown.labels[curve.model]
+        limits = {k: (a, b) for k, a, b in curve.band}
+        for k, value in zip(curve.ks, curve.values, strict=True):
+            told = f"{label}: {name}@{k} = {number(value, digits)}"
+            if k in limits:
+                told += (
+                    f" ({shown.level:.0%} interval {number(limits[k][0], digits)} to {number(limits[k][1], digits)})"
+                )
+            one = {"k": k, "value": value, "model": label, "colour": colours[curve.model], "told": told}
+            lines.append(one)
+        bands += [
+            {"k": k, "low": a, "high": b, "model": label, "colour": colours[curve.model]} for k, a, b in curve.band
+        ]
+    layers = []
+    if bands:
+        layers.append(
+            alt.Chart(alt.Data(values=bands))
+            .mark_area(opacity=0.16)
+            .encode(x=x, y=alt.Y("low:Q", title=None), y2="high:Q", color=colour, detail="model:N")
+        )
+    line = alt.Chart(alt.Data(values=lines)).encode(x=x, y=y)
+    layers.append(line.mark_line(strokeWidth=2).encode(color=colour, detail="model:N"))
+    layers.append(
+        alt.Chart(alt.Data(values=[one for one in lines if one["k"] in wanted]))
+        .mark_point(filled=True, opacity=1, size=40)
+        .encode(x=x, y=y, color=colour)
+    )
+    layers.append(  # invisible and large: what the pointer finds
+        line.mark_point(filled=True, opacity=0, size=120).encode(
+            color=colour, tooltip=alt.Tooltip("told:N", title=" "), description="told:N"
+        )
+    )
+    gap = (high - low) * 14 / (height - 48)  # a line of text; the axis below takes its part of the height
+    tops: list[dict[str, Any]] = [
+        {"value": curve.values[-1], "name": clean(shown.labels[curve.model], 15)} for curve in curves
+    ]
+    for tag, curve, at in zip(tops, curves, _spread([tag["value"] for tag in tops], gap), strict=True):
+        tag.update(at=at, k=curve.ks[-1], colour=colours[curve.model])
+    layers.append(
+        alt.Chart(alt.Data(values=tops))
+        .mark_text(align="left", dx=6, fontSize=11, fontWeight=600)
+        .encode(x=x, y=alt.Y("at:Q", scale=y_scale), text="name:N", color=colour)
+    )
+    chart = alt.layer(*layers).properties(width=WIDTH, height=height)
+    by_model = [dict(zip(curve.ks, curve.values, strict=True)) for curve in curves]
+    limits_of = [{k: (a, b) for k, a, b in curve.band} for curve in curves]
+    body = []
+    for k in sorted({k for curve in curves for k in curve.ks}):
+        line_cells = [str(k)]
+        for values, limits in zip(by_model, limits_of, strict=True):
+            text = number(values.get(k), digits)
+            if k in limits:
+                text += f" ({number(limits[k][0], digits)} to {number(limits[k][1], digits)})"
+            line_cells.append(text)
+        body.append(tuple(line_cells))
+    about = f"{name}@K for K = 1 to {deepest}. At {deepest}: " + "; ".join(
+        f"{shown.labels[curve.model]} {number(curve.values[-1], digits)}" for curve in curves
+    )
+    head = ("K", *(shown.labels[curve.model] for curve in curves))
+    return Panel(chart, f"{name}@K", about, head, tuple(body), banded=bool(bands))
+
+
+def rank_panel(shown: Digest, model: str, bins: Sequence[Bin], style: Style, colour: str, tallest: float) -> Panel:
+    """Share of cases at rank 1, 2-3, 4-7, …, and shaded the ranks that the sample can hardly tell apart."""
+    alt = load_altair()
+    blind = blind_spot(shown.estimates[model].counts)
+    label, last = shown.labels[model], bins[-1].high
+    top = max(tallest, *(each.share for each in bins), 1e-9)
+    y_scale = alt.Scale(domain=[min(0.0, *(each.share for each in bins)), top * 1.12], nice=False)
+    scale = alt.Scale(type="log", domain=[1, max(last + 1, 2)], nice=False)
+    ticks = [10**i for i in range(len(str(last)))]
+    ticks = ticks[:: 2 if len(ticks) > 6 else 1]
+    names = "datum.value < 1000 ? format(datum.value, 'd') : format(datum.value, '~s')"
+    x = alt.X("low:Q", title="rank", scale=scale, axis=alt.Axis(values=ticks, labelExpr=names, grid=False))
+    y = alt.Y("share:Q", title=None, scale=y_scale, axis=alt.Axis(tickCount=3, format="~%"))
+    layers = []
+    if blind is not None:
+        shade = alt.Chart(alt.Data(values=[{"low": 1, "high": blind, "told": f"blind spot: ranks 1 to {blind:,}"}]))
+        layers.append(
+            shade.mark_rect(color=style.muted, opacity=0.16).encode(
+                x=x, x2="high:Q", tooltip=alt.Tooltip("told:N", title=" "), description="told:N"
+            )
+        )
+        if math.log(blind) > 0.2 * math.log(last):  # room for the words
+            layers.append(
+                shade.mark_text(
+                    align="left", baseline="top", dx=5, dy=5, fontSize=11, color=style.muted, text="blind spot"
+                ).encode(x=x, y=alt.value(0))
+            )
+    data = [
+        {"low": each.low, "high": each.high + 1, "share": each.share, "zero": 0,
+         "told": f"{label}, rank {_span(each.low, each.high)}: {percent(each.share)} of cases"}
+        for each in bins
+    ]  # fmt: skip
+    layers.append(
+        alt.Chart(alt.Data(values=data))
+        .mark_rect(color=colour, opacity=0.85, stroke=style.paper, strokeWidth=1)
+        .encode(x=x, x2="high:Q", y=y, y2="zero:Q", tooltip=alt.Tooltip("told:N", title=" "), description="told:N")
+    )
+    chart = alt.layer(*layers).properties(width=WIDTH, height=150)
+    total, body = 0.0, []
+    for each in bins:
+        total += each.share
+        body.append((_span(each.low, each.high), percent(each.share), percent(total)))
+    most = max(bins, key=lambda each: each.share)
+    about = f"Estimated ranks of {label}: most cases at rank {_span(most.low, most.high)}, {percent(most.share)}." + (
+        f" Ranks 1 to {blind:,} are the blind spot." if blind is not None else ""
+    )
+    return Panel(chart, label, about, ("Rank", "Share of cases", "Up to here"), tuple(body))
+
+
+def budget_panel(found: Sequence[Any], label: str, style: Style, colour: str) -> Panel:
+    """Per sample size: share of the cases that ended there, and share of all scored items that they took."""
+    alt = load_altair()
+    cases, scored = sum(each.cases for each in found), max(sum(each.scored for each in found), 1)
+    found = _largest(found, 12)
+    names = ["all" if each.drawn == ALL else f"{each.drawn:,}" for each in found]
+    data = []
+    for name, each in zip(names, found, strict=True):
+        for kind, share, tone in (("cases", each.cases / cases, style.muted), ("scores", each.scored / scored, colour)):
+            told = f"{name} negatives: {percent(share)} of {'cases' if kind == 'cases' else 'scored items'}"
+            data.append(
+                {"size": name, "kind": kind, "share": share, "text": percent(share), "colour": tone, "told": told}
+            )
+    most = max(row["share"] for row in data)
+    base = alt.Chart(alt.Data(values=data)).encode(
+        y=alt.Y("size:N", sort=names, title=None, scale=alt.Scale(paddingInner=0.3)),
+        yOffset=alt.YOffset("kind:N", sort=["cases", "scores"]),
+        x=alt.X("share:Q", axis=None, scale=alt.Scale(domain=[0, most * 1.2], nice=False)),
+    )  # fmt: skip
+    bars = base.mark_bar(opacity=0.85, cornerRadiusEnd=1).encode(
+        color=alt.Color("colour:N", scale=None), tooltip=alt.Tooltip("told:N", title=" "), description="told:N"
+    )
+    first = data[0]["size"]
+    text = base.mark_text(align="left", dx=4, fontSize=10.5, color=style.muted).encode(text="text:N")
+    which = (  # said once, beside the first pair of bars
+        base.transform_filter(alt.datum.size == first)
+        .transform_calculate(which="datum.text + (datum.kind == 'cases' ? ' of cases' : ' of scores')")
+        .mark_text(align="left", dx=4, fontSize=10.5, color=style.muted)
+        .encode(text="which:N")
+    )
+    rest = text.transform_filter(alt.datum.size != first)
+    chart = alt.layer(bars, rest, which).properties(width=WIDTH, height=40 * len(found) + 8)
+    body = tuple(
+        (name, f"{each.cases:,}", percent(each.cases / cases), f"{each.scored:,}", percent(each.scored / scored))
+        for name, each in zip(names, found, strict=True)
+    )
+    about = f"Where {label or 'the sample'} spent {scored:,} scores: " + "; ".join(row["told"] for row in data)
+    return Panel(chart, label, about, ("Negatives", "Cases", "Share", "Items scored", "Share"), body)
+
+
+# -------------------------------------------------------------------------------------------------- inside
+
+
+def finish(chart: Any, style: Style, fit: bool = False) -> Any:
+    """The look that all charts share; ``fit``: the width includes axes, so that panels of a page line up."""
+    axis = {
+        "labelColor": style.muted, "titleColor": style.muted, "labelFontSize": 11, "titleFontSize": 11,
+        "titleFontWeight": "normal", "gridColor": style.grid, "domainColor": style.grid, "domain": False, "ticks": False,
+        "labelPadding": 6, "titlePadding": 8,
+    }  # fmt: skip
+    chart = (
+        chart.configure(background="transparent", padding=4, font="system-ui, sans-serif")
+        .configure_view(stroke=None)
+        .configure_axis(**axis)
+        .configure_title(color=style.ink, fontSize=13, fontWeight=600, anchor="start", offset=10)
+    )
+    return chart.properties(autosize={"type": "fit", "contains": "padding"}) if fit else chart
+
+
+def value_text(shown: Digest, metric: str, cell: Cell) -> str:
+    """A value with its interval, in words."""
+    limits = limits_text(shown, metric, cell)
+    return shown.text(metric, cell.value) + ("" if limits == "–" else f" ({shown.level:.0%} interval {limits})")
+
+
+def limits_text(shown: Digest, metric: str, cell: Cell) -> str:
+    """``0.120 to 0.145``; a dash where there is none, or where it is a point because all ranks are known."""
+    if cell.low is None or cell.high is None or cell.low == cell.high:
+        return "–"
+    return f"{shown.text(metric, cell.low)} to {shown.text(metric, cell.high)}"
+
+
+def axis_format(span: float) -> str:
+    """Ticks without needless digits, in a D3 format."""
+    return "~s" if span >= 1000 else "~r" if span >= 1e-4 else "~e"
+
+
+def _apart(cell: Cell) -> bool:
+    return cell.naive is not None and cell.naive != cell.value
+
+
+def _any(shown: Digest, metric: str) -> bool:
+    return any(shown.cell(model, metric).value is not None for model in shown.drawn)
+
+
+def _placed(shown: Digest, metric: str, place: int, cell: Cell, low: float, high: float) -> list[dict[str, Any]]:
+    """Number labels under their dots, turned outwards where the two are near each other or near the edge."""
+    marks = [{"kind": "value", "at": cell.value}] + ([{"kind": "naive", "at": cell.naive}] if _apart(cell) else [])
+    marks.sort(key=lambda mark: mark["at"])  # type: ignore[arg-type, return-value]  # never None here
+    pixels = [WIDTH * (float(mark["at"]) - low) / (high - low) for mark in marks]  # type: ignore[arg-type]
+    crowded = len(marks) == 2 and pixels[1] - pixels[0] < 44
+    for turn, (mark, pixel) in enumerate(zip(marks, pixels, strict=True)):
+        align = ("right", "left")[turn] if crowded else "center"
+        align = (
+            "left" if pixel < 20 and turn == 0 else "right" if pixel > WIDTH - 20 and turn == len(marks) - 1 else align
+        )
+        mark.update(row=place, text=shown.text(metric, mark["at"]), align=align)  # type: ignore[arg-type]
+    if crowded and marks[0]["align"] == marks[1]["align"]:  # both pushed the same way: one label has to say both
+        marks = [{**marks[0], "kind": "value", "text": " · ".join(str(mark["text"]) for mark in marks)}]
+    return marks
+
+
+def _cuts(shown: Digest, family: Metric) -> set[int]:
+    """The cut-offs of this metric that the report is about."""
+    found = set()
+    for name in shown.metrics:
+        head, _, cut = name.partition("@")
+        if head == str(family) and cut.isdigit():
+            found.add(int(cut[:9]))
+    return found
+
+
+def _spread(values: Sequence[float], gap: float) -> list[float]:
+    """Positions at least ``gap`` apart, in the order of the values and as near to them as pushing apart allows."""
+    order = sorted(range(len(values)), key=lambda i: values[i])
+    groups: list[tuple[list[int], float]] = []  # runs of labels that touch, and where their middle lies
+    for i in order:
+        groups.append(([i], values[i]))
+        while len(groups) > 1:
+            (upper, b), (lower, a) = groups[-1], groups[-2]
+            if b - a >= gap * (len(upper) + len(lower)) / 2:
+                break
+            both = lower + upper
+            groups[-2:] = [(both, (a * len(lower) + b * len(upper)) / len(both))]
+    out = list(values)
+    for members, middle in groups:
+        for turn, i in enumerate(members):
+            out[i] = middle + gap * (turn - (len(members) - 1) / 2)
+    return out
+
+
+def _largest(found: Sequence[Any], most: int) -> list[Any]:
+    """With more sizes than can be drawn, those that took most, in order of size."""
+    if len(found) <= most:
+        return list(found)
+    kept = sorted(found, key=lambda each: each.scored, reverse=True)[:most]
+    return [each for each in found if each in kept]
+
+
+def _span(low: int, high: int) -> str:
+    return f"{low:,}" if low == high else f"{low:,}–{high:,}"
+
+
+def _rank_title(drawn: int) -> str:
+    return "rank" if drawn == ALL else f"sampled rank among {drawn:,} negatives and the target"
+
+
+def _alone(distribution: Any) -> Digest:
+    return replace(Digest(), models=("model",), labels={"model": "model"}, estimates={"model": distribution})
+
+
+def _why_nothing(kind: str) -> str:
+    reasons = {
+        "results": "it has no rows with a finite value",
+        "curves": "it carries no estimates, or no metric with a cut-off",
+        "ranks": "it carries no estimates",
+        "budget": "all cases had samples of the same size",
+    }
+    return reasons[kind]

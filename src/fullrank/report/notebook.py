@@ -1,0 +1,148 @@
+"""How reports, distributions and counts look at the end of a notebook cell: small, quick, without extras.
+
+Colours are the notebook's own (``currentColor``), so light and dark both work. Everything is cleaned, bounded, escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from collections.abc import Mapping as MappingType
+from html import escape
+from typing import Any
+
+from ..ranks.counts import RankCounts
+from ..ranks.design import ALL
+from .digest import Digest, blind_spot, clean, digest, number, percent, sizes
+
+__all__ = ["card", "counts_html", "distribution_html", "report_html"]
+
+MOST_ROWS = 60
+
+
+def report_html(report: Any) -> str:
+    """The table of a report."""
+    shown = digest(report)
+    if not shown.models:
+        return card("Report", {"rows": "none"}, notes=shown.notes)
+    naive = shown.naive and not shown.exhaustive
+    head = ["model", "metric", "full catalogue"]
+    head += [f"{shown.level:.0%} interval"] * shown.intervals + ["sampled, at face value"] * naive
+    body = []
+    for metric in shown.metrics:
+        for model in shown.models:
+            cell = shown.cell(model, metric)
+            line = [shown.labels[model], clean(metric), shown.text(metric, cell.value)]
+            if shown.intervals:
+                low, high = shown.text(metric, cell.low), shown.text(metric, cell.high)
+                line.append("–" if cell.low is None else f"{low} to {high}")
+            body.append(line + [shown.text(metric, cell.naive)] * naive)
+    notes = list(shown.notes)
+    if len(body) > MOST_ROWS or shown.total_models > len(shown.models) or shown.total_metrics > len(shown.metrics):
+        notes.append(
+            f"the first of {shown.total_models:,} models × {shown.total_metrics:,} metrics; all are in report.rows"
+        )
+    title = f"{'; '.join(shown.designs)} · {'; '.join(shown.estimators)}" if shown.designs else "Report"
+    return card(title, {}, table=(head, body[:MOST_ROWS]), notes=notes)
+
+
+def distribution_html(distribution: Any) -> str:
+    """A rank distribution: its shape on a log axis and a few metrics."""
+    counts: RankCounts = distribution.counts
+    shown = Digest(models=("model",), labels={"model": "model"}, estimates={"model": distribution})
+    bins = shown.ranks("model")
+    facts = {"from": str(counts), "by": clean(str(distribution)[1:].partition(" by ")[2].partition(":")[0] or "–")}
+    last = int(counts.pool_range[1])
+    for name in ("recall@1", "recall@10", "recall@100", "ndcg@10"):
+        if int(name.partition("@")[2]) <= last:
+            facts[name] = number(distribution.expect(name), 4)
+    blind = blind_spot(counts)
+    if blind is not None:
+        facts["blind spot"] = f"ranks 1 to {blind:,}"
+    labels = [f"rank {each.low:,} to {each.high:,}: {percent(each.share)}" for each in bins]
+    picture = _bars(
+        [each.share for each in bins], labels, "share of cases by rank, each bar a doubling", ("1", f"{last:,}")
+    )
+    return card("Rank distribution", facts, picture=picture, notes=distribution.fit.notes)
+
+
+def counts_html(counts: RankCounts) -> str:
+    """What was seen: cases, design, cost, and sampled ranks or sample sizes."""
+    from .charts import sampled_bins
+
+    low, high = (round(each) for each in counts.pool_range)
+    full = len(counts) * max(counts.n_items - 1, 1)
+    facts = {
+        "cases": f"{len(counts):,}",
+        "design": str(counts.design),
+        "candidates": f"{low:,}" if low == high else f"{low:,} to {high:,}",
+        "items scored": f"{counts.items_scored:,} ({percent(min(counts.items_scored / full, 1))} of a full evaluation)",
+        "auc": number(counts.auc, 4),
+    }
+    found = sizes(counts)
+    if len(found) > 1:
+        cases = len(counts)
+        body = [["all" if s.drawn == ALL else f"{s.drawn:,}", f"{s.cases:,}", percent(s.cases / cases)] for s in found]
+        return card("Rank counts", facts, table=(["negatives", "cases", "share"], body[:MOST_ROWS]))
+    bins = sampled_bins(counts)
+    labels = [f"sampled rank {a:,} to {b:,}: {percent(share)}" for a, b, share in bins]
+    ends = ("1", f"{bins[-1][1]:,}")
+    return card(
+        "Rank counts", facts, picture=_bars([s for *_, s in bins], labels, "share of cases by sampled rank", ends)
+    )
+
+
+def card(
+    title: str,
+    facts: MappingType[str, object],
+    *,
+    table: tuple[Sequence[str], Sequence[Sequence[str]]] | None = None,
+    picture: str = "",
+    notes: Iterable[str] = (),
+) -> str:
+    """A titled block of facts, with a table or picture below: what every value shows of itself in a notebook.
+
+    >>> card("Plan", {"negatives": 99})
+    '<div><strong>Plan</strong><table><tbody><tr><th style="text-align:left">negatives</th><td ...>99</td></tr>...</div>'
+    """
+    parts = [f"<strong>{escape(clean(title, 160))}</strong>"]
+    if facts:
+        rows = "".join(
+            f'<tr><th style="{_LEFT}">{escape(clean(key))}</th><td style="{_LEFT}">{escape(clean(value, 200))}</td></tr>'
+            for key, value in facts.items()
+        )
+        parts.append(f"<table><tbody>{rows}</tbody></table>")
+    parts.append(picture)
+    if table is not None:
+        head, body = table
+        top = "".join(f'<th style="{_LEFT if i < 1 else _RIGHT}">{escape(each)}</th>' for i, each in enumerate(head))
+        rows = "".join(
+            "<tr>"
+            + "".join(f'<td style="{_LEFT if i < 1 else _RIGHT}">{escape(cell)}</td>' for i, cell in enumerate(row))
+            + "</tr>"
+            for row in body
+        )
+        parts.append(f"<table><thead><tr>{top}</tr></thead><tbody>{rows}</tbody></table>")
+    parts += [f"<p>{escape(clean(note, 400))}</p>" for note in notes]
+    return f"<div>{''.join(parts)}</div>"
+
+
+_LEFT, _RIGHT = "text-align:left", "text-align:right"
+
+
+def _bars(shares: Sequence[float], labels: Sequence[str], about: str, ends: tuple[str, str]) -> str:
+    """A small bar chart by hand; negative shares (signed estimates) are left out of the picture, not of the titles."""
+    width, height = 360, 72
+    step, top = width / max(len(shares), 1), max([*shares, 1e-12])
+    tall = [max(height * share / top, 0) for share in shares]
+    bars = "".join(
+        f'<rect x="{i * step:.1f}" y="{height - tall[i]:.1f}" width="{max(step - 1, 0.5):.1f}" height="{tall[i]:.1f}" '
+        f'fill="currentColor" opacity="0.6"><title>{escape(label)}</title></rect>'
+        for i, label in enumerate(labels)
+    )
+    text = 'font-size="11" fill="currentColor" opacity="0.8"'
+    return (
+        f'<svg role="img" aria-label="{escape(about)}" viewBox="0 0 {width} {height + 18}" width="{width}">'
+        f'{bars}<text x="0" y="{height + 14}" {text}>{escape(ends[0])}</text>'
+        f'<text x="{width / 2}" y="{height + 14}" text-anchor="middle" {text}>{escape(about)}</text>'
+        f'<text x="{width}" y="{height + 14}" text-anchor="end" {text}>{escape(ends[1])}</text></svg>'
+    )

@@ -1,0 +1,180 @@
+"""The page as people meet it: opened from a file, offline, by mouse, keyboard and screen reader, wide, narrow, on paper."""
+
+import base64
+import json
+
+import pytest
+
+pytestmark = pytest.mark.browser
+
+KINDS = ["sampled", "adaptive", "exhaustive", "hostile", "empty"]
+
+
+def show(driver, path, width=1400, scheme="light", height=900):
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "screen", "features": features})
+    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    driver.get_log("browser")
+    driver.get_log("performance")
+    driver.get(path.as_uri())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_opens_offline_without_an_error_or_a_request(driver, pages, kind):
+    show(driver, pages[kind])
+    assert driver.get_log("browser") == []
+    messages = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
+    asked = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+    assert pages[kind].as_uri() in asked  # the log does see requests
+    assert [url for url in asked if url != pages[kind].as_uri() and not url.startswith("data:")] == []
+    assert driver.execute_script("return performance.getEntriesByType('resource').length") == 0
+
+
+def test_nothing_in_a_name_runs(driver, pages):
+    show(driver, pages["hostile"])
+    assert driver.execute_script("return typeof window.hacked") == "undefined"
+    forbidden = "script, img, iframe, object, [onload], [onerror]"
+    assert driver.execute_script(f"return document.querySelectorAll('{forbidden}').length") == 0
+    assert "<script>hacked=1</script>" in driver.find_element("tag name", "main").text  # shown as what it is
+
+
+@pytest.mark.parametrize("kind", ["sampled", "adaptive", "exhaustive"])
+@pytest.mark.parametrize("width", [360, 1400])
+def test_charts_are_there_and_inside_the_page(driver, pages, kind, width):
+    show(driver, pages[kind], width)
+    boxes = driver.execute_script(
+        "return [...document.querySelectorAll('figure > svg')].map(s => {"
+        " const b = s.getBoundingClientRect();"
+        " return [b.left, b.right, b.height, s.querySelectorAll('path, line, text').length] })"
+    )
+    assert len(boxes) >= 5
+    for left, right, height, marks in boxes:
+        assert 0 <= left < right <= width
+        assert right - left > 250
+        assert height > 60
+        assert marks > 5
+    assert driver.execute_script("return document.documentElement.scrollWidth") <= width
+
+
+def test_bars_and_lines_have_the_colours_of_the_theme(driver, pages):
+    seen = {}
+    for scheme in ("light", "dark"):
+        show(driver, pages["sampled"], scheme=scheme)
+        seen[scheme] = driver.execute_script(
+            "return [getComputedStyle(document.body).backgroundColor,"
+            ' ...[...document.querySelectorAll(\'svg [stroke^="var(--s"], svg [fill^="var(--s"]\')]'
+            ".map(e => getComputedStyle(e).fill + getComputedStyle(e).stroke)]"
+        )
+    assert seen["light"][0] == "rgb(255, 255, 255)"
+    assert len(seen["light"]) == len(seen["dark"]) > 10
+    assert all(a != b for a, b in zip(seen["light"], seen["dark"], strict=True))
+
+
+def test_text_in_charts_is_readable_on_a_phone(driver, pages):
+    show(driver, pages["adaptive"], 360)
+    heights = driver.execute_script(
+        "return [...document.querySelectorAll('figure svg text')].filter(t => t.textContent.trim())"
+        ".map(t => t.getBoundingClientRect().height)"
+    )
+    assert len(heights) > 50
+    assert min(heights) >= 9
+
+
+def test_labels_of_lines_do_not_overlap(driver, pages):
+    show(driver, pages["adaptive"])
+    overlaps = driver.execute_script(
+        "let bad = [];"
+        "for (const svg of document.querySelectorAll('figure svg')) {"
+        " const t = [...svg.querySelectorAll('text')].filter(e => e.textContent.trim())"
+        "  .map(e => [e.textContent, e.getBoundingClientRect()]);"
+        " for (let i = 0; i < t.length; i++) for (let j = i + 1; j < t.length; j++) {"
+        "  const a = t[i][1], b = t[j][1], w = Math.min(a.right, b.right) - Math.max(a.left, b.left),"
+        "   h = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);"
+        "  if (w > 2 && h > 5) bad.push([t[i][0], t[j][0], w, h]) } }"
+        "return bad"
+    )
+    assert overlaps == []
+
+
+def test_the_keyboard_reaches_every_table_of_numbers(driver, pages):
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    show(driver, pages["adaptive"])
+    wanted = driver.execute_script("return document.querySelectorAll('summary').length")
+    assert wanted >= 5
+    reached = 0
+    for _ in range(200):
+        ActionChains(driver).send_keys(Keys.TAB).perform()
+        where = driver.execute_script(
+            "const e = document.activeElement; if (e.tagName !== 'SUMMARY') return e.tagName;"
+            "const outline = getComputedStyle(e).outlineStyle; return e.parentElement.open ? 'OPEN' : 'SUMMARY ' + outline"
+        )
+        if where == "BODY":
+            break
+        if where.startswith("SUMMARY"):
+            assert where != "SUMMARY none"  # focus can be seen
+            ActionChains(driver).send_keys(Keys.ENTER).perform()
+            rows, height = driver.execute_script(
+                "const t = document.activeElement.parentElement.querySelector('table');"
+                "return [t.rows.length, t.getBoundingClientRect().height]"
+            )
+            assert rows > 1
+            assert height > 20
+            reached += 1
+    assert reached == wanted
+
+
+def test_tables_hold_what_the_tooltips_say(driver, pages):
+    show(driver, pages["sampled"])
+    figures = driver.execute_script(
+        "return [...document.querySelectorAll('#ranks figure')].map(f => ["
+        " [...f.querySelectorAll('svg title')].map(t => t.textContent),"
+        " [...f.querySelectorAll('tbody tr')].map(r => [...r.cells].map(c => c.textContent))])"
+    )
+    assert len(figures) == 3
+    for titles, rows in figures:
+        bars = [title for title in titles if "of cases" in title]
+        assert len(bars) == len(rows)
+        for title, (rank, share, _) in zip(bars, rows, strict=True):
+            assert f"rank {rank}: {share} of cases" in title
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("width", [360, 1400])
+def test_axe_finds_nothing(driver, pages, axe, kind, scheme, width):
+    show(driver, pages[kind], width, scheme)
+    driver.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
+    driver.execute_script(axe)
+    driver.set_script_timeout(60)
+    result = driver.execute_async_script(
+        "const done = arguments[0];"
+        "axe.run({resultTypes: ['violations']}).then(r => done(r.violations), e => done(String(e)))"
+    )
+    assert [(v["impact"], v["id"], [n["html"][:200] for n in v["nodes"]][:3]) for v in result] == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1400])
+@pytest.mark.parametrize("kind", ["sampled", "adaptive", "hostile"])
+def test_screenshots_are_kept(driver, pages, artifacts, kind, width, scheme):
+    show(driver, pages[kind], width, scheme)
+    height = driver.execute_script("return document.documentElement.scrollHeight")
+    show(driver, pages[kind], width, scheme, height)
+    image = base64.b64decode(driver.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})["data"])
+    (artifacts / f"report-{kind}-{width}-{scheme}.png").write_bytes(image)
+    assert len(image) > 20_000
+
+
+def test_prints(driver, pages, artifacts):
+    show(driver, pages["adaptive"])
+    dark = [{"name": "prefers-color-scheme", "value": "dark"}]  # a dark screen must not make dark paper
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": dark})
+    pdf = base64.b64decode(driver.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})["data"])
+    (artifacts / "report-adaptive.pdf").write_bytes(pdf)
+    assert pdf.startswith(b"%PDF")
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print", "features": dark})
+    assert driver.execute_script("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert driver.execute_script("return getComputedStyle(document.querySelector('nav')).display") == "none"

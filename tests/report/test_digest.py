@@ -1,0 +1,196 @@
+"""What a report says: bounded, cleaned, and true."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+import fullrank as fr
+from fullrank.report.digest import blind_spot, clean, decimals, digest, number, percent, verdict
+
+
+@pytest.mark.parametrize("design", ["uni99", "uni9", "uni99 without replacement", "uni499 without replacement"])
+def test_the_blind_spot_ends_where_a_target_is_beaten_more_often_than_not(design):
+    N = 20_000
+    counts = fr.RankCounts.from_ranks([1, 2], n_items=N, design=design)
+    last = blind_spot(counts)
+    m = counts.design.negatives
+    inside, outside = counts.design.law([last, last + 2], N, [m], [0])[:, 0]
+    assert inside >= 0.5 > outside
+
+
+def test_there_is_no_blind_spot_where_everything_is_seen():
+    assert blind_spot(fr.RankCounts.from_ranks([1, 2], n_items=100, design="full")) is None
+    assert blind_spot(fr.RankCounts.from_ranks([1, 2], n_items=100, design="uni99 without replacement")) is None
+    assert blind_spot(fr.RankCounts.from_ranks([1, 1], n_items=1, design="full")) is None
+
+
+def test_the_blind_spot_of_an_adaptive_design_is_that_of_its_largest_sample(adaptive):
+    counts = adaptive.estimates["A"].counts
+    assert counts.sizes.max() == 79
+    assert blind_spot(counts) == blind_spot(fr.RankCounts.from_ranks([1], n_items=1200, design="uni79"))
+
+
+def test_bins_of_ranks_cover_every_rank_once_and_add_to_one(two):
+    bins = digest(two).ranks("A")
+    assert bins[0].low == 1
+    assert bins[-1].high == 1200
+    assert all(a.high + 1 == b.low for a, b in itertools.pairwise(bins))
+    assert math.isclose(sum(each.share for each in bins), 1, rel_tol=1e-9)
+    dist = two.estimates["A"]
+    for each in bins[:6]:
+        assert each.share == pytest.approx(dist.mass(np.arange(each.low, each.high + 1)).sum(), abs=1e-12)
+
+
+def test_curves_are_the_estimates_own(two):
+    shown = digest(two)
+    assert [str(family) for family in shown.families] == ["ndcg", "recall"]
+    curve = shown.curves(fr.NDCG)[0]
+    assert curve.ks == tuple(range(1, 51))
+    np.testing.assert_allclose(curve.values, two.estimates["A"].curve("ndcg", 50))
+
+
+def test_curves_stop_at_the_last_rank(exact):
+    few = fr.correct({"A": [1, 2, 3]}, n_items=7, design="full", metrics="recall@100")
+    assert digest(few).curves(fr.Recall)[0].ks == tuple(range(1, 8))
+
+
+def test_sizes_add_up(adaptive):
+    sizes = digest(adaptive).sizes("A")
+    assert sum(each.cases for each in sizes) == 400
+    assert sum(each.scored for each in sizes) == adaptive.rows[0]["items_scored"]
+    assert [each.drawn for each in sizes] == sorted(each.drawn for each in sizes)
+
+
+class WithInterval:
+    def __init__(self, estimate, width):
+        self.estimate, self.width = estimate, width
+
+    def __getattr__(self, name):
+        return getattr(self.estimate, name)
+
+    def interval(self, metric, level=0.95, target="cases"):
+        if self.width is None:
+            raise NotImplementedError
+        value = self.estimate.expect(metric)
+        return value - self.width, value + self.width
+
+
+def test_bands_come_from_intervals_and_are_missed_without_fuss(two):
+    for width, found in ((0.01, 11), (None, 0), (math.nan, 0)):
+        report = fr.Report(two.rows, {}, (), {"A": WithInterval(two.estimates["A"], width)})
+        assert len(digest(report).curves(fr.NDCG)[0].band) == found
+
+
+# ------------------------------------------------------------------------------------------------ verdict
+
+
+def said(report):
+    found = verdict(digest(report))
+    return f"{found.headline}. {' '.join(found.sentences)}"
+
+
+def test_verdict_names_the_leader_and_the_one_that_the_sample_would_have_named(rows):
+    report = fr.Report([*rows({"A": 0.2}, naive=0.5), *rows({"B": 0.1}, naive=0.9)])
+    text = said(report)
+    assert text.startswith(
+        "A leads on ndcg@10. Estimated for the full catalogue, its ndcg@10 is 0.200; B follows with 0.100."
+    )
+    assert "No interval was computed" in text
+    assert "would have named B: its sampled ndcg@10 is 0.900, against 0.500 for A." in text
+
+
+def test_verdict_does_not_blame_a_sample_that_is_right(rows):
+    report = fr.Report([*rows({"A": 0.2}, naive=0.9), *rows({"B": 0.1}, naive=0.5)])
+    assert "would have named" not in said(report)
+    assert "at face value say 0.900, 4.5 times the estimate" in said(report)
+
+
+@pytest.mark.parametrize(
+    ("limits", "headline", "words"),
+    [
+        ((0.18, 0.22), "A leads", "lies above those of all the others"),
+        ((0.11, 0.29), "A seems to lead", "overlaps with that of B"),
+    ],
+)
+def test_verdict_weighs_intervals(rows, limits, headline, words):
+    low, high = limits
+    report = fr.Report([*rows({"A": 0.2}, low=low, high=high), *rows({"B": 0.1}, low=0.08, high=0.12)])
+    assert said(report).startswith(headline)
+    assert words in said(report)
+    assert f"(95% interval {low:.3f} to {high:.3f})" in said(report)
+
+
+@pytest.mark.parametrize(("low", "headline"), [(0.05, "A leads"), (-0.01, "A seems to lead")])
+def test_a_comparison_decides_where_there_is_one(rows, low, headline):
+    # the pair is stored the other way round: B minus A
+    pair = {"metric": "ndcg@10", "model": "B", "other": "A", "difference": -0.1, "low": -0.15, "high": -low}
+    report = fr.Report(rows({"A": 0.2, "B": 0.1}, low=0.0, high=0.5), {"comparison": [pair]})
+    assert said(report).startswith(headline)
+    assert "interval of the difference is" in said(report)
+
+
+def test_verdict_on_one_model_on_ties_and_on_nothing(rows, exact):
+    assert said(fr.Report(rows({"A": 0.25}))).startswith("A: ndcg@10 of 0.250.")
+    assert said(fr.Report(rows({"A": 0.25, "B": 0.25}))).startswith("A and B tie on ndcg@10.")
+    assert said(fr.Report(rows(dict.fromkeys("ABCDE", 0.25)))).startswith("5 models tie on ndcg@10.")
+    assert said(fr.Report([])).startswith("Nothing was evaluated.")
+    assert said(fr.Report(rows({"A": math.nan, "B": None}))).startswith("No value of ndcg@10.")
+    assert "All candidates were ranked" in said(exact)
+    assert "For these cases that is exact." in said(exact)
+
+
+# ------------------------------------------------------------------------------------------------ bounds and text
+
+
+def test_models_are_shown_best_first_and_counted(rows):
+    values = {f"m{i}": i / 1000 for i in range(300)}
+    shown = digest(fr.Report(rows(values)))
+    assert shown.models[:3] == ("m299", "m298", "m297")
+    assert len(shown.models) == 40
+    assert shown.total_models == 300
+
+
+def test_a_model_without_the_first_metric_comes_last(rows):
+    report = fr.Report([*rows({"A": 0.1}), *rows({"B": 0.9}, metric="recall@5"), *rows({"C": 0.2})])
+    assert digest(report).models == ("C", "A", "B")
+
+
+def test_labels_stay_distinct_after_cleaning(rows):
+    names = ["x" * 100 + "1", "x" * 100 + "2", "a\x00b", "a b", ""]
+    shown = digest(fr.Report(rows(dict.fromkeys(names, 0.1))))
+    assert len(set(shown.labels.values())) == 5
+    assert all(0 < len(label) <= 60 for label in shown.labels.values())
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        ("EASE", "EASE"),
+        ("  two\n lines\t", "two lines"),
+        ("null\x00byte", "null byte"),
+        ("\ud800 lone", "lone"),
+        ("\u202eevil", "evil"),
+        ("👩\u200d💻", "👩\u200d💻"),
+        ("", "(no name)"),
+        ("\x07", "(no name)"),
+        ("y" * 10**6, "y" * 59 + "…"),
+        (None, "None"),
+    ],
+)
+def test_clean(raw, expected):
+    assert clean(raw) == expected
+    assert clean(raw).encode()
+
+
+def test_numbers_have_sensible_digits():
+    assert number(0.12345, 3) == "0.123"
+    assert number(-0.5, 2) == "−0.50"
+    assert number(None) == "–"
+    assert number(1e12, 4) == "1e+12"
+    assert number(0.0000123, 4) == "1.2e−05"
+    assert number(0.0, 4) == "0.0000"
+    assert decimals([12.3]) == 1
+    assert decimals([0.0]) == 4
+    assert [percent(share) for share in (0.5, 0.05, 0.0001, 0.0, 1.0)] == ["50%", "5.0%", "0.01%", "0.0%", "100%"]

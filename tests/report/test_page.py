@@ -1,0 +1,311 @@
+"""The page: one file, complete, well formed; whatever is in the report is escaped and bounded."""
+
+import math
+import os
+import subprocess
+import sys
+import time
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+import fullrank as fr
+from fullrank.evaluate import report_on
+
+pytest.importorskip("altair")
+pytest.importorskip("vl_convert")
+
+VOID = {"meta", "link", "br", "hr", "img", "input"}
+HTML = {
+    "html", "head", "meta", "link", "title", "style", "body", "a", "header", "p", "h1", "h2", "h3", "dl", "div", "dt", "dd",
+    "small", "nav", "ul", "li", "main", "section", "figure", "details", "summary", "table", "thead", "tbody", "tr", "th",
+    "td", "b", "bdi", "span", "code", "footer", "aside",
+}  # fmt: skip
+SVG = {"svg", "g", "path", "line", "rect", "circle", "text", "tspan", "defs", "clippath", "desc", "title"}
+ATTRIBUTES = {
+    "lang", "charset", "name", "content", "http-equiv", "rel", "href", "class", "id", "role", "tabindex", "scope", "style",
+    "aria-label", "aria-labelledby", "viewbox", "d", "x", "y", "x1", "x2", "y1", "y2", "dx", "dy", "cx", "cy", "r", "width",
+    "height", "transform", "fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "stroke-linejoin",
+    "stroke-miterlimit", "opacity", "fill-opacity", "stroke-opacity", "text-anchor", "dominant-baseline", "font-size",
+    "font-weight", "font-style", "display", "pointer-events", "clip-path",
+}  # fmt: skip
+
+
+class Page(HTMLParser):
+    """Reads a page strictly: what opens closes, only what we write ourselves occurs."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.open, self.ids, self.labels, self.links, self.count, self.words = [], [], [], [], {}, []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+        assert len(self.ids) == len(set(self.ids))
+        assert set(self.labels) <= set(self.ids)
+        assert set(self.links) <= {f"#{each}" for each in self.ids} | {"data:,"}
+        self.text = " ".join("".join(self.words).split())
+
+    def handle_starttag(self, tag, attrs):
+        assert tag in HTML | SVG, tag
+        self.count[tag] = self.count.get(tag, 0) + 1
+        for name, value in attrs:
+            assert name in ATTRIBUTES, (tag, name)
+            if name == "id":
+                self.ids.append(value)
+            if name == "aria-labelledby":
+                self.labels.append(value)
+            if name == "href":
+                self.links.append(value)
+            if name == "style":
+                assert value.startswith("background:var(--")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            self.words.append(data)
+
+
+def read(report):
+    text = report.to_html()
+    assert len(text.encode()) < 2_000_000
+    return Page(text)
+
+
+def test_holds_all_sections_and_all_numbers(two):
+    page = read(two)
+    for title in ("Results", "By cut-off", "Where targets rank", "Where the budget went", "Model against model",
+                  "Design and provenance", "How to read this"):  # fmt: skip
+        assert title in page.text
+    for row in two.rows:
+        assert f"{row['value']:.4f}" in page.text
+        assert f"{row['naive']:.4f}" in page.text
+    assert page.count["svg"] == 2 + 2 + 2  # metrics, curves, models
+    assert page.count["figure"] == page.count["svg"] == page.count["desc"]
+    assert page.count["details"] == 2 + 2 + 1  # curves, models, the second metric's pairs
+    assert fr.__version__ in page.text
+    assert "uni99" in page.text
+
+
+def test_nothing_is_fetched_and_nothing_runs(two):
+    text = two.to_html()
+    assert "http:" not in text
+    assert "https:" not in text
+    assert "<script" not in text
+    assert "url(" not in text.replace("url(#f", "")
+    assert "default-src 'none'" in text
+
+
+def test_a_report_of_six_models_is_far_below_the_limit(two):
+    counts = {
+        f"model {i}": each.counts for i in range(3) for each in two.estimates.values() for i in [f"{i}{id(each)}"]
+    }
+    text = report_on(counts, ["ndcg@10", "recall@5", "ap@20", "precision@3", "auc"], estimator="mle").to_html()
+    assert 100_000 < len(text.encode()) < 900_000
+
+
+def test_budget_is_drawn_for_adaptive_designs(adaptive):
+    page = read(adaptive)
+    assert "Rows are sample sizes" in page.text
+    assert page.count["svg"] == 1 + 1 + 2 + 2
+    assert "adaptive 9..79 stop 1" in page.text
+
+
+def test_exhaustive_reports_neither_estimate_nor_blind_spot(exact):
+    page = read(exact)
+    assert "All candidates were ranked" in page.text
+    assert "every candidate of every case" in page.text
+    assert "Shaded" not in page.text
+    assert "taken at face value" not in page.text.partition("How to read this")[0]
+
+
+def test_pairs_show_intervals_where_a_comparison_is_there(two):
+    pair = {"metric": "ndcg@10", "model": "A", "other": "B", "difference": 0.05, "low": 0.02, "high": 0.08}
+    report = fr.Report(two.rows, {"comparison": [pair]}, (), two.estimates)
+    text = report.to_html()
+    assert '<td class="up"><b>+0.0500</b><small>+0.0200 to +0.0800</small></td>' in text
+    assert '<td class="down"><b>−0.0500</b><small>−0.0800 to −0.0200</small></td>' in text
+
+
+def test_the_same_report_gives_the_same_page(two):
+    assert two.to_html() == two.to_html()
+
+
+# ------------------------------------------------------------------------------------------------ files
+
+
+def test_is_written_atomically(two, tmp_path, monkeypatch):
+    path = tmp_path / "report.html"
+    assert two.to_html(path) == path
+    before = path.read_text(encoding="utf-8")
+    assert before == two.to_html()
+
+    def fail(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="disk full"):
+        two.to_html(path)
+    assert path.read_text(encoding="utf-8") == before
+    assert [each.name for each in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_others_may_read_it_as_far_as_the_umask_allows(tmp_path):
+    before = os.umask(0o027)
+    try:
+        path = fr.Report([]).to_html(tmp_path / "report.html")
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o640
+    path.chmod(0o604)
+    assert fr.Report([]).to_html(path).stat().st_mode & 0o777 == 0o604
+
+
+def test_bad_paths(two, tmp_path):
+    with pytest.raises(ValueError, match=r"`path` is .*there is no folder .*make it first"):
+        two.to_html(tmp_path / "no" / "report.html")
+    with pytest.raises(ValueError, match=r"`path` is .*a folder: name a file in it"):
+        two.to_html(str(tmp_path))
+
+
+def test_import_loads_no_charts():
+    code = "import sys, fullrank; fullrank.Report([]); print(sorted({'altair', 'vl_convert', 'pandas'} & set(sys.modules)))"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    )
+
+
+# ------------------------------------------------------------------------------------------------ hostile input
+
+ATTACKS = [
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "' onmouseover='alert(1)",
+    "</style></title></svg><iframe src=javascript:alert(1)>",
+    "<!-- ",
+    "]]>",
+    "&lt;b&gt;&#x3c;",
+    "$body ${title} $$ {{7*7}} %s {0}",
+    "\u202eabc\u2066",
+    "\ud800\udfff\x00\x1b[31m",
+    "Ωmega 🦊 हिन्दी العربية",
+    "a" * 100_000,
+    "Z" + "\u0335" * 500,
+    "url(#x) var(--ink) #f1-clip0",
+    "datum.value; format('x')",
+    "line\nbreak\r\ttab",
+]
+
+
+def test_names_are_only_ever_text(two):
+    counts = two.estimates["A"].counts
+    for group in (ATTACKS[:6], ATTACKS[5:11], ATTACKS[10:]):
+        report = report_on(dict.fromkeys(group, counts), ["ndcg@10"], estimator="mle")
+        page = read(report)
+        for attack in group:
+            if attack.isascii() and attack.isprintable() and len(attack) < 30:
+                assert attack in page.text
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_every_other_field_is_only_ever_text(rows, attack):
+    hostile = rows({attack: 0.1, "B": 0.2}, metric=attack, naive=0.3, estimator=attack, design=attack)
+    keys = (attack, "data", "title", "level", "target", "about")
+    pairs = [{"metric": attack, "model": attack, "other": "B", "difference": attack}, attack, None]
+    provenance = {**dict.fromkeys(keys, attack), "nested": {attack: [attack, {"x": attack}]}, "comparison": pairs}
+    page = read(fr.Report(hostile, provenance, (attack,) * 50))
+    assert "and 38 more remarks" in page.text
+
+
+def test_a_metric_of_ones_own_has_results_but_no_curve(two):
+    metric = fr.Metric("<b>mine</b>", lambda R: 1 / R**2) @ 20
+    page = read(report_on({"A": two.estimates["A"].counts}, [metric], estimator="mle"))
+    assert "<b>mine</b>@20" in page.text
+    assert "By cut-off" not in page.text
+
+
+class Rows:
+    """A million rows that need no memory."""
+
+    def __init__(self, size, key):
+        self.size, self.key = size, key
+
+    def __len__(self):
+        return self.size
+
+    def __getitem__(self, place):
+        if not 0 <= place < self.size:
+            raise IndexError(place)
+        row = {"model": "m", "metric": "ndcg@10", "value": place / self.size, "low": 0.0, "high": 1.0, "naive": 0.5,
+               "estimator": "MLE", "design": "uni99", "items_scored": 99, "cases": 1}  # fmt: skip
+        row[self.key] = f"{row[self.key]}{place}"
+        return row
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("model", "The tables show the best 40 of 1,000,000 models; charts show the best 6."),
+        ("metric", "The first 6 of 1,000,000 metrics are shown."),
+        ("design", "…"),
+    ],
+)
+def test_a_million_rows_are_bounded_and_said_to_be(key, words):
+    report = fr.Report(Rows(10**6, key))
+    start = time.perf_counter()
+    page = read(report)
+    assert time.perf_counter() - start < 120
+    assert words in page.text
+    assert page.count["tr"] < 800
+    assert len(report._repr_html_()) < 100_000
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, None, "text", 10**400, -1e300, 1e-300, 0.0])
+def test_any_value_can_be_shown(rows, value):
+    read(fr.Report(rows({"A": value, "B": 0.1}, naive=value)))
+    read(fr.Report(rows({"A": value})))
+    read(fr.Report(rows({"A": 0.1}, low=value, high=value)))
+
+
+def test_huge_catalogues_and_huge_cut_offs():
+    counts = fr.RankCounts.from_ranks([1, 1, 2, 7], n_items=10**8, design="uni99")
+    page = read(report_on({"A": counts}, ["recall@999999999999", "ndcg@1"], estimator="mle"))
+    assert "100,000,000" in page.text
+    assert "recall@999999999999" in page.text
+
+
+@pytest.mark.parametrize("n_items", [1, 2, 3])
+def test_tiny_catalogues(n_items):
+    read(fr.correct([1], n_items=n_items, design="full", metrics=["recall@1", "auc"]))
+    if n_items > 1:
+        read(fr.correct([1, 2], n_items=n_items, design="uni9", metrics="ndcg@10", estimator="mle"))
+
+
+def test_signed_mass_and_estimates_without_a_distribution(two):
+    counts = {name: each.counts for name, each in two.estimates.items()}
+    for estimator in ("bv0.001", "cls", "linear", "naive"):
+        page = read(report_on(counts, ["recall@10"], estimator=estimator))
+        assert "By cut-off" in page.text
+        assert ("Where targets rank" in page.text) == (estimator in {"bv0.001", "naive"})
+
+
+def test_pools_that_vary_and_several_targets():
+    ranks, order = np.tile([1, 2, 9, 4], 50), np.tile([1, 2], 100)
+    counts = fr.RankCounts.from_ranks(ranks, n_items=np.repeat([50, 5000], 100), design="uni9")
+    assert "50–5,000" in read(report_on({"A": counts}, estimator="mle")).text
+    users = np.repeat(np.arange(100), 2)
+    several = fr.RankCounts.from_ranks(ranks, 500, "uni9", users=users, order=order, targets=[2] * 200)
+    read(report_on({"A": several}, estimator="mle"))
+
+
+def test_an_empty_report_needs_no_charts(monkeypatch):
+    monkeypatch.setitem(sys.modules, "altair", None)
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    page = read(fr.Report([], {"seed": 3}))
+    assert "Nothing was evaluated" in page.text
+    assert "figure" not in page.count
