@@ -59,7 +59,7 @@ def test_correct_wide_parquet_names_models_after_columns(tmp_path, sampled):
     assert result.exit_code == 0
     assert "EASE" in result.stdout
     assert "ALS" in result.stdout
-    assert max(map(len, result.stdout.splitlines())) <= 100
+    assert max(map(len, result.stdout.splitlines())) <= 80
 
 
 def test_correct_several_files_and_without_replacement(tmp_path, sampled):
@@ -113,6 +113,14 @@ def test_demo_shows_the_wrong_and_the_right_winner():
     recall = lines[lines.index("recall@10") + 1 :][:6]
     winners = [line.split("<- winner")[0] for line in recall if "winner" in line]
     assert ["Sharp" in winners[0], "Broad" in winners[1], "Sharp" in winners[2]] == [True, True, True]
+
+
+def test_the_page_is_written_on_request(tmp_path, sampled):
+    csv.write_csv(pa.table({"rank": sampled[0]}), tmp_path / "a.csv")
+    page = tmp_path / "report.html"
+    result = run("correct", tmp_path / "a.csv", "--items", 5000, "--negatives", 99, "--html", page)
+    assert result.returncode == 0, result.stderr
+    assert page.read_text().startswith("<!doctype html>")
 
 
 def test_version_and_help():

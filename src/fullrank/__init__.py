@@ -11,6 +11,7 @@ The flow: ``Split + Scorer → observe(Design) → RankCounts → Estimator.fit 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ._version import __version__ as __version__
 from .metrics import AP, AUC, MRR, NDCG, Hit, Metric, Precision, Recall, parse_metric, parse_metrics
 from .ranks.design import Adaptive, Design, Exhaustive, Sample, parse_design
 from .ranks.counts import RankCounts
@@ -18,6 +19,8 @@ from .estimators import (
     CLS,
     MLE,
     BiasVariance,
+    HyperPrior,
+    LogSpline,
     Mapping,
     MaxEntropy,
     Multinomial,
@@ -25,6 +28,7 @@ from .estimators import (
     RankDistribution,
     RankEstimate,
     WeightedMLE,
+    bounds,
     parse_estimator,
 )
 
@@ -38,7 +42,6 @@ if TYPE_CHECKING:  # loaded when first asked for: they bring SciPy's sparse matr
     from .models import as_scorer
     from .ranks.observe import observe
 
-__version__ = "0.1.0"
 
 _LATER = {
     "models": ".models",
@@ -58,6 +61,7 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
 
 __all__ = [
     "Split",
@@ -84,6 +88,8 @@ __all__ = [
     "CLS",
     "MLE",
     "BiasVariance",
+    "HyperPrior",
+    "LogSpline",
     "Mapping",
     "MaxEntropy",
     "Multinomial",
@@ -92,6 +98,7 @@ __all__ = [
     "RankEstimate",
     "WeightedMLE",
     "parse_estimator",
+    "bounds",
     "expected_naive",
     "sampled_recall",
     "hoeffding",

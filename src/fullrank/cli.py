@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from . import __version__
+from ._version import __version__
 
 __all__ = ["app", "main"]
 
@@ -21,6 +21,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
+Html = Annotated[Path | None, typer.Option("--html", help="Also write a self-contained page to this file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines (schema fullrank.report/1).")]
 
 
@@ -37,6 +38,7 @@ def _root(
 def demo(
     seed: Annotated[int, typer.Option(help="Seed of the made-up catalogue.")] = 0,
     json: Json = False,
+    html: Html = None,
 ) -> None:
     """See in a few seconds why sampled metrics mislead, and what correction gives.
 
@@ -45,6 +47,8 @@ def demo(
     from .demo import run
 
     result = run(seed)
+    if html is not None:
+        result.corrected.to_html(html)
     if json:
         typer.echo(result.corrected.to_json())
         return
@@ -73,8 +77,12 @@ def demo_lines(result: object) -> list[str]:
             values = {row["model"]: row[part] for row in report.rows if row["metric"] == metric}
             best = max(values, key=lambda name: values[name])
             for model, value in values.items():
-                mark = "  <- winner" if model == best else ""
-                lines.append(f"  {label:<12} {model:<6} {value:.4f} {'█' * round(40 * value):<40}{mark}".rstrip())
+                bar = "█" * round(34 * value)
+                row = next(row for row in report.rows if (row["model"], row["metric"]) == (model, metric))
+                if part == "value" and row["high"] > row["low"]:
+                    bar += f"  95 %: {row['low']:.3f} .. {row['high']:.3f}"
+                mark = "<- winner" if model == best else ""
+                lines.append(f"  {label:<12} {model:<6} {value:.3f} {bar:<34} {mark}".rstrip())
                 label = ""
     return lines
 
@@ -87,10 +95,13 @@ def correct(
     ] = None,
     negatives: Annotated[int | None, typer.Option(help="Negatives per case, target not counted.")] = None,
     without_replacement: Annotated[bool, typer.Option("--without-replacement", help="Negatives are distinct.")] = False,
-    design: Annotated[str | None, typer.Option(help="Instead of --negatives: 'uni99', 'adaptive 99..3199 stop 1'.")] = None,
+    design: Annotated[
+        str | None, typer.Option(help="Instead of --negatives: 'uni99', 'adaptive 99..3199 stop 1'.")
+    ] = None,
     metric: Annotated[list[str] | None, typer.Option("--metric", "-m", help="Such as ndcg@10 or recall@5,10.")] = None,
     estimator: Annotated[str | None, typer.Option("--estimator", "-e", help="Such as mle, bv0.01, mn_mle.")] = None,
     json: Json = False,
+    html: Html = None,
 ) -> None:
     """Correct the sampled metrics you already have.
 
@@ -125,6 +136,8 @@ def correct(
             except (ValueError, TypeError) as error:
                 raise ValueError(f"{path}, model {table.model!r}: {error}") from None
     report = report_on(counts, metric or DEFAULT_METRICS, estimator=estimator)
+    if html is not None:
+        report.to_html(html)
     typer.echo(report.to_json() if json else str(report))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ._version import __version__
 from .estimators import DEFAULT_ESTIMATOR, Estimate, Estimator, Naive, describe, parse_estimator
 from .metrics import Metric, parse_metrics
 from .ranks.counts import RankCounts
@@ -97,7 +98,34 @@ def report_on(
                 }
             )
         notes.update(dict.fromkeys(f"{model}: {note}" for note in estimate.fit.notes))
+        blind = blind_spot(estimate, wanted)
+        if blind is not None:
+            notes[f"{model}: {blind}"] = None
     return Report(rows, _provenance(counts, chosen, level, target, provenance), tuple(notes), estimates)
+
+
+def blind_spot(estimate: Estimate, metrics: Iterable[Metric]) -> str | None:
+    """A warning where the prior speaks rather than the data, with the remedy; ``None`` where the data do.
+
+    The worst of the metrics is named. As long as fewer than about N/K negatives are drawn, ranks up to K look alike.
+    """
+    posterior = getattr(estimate, "posterior", None)
+    if posterior is None:
+        return None
+    counts = estimate.counts
+    N = counts.n_items
+    shares = {metric: posterior.prior_share(metric, N) for metric in metrics if metric.k is not None}
+    if not shares:
+        return None
+    metric, share = max(shares.items(), key=lambda each: each[1])
+    drawn = max((int(size) for size in counts.sizes if size), default=0)
+    needed = round(N / (metric.k or 1))
+    if share < 0.5 or drawn >= needed:
+        return None
+    return (
+        f"{metric} is in the blind spot of {drawn:,} negatives among {N:,.0f} items: {share:.0%} of what the interval rests "
+        f"on is the prior; draw about {min(needed, round(N) - 1):,} negatives, or fewer in all with fr.Adaptive()."
+    )
 
 
 def _interval(estimate: Estimate, metric: Metric, level: float, target: str) -> tuple[float | None, float | None]:
@@ -115,8 +143,6 @@ def _provenance(
     target: str,
     more: dict[str, Any] | None,
 ) -> dict[str, Any]:
-    from . import __version__
-
     first = next(iter(counts.values()))
     return {
         "about": f"{first}; {describe(estimator)}",

@@ -208,7 +208,7 @@ def test_good_estimators_of_ones_own_pass():
         (fr.MLE, "has no method `fit`"),
         ("mle", "has no method `fit`"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_breaches_are_named(estimator, message):
     with pytest.raises(AssertionError, match=message):
@@ -240,7 +240,7 @@ def test_unequal_sizes_and_pools(estimator, rng):
     """Fixed-size estimators refuse unequal samples in one sentence; pools that differ are no obstacle to any."""
     name = type(estimator).__name__
     unequal = fr.RankCounts.from_ranks([1, 2, 3], 100, "uni9", drawn=[9, 5, 9])
-    if name in {"Naive", "CLS", "Mapping"}:
+    if name in {"CLS", "Mapping"}:
         with pytest.raises(ValueError, match=f"`{name}` needs the same number of negatives for every case"):
             estimator.fit(unequal)
     else:

@@ -103,7 +103,7 @@ def test_cells_cover_every_rank_once(N, m):
 
 def test_mean_gain_is_the_mean_over_the_ranks_of_a_cell():
     N = 20_000
-    grid = Grid(np.array([1, 2, 1001, 1011, 1501]), np.array([1, 1000, 1010, 1500, N]))
+    grid = Grid(np.array([1, 2, 1001, 1011, 1501]), np.array([1, 1000, 1010, 1500, 1530]))
     for metric in ("recall@1200", "ndcg@1200", "ap@1005", "precision@1300", "ndcg", "ap", "auc", "recall@1", "recall"):
         metric = fr.parse_metric(metric)
         gain = np.zeros(len(grid))
@@ -139,3 +139,18 @@ def test_a_hundred_million_items(estimator, N, rng):
         counts = fr.RankCounts.from_ranks(naive.draw(R, N, 99, replace, rng), N, fr.Sample(99, replace))
         value = estimator.fit(counts).expect(fr.Recall @ (N // 10))
         assert value == pytest.approx(np.mean(N // 10 >= R), abs=LARGE[estimator])
+
+
+@pytest.mark.parametrize("replace", [True, False])
+@pytest.mark.parametrize("m", [99, 499])
+def test_the_law_of_a_cell_is_the_mean_over_its_ranks(m, replace):
+    from fullrank.ranks.counts import PoolTable
+
+    N, design, hits = 20_000, fr.Sample(m, replace), np.arange(m + 1)
+    grid = Grid.for_tables([PoolTable(float(N), np.full(m + 1, m), hits, np.ones((1, m + 1)))], replace)
+    assert len(grid) < N / 5
+    some = np.array([0, 1, 2, 5, 20, m // 2, m - 1, m])
+    own = grid.law(design, N, np.full(len(some), m), some)
+    every = design.law(np.arange(1, N + 1), N, np.full(len(some), m), some)
+    wanted = np.add.reduceat(every, grid.lo - 1, axis=0) / grid.width[:, None]
+    np.testing.assert_allclose(own, wanted, atol=2e-6 * every.max(0).min())

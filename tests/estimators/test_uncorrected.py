@@ -81,7 +81,15 @@ def test_mass_and_cdf(rng):
     assert "Naive" in repr(fitted)
 
 
-@pytest.mark.parametrize("estimator", [fr.Naive(), fr.CLS(), fr.Mapping("bound"), fr.Mapping("beta")], ids=str)
+def test_naive_of_unequal_samples_is_the_mean_over_cases_too():
+    counts = fr.RankCounts.from_ranks([1, 2, 5], 100, "uni9", drawn=[9, 5, 4])
+    fitted = fr.Naive().fit(counts)
+    assert fitted.expect("recall@2") == pytest.approx(2 / 3)
+    assert fitted.expect("ap") == pytest.approx((1 + 1 / 2 + 1 / 5) / 3)
+    assert fitted.expect("auc") == pytest.approx((1 + 4 / 5 + 0) / 3)
+
+
+@pytest.mark.parametrize("estimator", [fr.CLS(), fr.Mapping("bound"), fr.Mapping("beta")], ids=str)
 def test_unequal_sizes_are_refused_by_fixed_size_estimators(estimator):
     counts = fr.RankCounts.from_ranks([1, 2], 100, "uni9", drawn=[9, 5])
     with pytest.raises(

@@ -2,6 +2,7 @@
 
 | word | estimator | source |
 |---|---|---|
+| ``logspline`` | the default: smooth in log-rank, learned prior | see logspline.py |
 | ``naive`` | what sampled evaluation reports | kr20 §4 |
 | ``rank-estimate`` | metric at the rescaled rank | kr20 eq. 20 |
 | ``cls`` | constrained least squares | kr20 §5.2 |
@@ -20,8 +21,10 @@ import re
 from collections.abc import Callable
 
 from .estimate import Estimate, Estimator, Fit, PointEstimate, RankDistribution, describe
+from .intervals import bounds
 from .least_squares import CLS, BiasVariance, Multinomial
 from .likelihood import MLE, WeightedMLE
+from .logspline import HyperPrior, LogSpline
 from .mapping import AlignedCurve, Mapping
 from .maxent import MaxEntropy
 from .naive import Naive, RankEstimate
@@ -36,6 +39,8 @@ __all__ = [
     "Estimate",
     "Estimator",
     "Fit",
+    "HyperPrior",
+    "LogSpline",
     "Mapping",
     "MaxEntropy",
     "Multinomial",
@@ -44,15 +49,17 @@ __all__ = [
     "RankDistribution",
     "RankEstimate",
     "WeightedMLE",
+    "bounds",
     "describe",
     "parse_estimator",
 ]
 
 #: What is used where no estimator is named.
-DEFAULT_ESTIMATOR: Estimator = MLE()
+DEFAULT_ESTIMATOR: Estimator = LogSpline()
 
 #: Words for the command line. Add yours with one line.
 ESTIMATORS: dict[str, Callable[[], Estimator]] = {
+    "logspline": LogSpline,
     "naive": Naive,
     "rank-estimate": RankEstimate,
     "cls": CLS,

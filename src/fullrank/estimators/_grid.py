@@ -72,6 +72,8 @@ class Grid:
         cells = int(min(np.ceil(position[-1]), MOST_CELLS, N - HEAD))
         edges = np.interp(np.linspace(0, position[-1], cells + 1), position, probe)
         tops = np.unique(np.round(edges[1:]).astype(np.int64))
+        # the last ranks one by one too: with few items below the target, the hypergeometric law knows whole ranks only
+        tops = np.union1d(tops, np.arange(N - 32, N))
         tops = tops[(tops > HEAD) & (tops < N)]
         hi = np.concatenate([np.arange(1, HEAD + 1), tops, [N]]).astype(np.int64)
         if len(known):  # a rank that is known keeps a cell of its own

@@ -18,9 +18,21 @@ from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import ThreadpoolController
 
 from ..metrics import Metric, Recall, parse_metric
-from ..ranks.counts import PoolTable, RankCounts, unique_rows
+from ..ranks.counts import MAX_POOLS, PoolTable, RankCounts, unique_rows
 from ..ranks.design import ALL, Adaptive, Exhaustive, Sample
 from ._grid import Grid
+from .intervals import (
+    REPLICATE_POOLS,
+    REPLICATES,
+    Replicates,
+    Target,
+    check_interval,
+    known_interval,
+    point_interval,
+    replicate_interval,
+    resampled,
+    simulated,
+)
 
 __all__ = ["Estimate", "Estimator", "Fit", "PointEstimate", "RankDistribution", "describe"]
 
@@ -37,6 +49,18 @@ class Estimator(Protocol):
 
     def fit(self, counts: RankCounts) -> Estimate:
         """The estimate from these counts."""
+        ...
+
+
+class Posterior(Protocol):
+    """What an estimator knows about its own uncertainty."""
+
+    def interval(self, metric: Metric, value: float, level: float, target: str, n_items: float) -> tuple[float, float]:
+        """(low, high) around ``value``."""
+        ...
+
+    def prior_share(self, metric: Metric | str, n_items: float) -> float:
+        """How much of the answer is the prior's, 0 to 1."""
         ...
 
 
@@ -60,6 +84,10 @@ class Estimate(Protocol):
 
     def expect(self, metric: Metric | str) -> float:
         """The estimated value of the metric."""
+        ...
+
+    def interval(self, metric: Metric | str, level: float = 0.95, target: Target = "cases") -> tuple[float, float]:
+        """An interval around it."""
         ...
 
 
@@ -86,6 +114,11 @@ class PointEstimate:
         """The estimated value of the metric."""
         return self.value(parse_metric(metric))
 
+    def interval(self, metric: Metric | str, level: float = 0.95, target: Target = "cases") -> tuple[float, float]:
+        """(low, high) by refitting to resampled or simulated counts; the estimator's own bias is not covered."""
+        check_interval(level, target)
+        return point_interval(self, parse_metric(metric), level, target)
+
     def curve(self, metric: Metric | str, ks: int | Iterable[int]) -> FloatArray:
         """The metric at every cut-off in ``ks`` (a number means 1..ks)."""
         return np.array([self.expect(parse_metric(metric) @ k) for k in cut_offs(ks)])
@@ -108,6 +141,10 @@ class RankDistribution:
     n_items: float | None
     fit: Fit = field(default_factory=Fit)
     known: RankCounts | None = None
+    #: What was solved and how, so that intervals can solve it again for resampled counts
+    again: tuple[Problem, Solve] | None = None
+    #: The posterior of an estimator that has one; intervals then come from it
+    posterior: Posterior | None = None
 
     def expect(self, metric: Metric | str) -> float:
         """Σ_R P̂(R) M(R), the value the metric would have on the full ranking.
@@ -123,8 +160,8 @@ class RankDistribution:
         N = self.counts.n_items if self.n_items is None else self.n_items
         total = 0.0
         if self.known is not None:
-            ranks, order, targets = (self.known.column(name) for name in ("hits", "order", "targets"))
-            total += float(self.known.weight @ metric.gain(ranks + 1, N, order, targets))
+            own = self.known.pool_weight / self.known.weight if self.n_items is None else N
+            total += empirical_value(self.known, metric, own)
         for j, T, w, row in self._groups:
             gain = self.grid.mean_gain(metric, N, j, T)
             total += w * float(self.masses[row, : len(gain)] @ gain)
@@ -153,6 +190,60 @@ class RankDistribution:
             inside &= self.grid.lo[cell] <= inner
             out += w / T * np.where(inside, self.masses[row, cell] / self.grid.width[cell], 0.0)
         return out / self.counts.users_weight
+
+    def interval(self, metric: Metric | str, level: float = 0.95, target: Target = "cases") -> tuple[float, float]:
+        """(low, high) around :meth:`expect`.
+
+        ``target="cases"``: what full evaluation of these very cases would show; ``"population"``: of the population they
+        come from. From the posterior of an estimator that has one (LogSpline); else by refitting to simulated or resampled
+        counts, which does not cover the estimator's own bias. Nothing is scored again.
+        """
+        metric = parse_metric(metric)
+        check_interval(level, target)
+        counts = self.counts
+        from_counts = metric.name == "auc" and metric.uncut and metric.function is None and self.n_items is None
+        if self.posterior is not None and not from_counts:
+            N = counts.n_items if self.n_items is None else self.n_items
+            return self.posterior.interval(metric, self.expect(metric), level, target, N)
+        if is_exhaustive(counts) or (target == "population" and (self.again is None or from_counts)):
+            return known_interval(self, metric, level, target)
+        if self.again is None or from_counts or getattr(self.estimator, "prior", None) is not None:
+            return point_interval(self, metric, level, target)
+        N = counts.n_items if self.n_items is None else self.n_items
+        replicates = self._resampled if target == "population" else self._simulated
+        problem = self.again[0]
+        values = replicates.values(metric, problem.counts, N)
+        low, high = replicate_interval(values, self._smooth_value(metric, N), level)
+        share = problem.counts.users_weight / counts.users_weight
+        exact = 0.0 if self.known is None else empirical_value(self.known, metric, N) / counts.users_weight
+        return exact + share * low, exact + share * high
+
+    def _smooth_value(self, metric: Metric, n_items: float) -> float:
+        """The metric of the cases that the masses speak for."""
+        total = users = 0.0
+        for j, T, w, row in self._groups:
+            gain = self.grid.mean_gain(metric, n_items, j, T)
+            total += w * float(self.masses[row, : len(gain)] @ gain)
+            users += w / T
+        return total / users
+
+    @cached_property
+    def _resampled(self) -> Replicates:
+        problem, solve = self._to_replicate()
+        with one_thread():
+            return resampled(problem, solve, REPLICATES, np.random.default_rng(0))
+
+    @cached_property
+    def _simulated(self) -> Replicates:
+        problem, solve = self._to_replicate()
+        with one_thread():
+            return simulated(problem, solve, REPLICATES, np.random.default_rng(0))
+
+    def _to_replicate(self) -> tuple[Problem, Solve]:
+        if self.again is None:
+            raise ValueError("there is nothing to solve again: all ranks are known.")
+        problem, solve = self.again
+        return problem.merged(REPLICATE_POOLS), solve
 
     def cdf(self, k: ArrayLike) -> FloatArray | float:
         """P̂(R ≤ k), which is Recall@k."""
@@ -193,6 +284,13 @@ class Problem:
     grid: Grid
     tables: list[PoolTable]
     laws: list[FloatArray]
+    all_outcomes: bool = False
+
+    def merged(self, most: int) -> Problem:
+        """The same problem with at most ``most`` bins of pool sizes, on the same grid."""
+        if len(self.tables) <= most:
+            return self
+        return build_problem(self.counts, "bins", self.all_outcomes, most=most, grid=self.grid)
 
     @property
     def cases(self) -> int:
@@ -229,7 +327,13 @@ def fit_distribution(
     with one_thread():
         masses, fit = solve(problem)
     single = problem.tables[0].n_items if len(problem.tables) == 1 and known is None else None
-    return RankDistribution(counts, estimator, problem.grid, masses, single, fit, known)
+    return RankDistribution(counts, estimator, problem.grid, masses, single, fit, known, (problem, solve))
+
+
+def empirical_value(known: RankCounts, metric: Metric, n_items: float | FloatArray) -> float:
+    """Σ weight · gain over cases whose rank is hits + 1, among ``n_items`` candidates (one number, or one per cell)."""
+    gain = metric.gain(known.column("hits") + 1, n_items, known.column("order"), known.column("targets"))
+    return float(known.weight @ gain)
 
 
 def empirical(estimator: Estimator, counts: RankCounts) -> RankDistribution:
@@ -245,22 +349,29 @@ def taken_as_known(
     return RankDistribution(counts, estimator, nothing, np.empty((0, 0)), n_items, known=known)
 
 
-def build_problem(counts: RankCounts, n_items: str = "bins", all_outcomes: bool = False) -> Problem:
+def build_problem(
+    counts: RankCounts,
+    n_items: str = "bins",
+    all_outcomes: bool = False,
+    *,
+    most: int = MAX_POOLS,
+    grid: Grid | None = None,
+) -> Problem:
     """Tables, grid and laws for these counts, within bounded memory."""
-    tables = counts.tables(n_items)
-    grid = Grid.for_tables(tables, counts.design.replace)
-    while len(tables) > 1 and len(grid) * sum(len(table.hits) for table in tables) > MOST_NUMBERS:
+    tables = counts.tables(n_items, most)
+    cells = grid or Grid.for_tables(tables, counts.design.replace)
+    while len(tables) > 1 and len(cells) * sum(len(table.hits) for table in tables) > MOST_NUMBERS:
         tables = counts.tables(n_items, most=max(len(tables) // 2, 1))
-        grid = Grid.for_tables(tables, counts.design.replace)
+        cells = grid or Grid.for_tables(tables, counts.design.replace)
     if all_outcomes:
-        tables = [_with_all_outcomes(counts, table) for table in tables]
-    laws = [grid.law(counts.design, table.n_items, table.drawn, table.hits) for table in tables]
+        tables = [with_all_outcomes(counts, table) for table in tables]
+    laws = [cells.law(counts.design, table.n_items, table.drawn, table.hits) for table in tables]
     if all_outcomes:
         laws = [law * size_shares(counts, table) for law, table in zip(laws, tables, strict=True)]
-    return Problem(counts, grid, tables, laws)
+    return Problem(counts, cells, tables, laws, all_outcomes)
 
 
-def _with_all_outcomes(counts: RankCounts, table: PoolTable) -> PoolTable:
+def with_all_outcomes(counts: RankCounts, table: PoolTable) -> PoolTable:
     """The table with a column for every outcome that can happen, seen or not."""
     if isinstance(counts.design, Sample):  # sizes may differ between cases: each has all its outcomes
         parts = [(np.full(m + 1, m), np.arange(m + 1)) for m in np.unique(table.drawn)]

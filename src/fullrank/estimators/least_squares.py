@@ -86,7 +86,9 @@ class Multinomial:
     """p̃ᵀ [AᵀDA − AᵀA/M + diag(1ᵀA)/M]⁻¹ AᵀD b, M the number of cases (li23 eq. 10-11).
 
     The same trade-off with the weight of the variance set by M instead of γ. ``prior``: as in :class:`BiasVariance`;
-    MN_MLE = ``Multinomial(prior=MLE())``. Positive definite while fewer than all candidates are sampled, exact when all are.
+    MN_MLE = ``Multinomial(prior=MLE())``. Under a uniform prior with N ≫ M it is nearly all prior (as published): give one.
+    M counts all cases, also where they are solved in strata or bins. Positive definite while fewer than all candidates are
+    sampled, exact when all are.
     """
 
     prior: Estimator | None = None

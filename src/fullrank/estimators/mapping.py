@@ -13,6 +13,7 @@ from ..metrics import Metric, parse_metric
 from ..ranks.counts import RankCounts
 from ..ranks.design import log_gamma
 from .estimate import Fit, RankDistribution, cut_offs, empirical, is_exhaustive, one_size
+from .intervals import Target, check_interval, point_interval
 
 __all__ = ["AlignedCurve", "Mapping"]
 
@@ -113,6 +114,11 @@ class AlignedCurve:
         K = N if metric.k is None else min(float(metric.k), N)
         value = float(np.interp(K, np.append(0.0, self.at), np.append(0.0, self.recall)))
         return value if metric.name == "recall" else value / (N if metric.k is None else metric.k)
+
+    def interval(self, metric: Metric | str, level: float = 0.95, target: Target = "cases") -> tuple[float, float]:
+        """(low, high) by refitting to resampled or simulated counts; the mapping's own bias is not covered."""
+        check_interval(level, target)
+        return point_interval(self, parse_metric(metric), level, target)
 
     def curve(self, metric: Metric | str, ks: int | Iterable[int]) -> FloatArray:
         """The metric at every cut-off in ``ks`` (a number means 1..ks)."""

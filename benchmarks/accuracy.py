@@ -1,0 +1,306 @@
+"""How accurate is it? Errors, coverage and winners from true ranks, leaving out the data set under test.
+
+Every number comes from the true ranks of real recommenders (FULLRANK_RANKS): samples are drawn from them by the design's
+law, corrected, and compared with the truth. LogSpline's prior is the one fitted without the data set under test
+(``benchmarks/priors/without-NAME.json``). Models are sampled independently of one another.
+
+    python benchmarks/accuracy.py                 # everything, under 15 minutes on 2 cores
+    python benchmarks/accuracy.py --quick         # a glance
+    python benchmarks/accuracy.py --write docs    # also docs/accuracy.md, docs/accuracy.json and docs/accuracy.svg
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from collections import defaultdict
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # one process per core does better than threads within one
+
+import numpy as np
+
+import fullrank as fr
+from fullrank.estimators.logspline import HyperPrior, LogSpline
+
+KS = range(1, 51)
+METRICS = ("recall", "ndcg", "ap")
+PAPER = fr.Adaptive(99, 3199, stop_at=1)
+DESIGNS = {
+    "99": fr.Sample(99),
+    "499": fr.Sample(499),
+    "999": fr.Sample(999),
+    "adaptive 100-3200": PAPER,
+    "Adaptive()": fr.Adaptive(),
+}
+FIXED = {
+    "MLE": fr.MLE(),
+    "MN_MLE": fr.Multinomial(prior=fr.MLE()),
+    "BV 0.01": fr.BiasVariance(0.01),
+    "MES": fr.MaxEntropy(),
+}
+ADAPTIVE = {"MLE": fr.MLE()}
+AT = (1, 10, 50)
+PRIORS = Path(__file__).parent / "priors"
+
+
+def folder() -> Path:
+    """Where the rank files are."""
+    path = os.environ.get("FULLRANK_RANKS")
+    if not path or not Path(path).is_dir():
+        sys.exit("accuracy.py needs true ranks: set FULLRANK_RANKS to a folder of DATASET__MODEL.npz files.")
+    return Path(path)
+
+
+def truth_of(file: str, protocol: str) -> tuple[np.ndarray, np.ndarray]:
+    """True ranks and numbers of candidates."""
+    with np.load(folder() / f"{file}.npz") as data:
+        if protocol == "unseen":
+            return data["R_masked"].astype(np.int64), data["N_masked"].astype(np.int64)
+        ranks = data["R_unmasked"].astype(np.int64)
+        return ranks, np.full(len(ranks), int(data["N"]))
+
+
+def draw(ranks: np.ndarray, pool: np.ndarray, design: fr.Design, rng: np.random.Generator) -> fr.RankCounts:
+    """One sample of every case, by the design's own stages."""
+    design = design.resolve(int(pool.max())) if isinstance(design, fr.Adaptive) else design
+    stages = design.stages(int(pool.max()))
+    θ = (ranks - 1) / (pool - 1)
+    drawn = np.full(len(ranks), stages[0])
+    hits = rng.binomial(stages[0], θ)
+    for size in stages[1:]:
+        on = (hits < design.stop_at) & (drawn < size)
+        hits = hits + rng.binomial(np.where(on, size - drawn, 0), θ)
+        drawn = np.where(on, size, drawn)
+    return fr.RankCounts.from_ranks(hits + 1, pool, design, drawn=drawn)
+
+
+def logspline(data_set: str) -> LogSpline:
+    """LogSpline under the prior that has not seen the data set."""
+    path = PRIORS / f"without-{data_set}.json"
+    return LogSpline(HyperPrior.from_json(path.read_text())) if path.exists() else LogSpline()
+
+
+def curves(estimate) -> np.ndarray:
+    """Recall, NDCG and AP at K = 1..50."""
+    return np.array([estimate.curve(metric, KS) for metric in METRICS])
+
+
+def relative_error(estimated: np.ndarray, true: np.ndarray) -> np.ndarray:
+    """|est − true|/true averaged over K = 1..50, skipping K where the truth is 0 (li23's measure)."""
+    return np.array(
+        [
+            np.mean(np.abs(e - t)[t > 0] / t[t > 0]) if (t > 0).any() else np.nan
+            for e, t in zip(estimated, true, strict=True)
+        ]
+    )
+
+
+def errors(task: tuple[str, str, str, int]) -> list[tuple]:
+    """For one file and design: error and metrics of every estimator, and items scored, for every sample."""
+    file, protocol, label, samples = task
+    ranks, pool = truth_of(file, protocol)
+    design = DESIGNS[label]
+    true = curves(fr.MLE().fit(fr.RankCounts.from_ranks(ranks, pool, "full")))
+    estimators = {
+        "LogSpline": logspline(file.split("__")[0]),
+        **(ADAPTIVE if isinstance(design, fr.Adaptive) else FIXED),
+    }
+    out = []
+    for sample in range(samples):
+        counts = draw(ranks, pool, design, np.random.default_rng([sample, 11]))
+        for name, estimator in estimators.items():
+            if name == "MES" and sample >= 5:
+                continue
+            found = curves(estimator.fit(counts))
+            out.append((file, protocol, label, name, sample, relative_error(found, true), found[:, [0, 4, 9, 19]], true[:, [0, 4, 9, 19]], counts.items_scored / len(counts)))  # fmt: skip
+    return out
+
+
+def coverage(task: tuple[str, str, str, str, int]) -> list[tuple]:
+    """For one file, design and target: how often the 95 % interval holds the truth, and how wide it is."""
+    file, protocol, label, name, samples = task
+    ranks, pool = truth_of(file, protocol)
+    estimator = logspline(file.split("__")[0]) if name == "LogSpline" else FIXED[name]
+    asked = [fr.parse_metric(metric) @ k for metric in METRICS for k in AT]
+    full = fr.MLE().fit(fr.RankCounts.from_ranks(ranks, pool, "full"))
+    true = np.array([full.expect(metric) for metric in asked])
+    out = []
+    for sample in range(samples):
+        rng = np.random.default_rng([sample, 12])
+        fits = {"cases": estimator.fit(draw(ranks, pool, DESIGNS[label], rng))}
+        again = rng.integers(len(ranks), size=len(ranks))
+        fits["population"] = estimator.fit(draw(ranks[again], pool[again], DESIGNS[label], rng))
+        for target, fit in fits.items():
+            low, high = np.array([fit.interval(metric, target=target) for metric in asked]).T
+            value = np.array([fit.expect(metric) for metric in asked])
+            # how far the interval would have to be scaled to just reach the truth, per metric
+            reach = np.where(
+                true >= value,
+                (true - value) / np.maximum(high - value, 1e-300),
+                (value - true) / np.maximum(value - low, 1e-300),
+            )
+            out.append((file, protocol, label, name, target, reach, (high - low) / np.maximum(true, 1e-300)))
+    return out
+
+
+def bound_coverage(task: tuple[str, str, int]) -> tuple[str, int, int]:
+    """How often the assumption-free bounds hold the truth."""
+    file, label, samples = task
+    ranks, pool = truth_of(file, "unseen")
+    full = fr.MLE().fit(fr.RankCounts.from_ranks(ranks, pool, "full"))
+    held = asked = 0
+    for sample in range(samples):
+        counts = draw(ranks, pool, DESIGNS[label], np.random.default_rng([sample, 13]))
+        for metric in ("recall@10", "ndcg@50"):
+            low, high = fr.bounds(counts, metric)
+            held += low - 1e-9 <= full.expect(metric) <= high + 1e-9
+            asked += 1
+    return file, held, asked
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="few samples")
+    parser.add_argument("--samples", type=int, default=20)
+    parser.add_argument("--coverage", type=int, default=200)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--write", type=Path, help="folder for accuracy.md, accuracy.json, accuracy.svg")
+    options = parser.parse_args()
+    samples, cover = (3, 20) if options.quick else (options.samples, options.coverage)
+    files = sorted(path.stem for path in folder().glob("*__*.npz"))
+    judged = [file for file in files if not file.startswith("ml-100k")]
+    began = time.time()
+    with ProcessPoolExecutor(options.jobs) as pool:
+        tasks = [(file, "unseen", label, samples) for file in judged for label in DESIGNS]
+        tasks += [(file, "all", label, samples) for file in judged for label in ("99", "499", "adaptive 100-3200")]
+        found = [row for rows in pool.map(errors, tasks) for row in rows]
+        spans = [
+            (file, "unseen", label, "LogSpline", cover) for file in judged for label in ("99", "adaptive 100-3200")
+        ]
+        spans += [
+            (file, "unseen", "99", name, max(cover // 20, 5))
+            for file in judged
+            for name in ("MLE", "MN_MLE", "BV 0.01")
+        ]
+        covered = [row for rows in pool.map(coverage, spans) for row in rows]
+        held = list(pool.map(bound_coverage, [(file, "99", 3) for file in judged]))
+    text, document = summary(found, covered, held, samples, cover, time.time() - began)
+    print(text)
+    if options.write:
+        (options.write / "accuracy.md").write_text(text)
+        (options.write / "accuracy.json").write_text(json.dumps(document, indent=1))
+        chart(document, options.write / "accuracy.svg")
+
+
+def summary(found, covered, held, samples, cover, seconds) -> tuple[str, dict]:
+    """The tables, as Markdown and as numbers."""
+    lines = [
+        "# How accurate is it?",
+        "",
+        "Relative error |estimate − truth| / truth, averaged over K = 1..50 (li23's measure), in percent, from the true ranks of "
+        f"{len({row[0] for row in found})} recommenders on {len({row[0].split('__')[0] for row in found})} data sets; {samples} samples "
+        "each, models sampled independently. LogSpline's prior is fitted without the data set under test. "
+        f"`python benchmarks/accuracy.py` printed this in {seconds / 60:.0f} minutes ({platform.machine()}, {os.cpu_count()} cores).",
+    ]
+    document: dict = {"errors": [], "coverage": [], "winners": [], "samples": samples}
+    by = defaultdict(list)
+    for file, protocol, label, name, _, error, *_, cost in found:
+        by[protocol, label, name, file].append((error, cost))
+    for protocol in ("unseen", "all"):
+        lines += ["", f"## Candidates `{protocol}`", "", "| negatives | estimator | items scored | Recall | NDCG | AP | NDCG median | NDCG ÷ MLE | worst file ÷ MLE (NDCG) |", "|---|---|---|---|---|---|---|---|---|"]  # fmt: skip
+        for label in DESIGNS:
+            names = [
+                name
+                for name in ("Naive", "BV 0.01", "MES", "MLE", "MN_MLE", "LogSpline")
+                if any(key[:3] == (protocol, label, name) for key in by)
+            ]
+            means = {
+                name: {
+                    key[3]: np.mean([error for error, _ in rows], axis=0)
+                    for key, rows in by.items()
+                    if key[:3] == (protocol, label, name)
+                }
+                for name in names
+            }
+            for name in names:
+                table = np.array(list(means[name].values()))
+                mle = np.array([means["MLE"][file] for file in means[name]])
+                cost = np.mean(
+                    [cost for key, rows in by.items() if key[:3] == (protocol, label, name) for _, cost in rows]
+                )
+                recall, ndcg, ap = 100 * np.nanmean(table, axis=0)
+                ratio, worst = np.nanmean(table[:, 1]) / np.nanmean(mle[:, 1]), np.nanmax(table[:, 1] / mle[:, 1])
+                median = 100 * np.nanmedian(table[:, 1])
+                at = list(means[name])[int(np.nanargmax(table[:, 1] / mle[:, 1]))]
+                lines.append(
+                    f"| {label} | {name} | {cost:,.0f} | {recall:.1f} | {ndcg:.1f} | {ap:.1f} | {median:.1f} | {ratio:.2f} | {worst:.2f} ({at}) |"
+                )
+                document["errors"].append({"protocol": protocol, "design": label, "estimator": name, "items": cost, "recall": recall, "ndcg": ndcg, "ap": ap, "ndcg_median": median, "recall_to_mle": float(np.nanmean(table[:, 0]) / np.nanmean(mle[:, 0])), "ndcg_to_mle": float(ratio), "median_to_mle": float(np.nanmedian(table[:, 1]) / np.nanmedian(mle[:, 1])), "worst": float(worst), "worst_file": at})  # fmt: skip
+    lines += ["", "## Intervals", "", f"95 % intervals for Recall, NDCG and AP at K = 1, 10, 50; {cover} samples per file for LogSpline. *Excess*: mean width over the width that would just cover 95 % on the mean, all intervals scaled by one factor.", "", "| negatives | estimator | target | coverage | lowest file | mean relative width | excess |", "|---|---|---|---|---|---|---|"]  # fmt: skip
+    groups = defaultdict(list)
+    for file, _, label, name, target, reach, width in covered:
+        groups[label, name, target].append((file, reach, width))
+    for (label, name, target), rows in groups.items():
+        reach = np.array([row[1] for row in rows])
+        width = float(np.mean([row[2] for row in rows]))
+        per_file = {
+            file: float(np.mean([row[1] <= 1 for row in rows if row[0] == file])) for file in {row[0] for row in rows}
+        }
+        lowest = min(per_file, key=lambda file: per_file[file])
+        excess = 1 / max(float(np.quantile(reach, 0.95)), 1e-9)
+        lines.append(
+            f"| {label} | {name} | {target} | {100 * np.mean(reach <= 1):.1f} % | {100 * per_file[lowest]:.0f} % ({lowest}) | {width:.2f} | {excess:.2f} |"
+        )
+        document["coverage"].append({"design": label, "estimator": name, "target": target, "coverage": float(np.mean(reach <= 1)), "lowest": per_file[lowest], "lowest_file": lowest, "width": width, "excess": excess})  # fmt: skip
+    total, asked = sum(row[1] for row in held), sum(row[2] for row in held)
+    lines += ["", f"The assumption-free bounds (`fr.bounds`, 99 negatives) held the truth in {total} of {asked} cases."]
+    lines += ["", "## Winners", "", "How often the best model of a data set is found (percent; mean over data sets, metrics, K = 1, 5, 10, 20).", "", "| negatives | " + " | ".join(("BV 0.01", "MLE", "MN_MLE", "LogSpline")) + " |", "|---|---|---|---|---|"]  # fmt: skip
+    for label in DESIGNS:
+        cells = []
+        for name in ("BV 0.01", "MLE", "MN_MLE", "LogSpline"):
+            right = winners([row for row in found if row[1:4] == ("unseen", label, name)])
+            cells.append("-" if right is None else f"{100 * right:.1f}")
+            if right is not None:
+                document["winners"].append({"design": label, "estimator": name, "right": right})
+        lines.append(f"| {label} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n", document
+
+
+def winners(rows) -> float | None:
+    """Share of (data set, sample, metric, K) whose best model is found."""
+    if not rows:
+        return None
+    cells = defaultdict(dict)
+    for file, *_, sample, _, found, true, _ in rows:
+        data_set, model = file.split("__")
+        cells[data_set, sample][model] = (found, true)
+    by_set = defaultdict(list)
+    for (data_set, _), models in cells.items():
+        found = np.array([pair[0] for pair in models.values()])
+        true = np.array([pair[1] for pair in models.values()])
+        by_set[data_set].append(np.mean(found.argmax(0) == true.argmax(0)))
+    return float(np.mean([np.mean(each) for each in by_set.values()]))
+
+
+def chart(document: dict, path: Path) -> None:
+    """NDCG error against items scored, one line per estimator."""
+    import altair as alt
+
+    rows = [row for row in document["errors"] if row["protocol"] == "unseen"]
+    base = alt.Chart(alt.Data(values=rows)).encode(
+        x=alt.X("items:Q", scale=alt.Scale(type="log"), title="items scored per case"),
+        y=alt.Y("ndcg:Q", scale=alt.Scale(type="log"), title="relative error of NDCG@1..50, %"),
+        color=alt.Color("estimator:N", title=None),
+        shape=alt.Shape("estimator:N", title=None),
+    )
+    base.mark_point(size=90, filled=True).properties(width=560, height=320).save(str(path))
+
+
+if __name__ == "__main__":
+    main()

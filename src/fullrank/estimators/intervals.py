@@ -1,0 +1,304 @@
+"""Intervals: what full evaluation of *these* cases would show, or of the population they come from.
+
+Nothing is scored again. Three ways, by what is known:
+
+- ranks that are known have no uncertainty about these cases; for the population, user blocks give the standard error;
+- an estimator without a posterior is fitted again to resampled counts (``population``) or to counts simulated from its own
+  P̂ and the design's law (``cases``). All replicates are rows of one problem, so a hundred fits cost about as much as a few;
+- bounds that assume nothing about the shape of P(R): the least and largest value of the metric over all rank distributions
+  compatible with the counts (:func:`bounds`, a linear programme).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..metrics import Metric, parse_metric
+from ..ranks.counts import PoolTable, RankCounts, unique_rows
+from ..ranks.design import ALL
+from ._grid import Grid
+
+if TYPE_CHECKING:
+    from .estimate import Estimate, Problem, RankDistribution, Solve
+
+__all__ = ["Target", "bounds"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+Target = Literal["cases", "population"]
+
+REPLICATES = 100
+#: Pool sizes are merged into this many bins for replicates: the spread does not depend on finer ones.
+REPLICATE_POOLS = 3
+
+
+def check_interval(level: float, target: str) -> None:
+    """Refuse a level or target that means nothing."""
+    if not 0 < level < 1:
+        raise ValueError(f"`level` must lie between 0 and 1, such as 0.95, not {level!r}.")
+    if target not in {"cases", "population"}:
+        raise ValueError(f"`target` must be 'cases' or 'population', not {target!r}.")
+
+
+# -------------------------------------------------------------------------------------------------- known ranks
+
+
+def known_interval(dist: RankDistribution, metric: Metric, level: float, target: str) -> tuple[float, float]:
+    """For ranks that are known: a point for these cases, a ratio estimate over user blocks for the population."""
+    from scipy.special import stdtrit
+
+    value = dist.expect(metric)
+    if target == "cases":
+        return value, value
+    known = dist.known if dist.known is not None else dist.counts
+    N = dist.counts.n_items if dist.n_items is None else dist.n_items
+    gain = metric.gain(known.column("hits") + 1, N, known.column("order"), known.column("targets"))
+    if metric.name == "auc" and metric.function is None and metric.uncut:
+        gain = known.auc_weight / known.weight / known.column("targets")
+    blocks, which = np.unique(known.column("block"), return_inverse=True)
+    if len(blocks) < 2:
+        return -np.inf, np.inf
+    top = np.bincount(which.ravel(), known.weight * gain)
+    users = np.bincount(which.ravel(), known.weight / known.column("targets"))
+    left = top - value * users
+    error = np.sqrt(len(blocks) / (len(blocks) - 1) * (left @ left)) / users.sum()
+    half = float(stdtrit(len(blocks) - 1, 0.5 + level / 2)) * float(error)
+    return value - half, value + half
+
+
+# -------------------------------------------------------------------------------------------------- replicates
+
+
+@dataclass(frozen=True, eq=False)
+class Replicates:
+    """Many fits at once: the masses of every replicate, and the weight of each (j, T) in it."""
+
+    grid: Grid
+    masses: FloatArray  # replicates × strata × cells
+    group_weight: FloatArray  # replicates × groups
+
+    def values(self, metric: Metric, counts: RankCounts, n_items: float) -> FloatArray:
+        """The metric in every replicate."""
+        order, targets, _ = counts.groups
+        total = np.zeros(len(self.masses))
+        for group, (j, T, row) in enumerate(zip(order, targets, counts.strata, strict=True)):
+            gain = self.grid.mean_gain(metric, n_items, int(j), int(T))
+            total += self.group_weight[:, group] * (self.masses[:, row, : len(gain)] @ gain)
+        return np.asarray(total / (self.group_weight / targets).sum(1))
+
+
+def resampled(problem: Problem, solve: Solve, size: int, rng: np.random.Generator) -> Replicates:
+    """Fits to bootstrap samples of user blocks (255 degrees of freedom, users stay whole)."""
+    counts = problem.counts
+    blocks, block = np.unique(counts.column("block"), return_inverse=True)
+    block = block.ravel()
+    times = rng.multinomial(len(blocks), np.full(len(blocks), 1 / len(blocks)), size=size).astype(np.float64)
+    groups = unique_rows(counts.keys[:, 4:6])[1]
+    by_group = np.zeros((len(blocks), int(groups.max()) + 1))
+    np.add.at(by_group, (block, groups), counts.weight)
+    strata = counts.strata[groups]
+    pools = _pool_of_cells(problem)
+    tables = []
+    for index, table in enumerate(problem.tables):
+        here = pools == index
+        column = _columns_of(table, counts.column("drawn")[here], counts.column("hits")[here])
+        seen = np.zeros((len(blocks), len(table.weight), len(table.hits)))
+        np.add.at(seen, (block[here], strata[here], column), counts.weight[here])
+        tables.append(replace(table, weight=np.tensordot(times, seen, 1).reshape(-1, len(table.hits))))
+    masses, _ = solve(replace(problem, tables=tables))
+    return Replicates(problem.grid, masses.reshape(size, -1, len(problem.grid)), times @ by_group)
+
+
+def simulated(problem: Problem, solve: Solve, size: int, rng: np.random.Generator) -> Replicates:
+    """Fits to counts drawn from a likelihood fit of P(R) and the design's law, the ranks held fixed.
+
+    Given the ranks, p̃ has covariance Σ_R P̂(R)(diag a_R − a_R a_Rᵀ)/M; it is drawn by stratified sampling of ranks: each
+    case takes its own quantile of P̂, so that P̂ itself hardly varies between replicates. P̂ is MLE's whatever the estimator:
+    a signed or tilted one is no distribution that such data come from.
+    """
+    from .likelihood import em
+
+    masses = em(problem, 50, "uniform", 0.0)[0]
+    centre = masses / masses.sum(1, keepdims=True)
+    tables = []
+    for table, law in zip(problem.tables, problem.laws, strict=True):
+        weight = np.zeros((size, *table.weight.shape))
+        for row, total in enumerate(table.weight.sum(1)):
+            if total <= 0:
+                continue
+            cases = max(round(total), 1)
+            edges = np.minimum(np.round(np.cumsum(centre[row]) * cases), cases).astype(np.int64)
+            number = np.diff(np.concatenate([[0], edges]))
+            number[np.argmax(centre[row])] += cases - number.sum()
+            used = np.flatnonzero(number > 0)
+            drawn = _drawn_from(law[used], number[used], rng, size)
+            drawn[drawn.sum(1) == 0] = np.round(table.weight[row])  # all its outcomes unseen: no sample to learn from
+            weight[:, row] = drawn * (total / cases)
+        tables.append(replace(table, weight=weight.reshape(-1, len(table.hits))))
+    fitted, _ = solve(replace(problem, tables=tables))
+    groups = np.tile(problem.counts.groups[2], (size, 1))
+    return Replicates(problem.grid, fitted.reshape(size, -1, len(problem.grid)), groups)
+
+
+def replicate_interval(values: FloatArray, value: float, level: float) -> tuple[float, float]:
+    """The estimate ± z standard deviations of the replicates.
+
+    Their mean differs from the estimate by the estimator's own bias, which is no part of an interval around it.
+    """
+    from scipy.special import ndtri
+
+    half = float(ndtri(0.5 + level / 2)) * float(values.std(ddof=1))
+    # a share cannot be negative, though an estimate of it (BiasVariance) may be
+    return max(value - half, min(value, 0.0)), value + half
+
+
+def point_interval(estimate: Estimate, metric: Metric, level: float, target: str) -> tuple[float, float]:
+    """Refit the whole estimator, its prior included, to resampled counts or to counts simulated from MLE's P̂.
+
+    For estimates that replicates of one problem cannot serve: those without masses (CLS, Mapping), those whose outcomes are
+    taken as ranks (Naive, RankEstimate), and those whose prior is itself fitted to the sample (MN_MLE and its kin).
+    """
+    from .estimate import build_problem
+    from .likelihood import MLE
+
+    rng = np.random.default_rng(0)
+    counts, value = estimate.counts, estimate.expect(metric)
+    fit = estimate.estimator.fit
+    if target == "population":
+        pooled = counts.with_mean_pool()  # one pool size: the spread does not need more, and fits are fast
+        values = np.array([fit(pooled.resample(rng)).expect(metric) for _ in range(60)])
+        return replicate_interval(values, value, level)
+    problem = build_problem(counts, "mean")
+    pilot = MLE(n_items="mean").fit(counts)
+    (table,), (law,) = problem.tables, problem.laws
+    centre = np.average(np.maximum(pilot.masses, 0), axis=0, weights=problem.group_weight)
+    number = np.round(centre / centre.sum() * len(counts)).astype(np.int64)
+    spread = np.empty(60)
+    for index, seen in enumerate(_drawn_from(law, number, rng, len(spread))):
+        again = RankCounts.from_outcomes(
+            np.repeat(table.drawn, seen), np.repeat(table.hits, seen), round(counts.n_items), counts.design
+        )
+        spread[index] = fit(again).expect(metric)
+    return replicate_interval(spread, value, level)
+
+
+def _drawn_from(law: FloatArray, number: IntArray, rng: np.random.Generator, size: int) -> IntArray:
+    """``size`` times: how often each outcome of ``law`` is seen when ``number`` cases have each rank."""
+    lost = np.maximum(1.0 - law.sum(1, keepdims=True), 0.0)
+    shares = np.concatenate([law, lost], axis=1)
+    shares /= shares.sum(1, keepdims=True)
+    drawn = np.zeros((size, law.shape[1]), dtype=np.int64)
+    for index in range(size):
+        drawn[index] = rng.multinomial(number, shares).sum(0)[:-1]
+    return drawn
+
+
+def _pool_of_cells(problem: Problem) -> IntArray:
+    """Which table of the problem every cell of the counts went into."""
+    sizes, pools = problem.counts.pools
+    if len(problem.tables) == 1:
+        return np.zeros(len(pools), dtype=np.int64)
+    centres = np.array([table.n_items for table in problem.tables])
+    edges = np.sqrt(centres[1:] * centres[:-1])
+    return np.asarray(np.searchsorted(edges, sizes)[pools], dtype=np.int64)
+
+
+def _columns_of(table: PoolTable, drawn: IntArray, hits: IntArray) -> IntArray:
+    """The column of each outcome in a table (nearest where merging of pools moved it)."""
+    radix = int(max(table.hits.max(initial=0), hits.max(initial=0))) + 2
+    keys = table.drawn * radix + table.hits
+    order = np.argsort(keys)
+    place = np.searchsorted(keys[order], drawn * radix + hits)
+    return np.asarray(order[np.minimum(place, len(order) - 1)])
+
+
+# -------------------------------------------------------------------------------------------------- bounds
+
+
+def bounds(counts: RankCounts, metric: Metric | str, level: float = 0.95) -> tuple[float, float]:
+    """The least and largest value of the metric over all rank distributions that the counts do not rule out.
+
+    No smoothness, no prior: partial identification. Outcomes are ordered by the rank they speak for; at some twenty places
+    along that order the share of cases up to there has a Clopper-Pearson interval, jointly at ``level`` (Bonferroni); the
+    bounds are a linear programme over P(R). They cover both the cases (whose sum of unlike Bernoullis varies less than a
+    binomial) and the population. Where they are wide, the answer is the prior's.
+
+    >>> import fullrank as fr
+    >>> counts = fr.RankCounts.from_ranks([1] * 500 + [2] * 500, n_items=100_000, design="uni99")
+    >>> low, high = fr.bounds(counts, "recall@10")
+    >>> low < 0.01 and high > 0.3  # 99 negatives cannot tell rank 10 from rank 300 among 100,000
+    True
+    """
+    from scipy.optimize import linprog
+    from scipy.special import betaincinv
+
+    from .estimate import empirical_value, size_shares, with_all_outcomes
+
+    metric = parse_metric(metric)
+    check_interval(level, "cases")
+    if metric.name == "auc" and metric.uncut and metric.function is None:
+        raise ValueError("AUC needs no bounds: its estimate is unbiased for any sample; ask for its interval instead.")
+    known, unknown = counts.known()
+    exact = 0.0 if known is None else empirical_value(known, metric, counts.n_items) / counts.users_weight
+    if unknown is None:
+        return exact, exact
+    tables = [with_all_outcomes(unknown, table) for table in unknown.tables("bins", most=6)]
+    grid = Grid.for_tables(tables, counts.design.replace)
+    cuts = _cut_points(unknown)
+    total = sum(float(table.weight.sum()) for table in tables)
+    rows, seen = [], np.zeros(len(cuts))
+    for table in tables:
+        share = float(table.weight.sum()) / total
+        law = grid.law(counts.design, table.n_items, table.drawn, table.hits) * size_shares(unknown, table)
+        before = _speaks_for(table.drawn, table.hits, table.n_items)[:, None] <= cuts
+        rows.append(share * np.clip(law @ before, 0.0, 1.0))
+        seen += table.weight.sum(0) @ before / total
+    M = unknown.effective_cases
+    α = (1 - level) / (2 * len(cuts))
+    k = seen * M
+    low = np.where(k > 0, betaincinv(np.maximum(k, 1e-12), M - k + 1, α), 0.0)
+    high = np.where(k < M, betaincinv(k + 1, np.maximum(M - k, 1e-12), 1 - α), 1.0)
+    A = np.concatenate(rows).T
+    shares = [float(table.weight.sum()) / total for table in tables]
+    possible = np.concatenate([grid.lo <= table.n_items + 0.5 for table in tables])
+    least, most = _extreme_gains(unknown, grid, metric)
+    answers = []
+    for sign, gain in ((1.0, least), (-1.0, most)):
+        found = linprog(
+            sign * np.concatenate([share * gain for share in shares]),
+            A_ub=np.concatenate([A, -A]),
+            b_ub=np.concatenate([high, -low]) + 1e-9,
+            A_eq=np.kron(np.eye(len(tables)), np.ones(len(grid))),
+            b_eq=np.ones(len(tables)),
+            bounds=np.stack([np.zeros(len(possible)), possible.astype(np.float64)], axis=1),
+            method="highs",
+        )
+        answers.append(sign * found.fun if found.success else float(gain.min() if sign > 0 else gain.max()))
+    scale = float(unknown.weight.sum()) / counts.users_weight
+    return exact + scale * answers[0], exact + scale * answers[1]
+
+
+def _extreme_gains(counts: RankCounts, grid: Grid, metric: Metric) -> tuple[FloatArray, FloatArray]:
+    """The least and largest gain of a case in each cell over all (j, T): the same for one target per user."""
+    gains = []
+    for j, T in zip(*(each.tolist() for each in counts.groups[:2]), strict=True):
+        gain = grid.mean_gain(metric, counts.n_items, j, T)
+        gains.append(np.concatenate([gain, np.zeros(len(grid) - len(gain))]))
+    return np.min(gains, axis=0), np.max(gains, axis=0)
+
+
+def _speaks_for(drawn: IntArray, hits: IntArray, n_items: float) -> FloatArray:
+    """The rank an outcome speaks for, 1 + (N−1)(x + ½)/(m + 1): an order of outcomes that no data decide."""
+    size = np.where(drawn == ALL, n_items - 1, drawn)
+    return np.asarray(1 + (n_items - 1) * (hits + 0.5) / (size + 1))
+
+
+def _cut_points(counts: RankCounts) -> FloatArray:
+    """Places along the order of outcomes, dense where the head is decided; a function of the design and N alone."""
+    N = counts.n_items
+    finest = max(int(size) for size in counts.sizes if size != ALL)
+    return np.geomspace((1 + (N - 1) * 0.5 / (finest + 1)) * 1.001, N * 0.9, 20)

@@ -1,0 +1,363 @@
+"""LogSpline: the default. Smooth in log-rank, with a prior learned from the rank distributions of real recommenders.
+
+The model: π_R ∝ exp(s(x))/R with x = log R / log N and s a cubic spline of 24 coefficients β. A straight s is the power law
+of li20, a very flexible one is jin21's MLE: one family holds both. Which shapes are likely is not guessed but learned: the
+prior on β is a mixture of a few Gaussians, fitted once to the true ranks of many recommenders on several data sets
+(``hyperprior.json``, made by ``benchmarks/fit_hyperprior.py``; only means and covariances, no data).
+
+Fitting: for each component the posterior mode by Newton and the evidence by Laplace's approximation; components are averaged
+by their evidence, on the log scale, and the average takes one EM step towards the data (jin21 eq. 21). That step makes cases
+whose rank is known count as they are. Intervals come from draws of the posterior, smoothing included.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from importlib import resources
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..metrics import Metric, parse_metric
+from ..ranks.counts import RankCounts
+from ._grid import Grid
+from ._linalg import positive_solve
+from .estimate import Fit, Problem, RankDistribution, build_problem, empirical
+
+__all__ = ["HyperPrior", "LogSpline"]
+
+FloatArray = NDArray[np.float64]
+
+#: Bins of pool sizes in a fit: each more costs time, and from about six on none changes a digit that matters.
+POOLS = 6
+DRAWS = 400
+
+
+@dataclass(frozen=True)
+class LogSpline:
+    """Smooth in log-rank, under a prior learned from real recommenders. Works on every design; milliseconds to fit.
+
+    ``prior``: where the prior comes from: ``None``, the one shipped with fullrank, or a :class:`HyperPrior` of your own.
+
+    >>> import fullrank as fr
+    >>> counts = fr.RankCounts.from_ranks([1] * 60 + [2] * 20 + [5] * 15 + [40] * 5, n_items=5000, design="uni99")
+    >>> dist = fr.LogSpline().fit(counts)
+    >>> low, high = dist.interval("recall@10")
+    >>> low < dist.expect("recall@10") < high
+    True
+    """
+
+    prior: HyperPrior | None = None
+
+    def fit(self, counts: RankCounts) -> RankDistribution:
+        """The posterior mean of the cases' rank distribution, with the posterior for intervals."""
+        if counts.known()[1] is None:
+            return empirical(self, counts)
+        prior = self.prior or shipped()
+        problem = build_problem(counts, most=POOLS)
+        model = SplineModel.on(problem.grid, prior)
+        A = np.concatenate(problem.laws, axis=1)
+        seen = np.concatenate([table.weight for table in problem.tables], axis=1)
+        seen = seen * (
+            counts.effective_cases / counts.weight.sum()
+        )  # what weighs against the prior is cases, not weights
+        strata = [StratumPosterior.of(model, prior, A[:, row > 0], row[row > 0]) for row in seen]
+        masses = np.stack([stratum.mass for stratum in strata])
+        single = problem.tables[0].n_items if len(problem.tables) == 1 else None
+        fit = Fit(
+            iterations=max(stratum.iterations for stratum in strata),
+            objective=sum(stratum.evidence for stratum in strata),
+            converged=all(stratum.converged for stratum in strata),
+        )
+        posterior = Posterior(problem, strata, prior)
+        return RankDistribution(counts, self, problem.grid, masses, single, fit, posterior=posterior)
+
+
+@dataclass(frozen=True, eq=False)
+class HyperPrior:
+    """A mixture of Gaussians on spline coefficients: N(mean + slope · (log N − 9), covariance) with these weights."""
+
+    weights: FloatArray
+    means: FloatArray  # components × coefficients
+    slopes: FloatArray
+    covariances: FloatArray
+    #: Pull of the estimate towards the median of the posterior: log π is lowered by this much of its variance.
+    shrink: float = 0.3
+    #: Calibration: posterior spreads are multiplied by this.
+    spread: float = 1.0
+
+    @classmethod
+    def from_json(cls, text: str) -> HyperPrior:
+        """Read what :meth:`to_json` wrote."""
+        document = json.loads(text)
+        if document.get("format") != "fullrank.HyperPrior/1":
+            raise ValueError(f"this is no hyper-prior of fullrank: its format is {document.get('format')!r}.")
+        arrays = {
+            name: np.array(document[name], dtype=np.float64) for name in ("weights", "means", "slopes", "covariances")
+        }
+        return cls(**arrays, shrink=float(document["shrink"]), spread=float(document["spread"]))
+
+    def to_json(self, about: dict[str, Any] | None = None) -> str:
+        """The prior as JSON, rounded to what matters."""
+        document = {
+            "format": "fullrank.HyperPrior/1",
+            "about": about or {},
+            "shrink": self.shrink,
+            "spread": self.spread,
+            "weights": [round(float(weight), 6) for weight in self.weights],
+            "means": np.round(self.means, 5).tolist(),
+            "slopes": np.round(self.slopes, 5).tolist(),
+            "covariances": np.round(self.covariances, 6).tolist(),
+        }
+        return json.dumps(document)
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    def mean(self, component: int, n_items: float) -> FloatArray:
+        """The mean of a component for a catalogue of this size; sizes beyond those seen are taken at their edge."""
+        return np.asarray(self.means[component] + self.slopes[component] * np.clip(np.log(n_items) - 9, -3, 3))
+
+    @cached_property
+    def precisions(self) -> tuple[FloatArray, FloatArray]:
+        """Inverse covariances and their log-determinants."""
+        inverse = np.linalg.inv(self.covariances)
+        inverse = (inverse + inverse.transpose(0, 2, 1)) / 2
+        return inverse, -np.linalg.slogdet(self.covariances)[1]
+
+
+@lru_cache(maxsize=1)
+def shipped() -> HyperPrior:
+    """The hyper-prior that comes with fullrank."""
+    return HyperPrior.from_json(resources.files(__package__).joinpath("hyperprior.json").read_text())
+
+
+@dataclass(frozen=True, eq=False)
+class SplineModel:
+    """The family on a grid: log π = base + Bβ − log Σ, base the mass of 1/R in each cell."""
+
+    B: FloatArray
+    base: FloatArray
+    n_items: float
+
+    @classmethod
+    def on(cls, grid: Grid, prior: HyperPrior) -> SplineModel:
+        """The spline basis at the (geometric) middle of every cell."""
+        N = max(float(grid.hi[-1]), 2.0)
+        x = 0.5 * (np.log(grid.lo) + np.log(grid.hi)) / np.log(N)
+        base = np.log(np.log((grid.hi + 0.5) / (grid.lo - 0.5)))
+        return cls(spline_basis(x, prior.means.shape[1]), base, N)
+
+    def mass(self, β: FloatArray) -> FloatArray:
+        """π for one β, or a row for each row of β."""
+        log = self.base + β @ self.B.T
+        mass = np.exp(log - log.max(axis=-1, keepdims=True))
+        return np.asarray(mass / mass.sum(axis=-1, keepdims=True))
+
+
+def spline_basis(x: FloatArray, size: int) -> FloatArray:
+    """Cubic B-splines on uniform knots over 0..1, one column per coefficient (Cox-de Boor)."""
+    intervals = size - 3
+    position = np.clip(x, 0.0, 1.0) * intervals
+    first = np.minimum(position.astype(np.int64), intervals - 1)
+    t = position - first
+    pieces = ((1 - t) ** 3, 3 * t**3 - 6 * t**2 + 4, -3 * t**3 + 3 * t**2 + 3 * t + 1, t**3)
+    out = np.zeros((len(x), size))
+    for offset, piece in enumerate(pieces):
+        out[np.arange(len(x)), first + offset] = piece / 6
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class StratumPosterior:
+    """The posterior of one stratum: a mixture of Gaussians on β, and the mass that is reported."""
+
+    model: SplineModel
+    A: FloatArray  # cells × outcomes seen
+    seen: FloatArray  # weight of each
+    weights: FloatArray
+    modes: FloatArray
+    covariances: FloatArray
+    mass: FloatArray
+    evidence: float
+    iterations: int
+    converged: bool
+
+    @classmethod
+    def of(cls, model: SplineModel, prior: HyperPrior, A: FloatArray, seen: FloatArray) -> StratumPosterior:
+        """Mode and evidence under every component, averaged."""
+        precisions, log_dets = prior.precisions
+        modes, covariances, evidence, logs, steps = [], [], [], [], []
+        start: FloatArray | None = None
+        for component, Q in enumerate(precisions):
+            μ = prior.mean(component, model.n_items)
+            β, H, value, step = posterior_mode(model, A, seen, μ, Q, μ if start is None else start)
+            start = β
+            V = np.linalg.inv(H)
+            π = model.mass(β)
+            J = model.B - π @ model.B
+            modes.append(β)
+            covariances.append((V + V.T) / 2)
+            evidence.append(value + 0.5 * log_dets[component] - 0.5 * np.linalg.slogdet(H)[1])
+            logs.append(np.log(np.maximum(π, 1e-300)) - prior.shrink * np.einsum("ij,jk,ik->i", J, V, J))
+            steps.append(step)
+        total = np.array(evidence) + np.log(prior.weights)
+        top = total.max()
+        weights = np.exp(total - top)
+        weights /= weights.sum()
+        log = weights @ np.stack(logs)
+        mass = np.exp(log - log.max())
+        return cls(
+            model,
+            A,
+            seen,
+            weights,
+            np.stack(modes),
+            np.stack(covariances),
+            em_step(mass / mass.sum(), A, seen),
+            float(top + np.log(np.exp(total - top).sum())),
+            max(steps),
+            max(steps) < MOST_STEPS,
+        )
+
+    def draws(self, size: int, spread: float, rng: np.random.Generator) -> FloatArray:
+        """π of ``size`` draws of β: components by weight, each Gaussian about its mode."""
+        numbers = rng.multinomial(size, self.weights)
+        parts = []
+        for β, V, number in zip(self.modes, self.covariances, numbers, strict=True):
+            if number:
+                values, vectors = np.linalg.eigh(V)
+                root = vectors * np.sqrt(np.maximum(values, 0.0))
+                parts.append(β + spread * rng.standard_normal((number, len(β))) @ root.T)
+        return self.model.mass(np.concatenate(parts))
+
+
+MOST_STEPS = 60
+
+
+def posterior_mode(
+    model: SplineModel, A: FloatArray, seen: FloatArray, μ: FloatArray, Q: FloatArray, start: FloatArray
+) -> tuple[FloatArray, FloatArray, float, int]:
+    """Maximise Σ c_o log P(o | β) − ½(β−μ)ᵀQ(β−μ) by damped Newton; returns β, the negative Hessian, the value and steps.
+
+    The Hessian is that of the complete data less the missing information; where it is not positive (far from the mode) the
+    Fisher information of the outcomes takes its place.
+    """
+    B, M = model.B, float(seen.sum())
+
+    def value(β: FloatArray) -> tuple[float, FloatArray, FloatArray]:
+        π = model.mass(β)
+        likely = np.maximum(π @ A, 1e-300)
+        left = β - μ
+        return float(seen @ np.log(likely) - 0.5 * left @ Q @ left), π, likely
+
+    β = start
+    now, π, likely = value(β)
+    H = Q
+    step = 0
+    for step in range(1, MOST_STEPS + 1):  # noqa: B007 - reported afterwards
+        mean = π @ B
+        pull = π * (A @ (seen / likely))  # expected number of cases in each cell, given what was seen
+        gradient = pull @ B - M * mean - Q @ (β - μ)
+        per_outcome = (A.T @ (B * π[:, None])) / likely[:, None] - mean
+        fisher = (per_outcome * seen[:, None]).T @ per_outcome
+        centred = B - mean
+        complete = M * ((B * π[:, None]).T @ B - np.outer(mean, mean))
+        missing = (centred * pull[:, None]).T @ centred - fisher
+        H = Q + complete - missing
+        H = (H + H.T) / 2
+        try:
+            np.linalg.cholesky(H)
+        except np.linalg.LinAlgError:
+            H = Q + fisher
+        move = positive_solve(H, gradient)
+        decrement = float(gradient @ move)
+        if decrement < 1e-7:
+            break
+        length = min(1.0, 4.0 / max(float(np.abs(move).max()), 1e-12))
+        while True:
+            then, π_then, likely_then = value(β + length * move)
+            if then >= now - 1e-10 or length < 1e-6:
+                break
+            length /= 2
+        β, now, π, likely = β + length * move, then, π_then, likely_then
+    return β, H, now, step
+
+
+def em_step(π: FloatArray, A: FloatArray, seen: FloatArray) -> FloatArray:
+    """One EM step (jin21 eq. 21) for one π, or a row for each row of π: the mean posterior of the cases."""
+    likely = np.maximum(π @ A, 1e-300)
+    after = π * ((seen / likely) @ A.T)
+    return np.asarray(after / after.sum(axis=-1, keepdims=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """What the data leave open: draws of the rank distribution, and intervals and shares from them."""
+
+    problem: Problem
+    strata: list[StratumPosterior]
+    prior: HyperPrior
+
+    def interval(self, metric: Metric, value: float, level: float, target: str, n_items: float) -> tuple[float, float]:
+        """Quantiles of the posterior of the metric, laid around the estimate on the log scale.
+
+        ``population``: the metric of the drawn π. ``cases``: given π, each case's rank follows its own posterior; their mean
+        is one EM step from π and their variance adds Σ c_o Var[M(R) | o]/M².
+        """
+        drawn = self.values(metric, target, n_items)
+        tail = 0.5 - level / 2
+        low, middle, high = np.quantile(drawn, [tail, 0.5, 1 - tail])
+        if middle <= 0 or value <= 0:
+            return float(min(value, low)), float(max(value, high))
+        return float(value * max(low, 0.0) / middle), float(value * high / middle)
+
+    def values(self, metric: Metric, target: str, n_items: float) -> FloatArray:
+        """The metric in every draw."""
+        counts = self.problem.counts
+        total, variance = np.zeros(DRAWS), np.zeros(DRAWS)
+        for j, T, w, row in zip(*(each.tolist() for each in (*counts.groups, counts.strata)), strict=True):
+            stratum, drawn = self.strata[row], self._draws[row]
+            gain = self.problem.grid.mean_gain(metric, n_items, j, T)
+            head = drawn[:, : len(gain)]
+            if target == "population":
+                total += w * (head @ gain)
+                continue
+            A, share = stratum.A[: len(gain)], stratum.seen / stratum.seen.sum()
+            first = ((head * gain) @ A) / self._likely[row]  # E[gain | outcome] in every draw
+            second = ((head * gain**2) @ A) / self._likely[row]
+            total += w * (first @ share)
+            variance += w * ((second - first**2) @ share)
+        noise = np.random.default_rng(1).standard_normal(DRAWS)
+        return np.asarray((total + np.sqrt(np.maximum(variance, 0.0)) * noise) / counts.users_weight)
+
+    def prior_share(self, metric: Metric | str, n_items: float) -> float:
+        """How much of the answer is the prior's: near 0 the data decide, near 1 they have not been asked.
+
+        The posterior covariance is V = (Q + I)⁻¹, Q the prior's precision and I the data's information; in the direction g
+        in which log M moves, gᵀVQVg / gᵀVg is the prior's part of it.
+        """
+        metric = parse_metric(metric)
+        precisions, _ = self.prior.precisions
+        stratum = max(self.strata, key=lambda each: float(each.seen.sum()))
+        gain = self.problem.grid.mean_gain(metric, n_items)
+        share = 0.0
+        for weight, β, V, Q in zip(stratum.weights, stratum.modes, stratum.covariances, precisions, strict=True):
+            π = stratum.model.mass(β)
+            earned = π[: len(gain)] * gain
+            g = earned @ stratum.model.B[: len(gain)] / max(float(earned.sum()), 1e-300) - π @ stratum.model.B
+            share += weight * float((V @ g) @ Q @ (V @ g)) / max(float(g @ V @ g), 1e-300)
+        return float(min(share, 1.0))
+
+    @cached_property
+    def _draws(self) -> list[FloatArray]:
+        rng = np.random.default_rng(0)
+        return [stratum.draws(DRAWS, self.prior.spread, rng) for stratum in self.strata]
+
+    @cached_property
+    def _likely(self) -> list[FloatArray]:
+        """P(outcome) in every draw."""
+        return [np.maximum(drawn @ each.A, 1e-300) for each, drawn in zip(self.strata, self._draws, strict=True)]

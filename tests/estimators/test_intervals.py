@@ -1,0 +1,107 @@
+"""Intervals by resampling and simulation, and bounds that assume nothing."""
+
+import numpy as np
+import pytest
+
+import fullrank as fr
+
+
+@pytest.fixture(scope="module")
+def counts():
+    rng = np.random.default_rng(0)
+    true = np.minimum(np.exp(rng.gamma(3.0, 1.5, size=1500)), 2000).astype(int)
+    return true, fr.RankCounts.from_ranks(1 + rng.binomial(99, (true - 1) / 1999), 2000, "uni99")
+
+
+def test_known_ranks_are_a_point_for_the_cases_and_a_normal_interval_for_the_population(counts):
+    true, _ = counts
+    dist = fr.MLE().fit(fr.RankCounts.from_ranks(true, 2000, "full"))
+    value = dist.expect("recall@10")
+    assert dist.interval("recall@10") == (value, value)
+    low, high = dist.interval("recall@10", target="population")
+    assert (high - low) / 2 == pytest.approx(1.97 * np.sqrt(value * (1 - value) / 1500), rel=0.15)
+
+
+@pytest.mark.parametrize("word", ["bv0.01", "mle", "mn_mle", "mes", "wmle", "bv_mle"])
+@pytest.mark.parametrize("target", ["cases", "population"])
+def test_width_matches_the_spread_of_the_estimator_over_samples(word, target):
+    """The interval of one sample is as wide as the estimator really varies, within Monte-Carlo error."""
+    rng = np.random.default_rng(1)
+    world = np.minimum(np.exp(rng.gamma(3.0, 1.5, size=100_000)), 1000).astype(int)
+    true = world[:800]
+    estimator = fr.parse_estimator(word)
+    values, widths = [], []
+    for _ in range(40):
+        ranks = true if target == "cases" else rng.choice(world, 800)
+        sample = fr.RankCounts.from_ranks(1 + rng.binomial(49, (ranks - 1) / 999), 1000, "uni49")
+        dist = estimator.fit(sample)
+        values.append(dist.expect("recall@20"))
+        if len(widths) < 4:
+            widths.append(np.diff(dist.interval("recall@20", target=target))[0])
+    assert np.mean(widths) == pytest.approx(2 * 1.96 * np.std(values), rel=0.45)
+
+
+@pytest.mark.parametrize("word", ["naive", "rank-estimate", "cls", "beta"])
+def test_estimates_without_a_distribution_have_intervals_too(counts, word):
+    dist = fr.parse_estimator(word).fit(counts[1])
+    for target in ("cases", "population"):
+        low, high = dist.interval("recall@10", target=target)
+        assert low < dist.expect("recall@10") < high
+
+
+def test_bad_questions(counts):
+    dist = fr.MLE().fit(counts[1])
+    with pytest.raises(ValueError, match="`level` must lie between 0 and 1"):
+        dist.interval("recall@10", level=95)
+    with pytest.raises(ValueError, match="`target` must be 'cases' or 'population'"):
+        dist.interval("recall@10", target="users")
+    with pytest.raises(ValueError, match="AUC needs no bounds"):
+        fr.bounds(counts[1], "auc")
+
+
+def test_bounds_hold_every_smooth_or_rough_truth():
+    rng = np.random.default_rng(2)
+    N = 3000
+    worlds = {
+        "smooth": lambda: np.minimum(np.exp(rng.gamma(3.0, 1.5, size=600)), N),
+        "two points": lambda: np.where(rng.random(600) < 0.3, 4, 900),
+        "uniform": lambda: rng.integers(1, N + 1, size=600),
+        "all first": lambda: np.ones(600),
+    }
+    for world in worlds.values():
+        for negatives in (9, 199):
+            true = world().astype(int)
+            sample = fr.RankCounts.from_ranks(1 + rng.binomial(negatives, (true - 1) / (N - 1)), N, f"uni{negatives}")
+            for metric in (fr.Recall @ 10, fr.NDCG @ 50):
+                low, high = fr.bounds(sample, metric)
+                assert low - 1e-9 <= metric.gain(true).mean() <= high + 1e-9
+
+
+def test_bounds_shrink_with_more_negatives_and_close_when_ranks_are_known():
+    rng = np.random.default_rng(3)
+    true = np.minimum(np.exp(rng.gamma(3.0, 1.5, size=2000)), 2000).astype(int)
+    widths = []
+    for negatives in (19, 1499):
+        sample = fr.RankCounts.from_ranks(1 + rng.binomial(negatives, (true - 1) / 1999), 2000, f"uni{negatives}")
+        widths.append(np.diff(fr.bounds(sample, "recall@20"))[0])
+    assert widths[1] < 0.5 * widths[0]
+    known = fr.RankCounts.from_ranks(true, 2000, "full")
+    assert fr.bounds(known, "recall@20") == pytest.approx((np.mean(true <= 20),) * 2)
+
+
+def test_bounds_on_adaptive_and_unequal_samples():
+    rng = np.random.default_rng(4)
+    true = np.minimum(np.exp(rng.gamma(3.0, 1.5, size=800)), 2000).astype(int)
+    drawn = rng.choice([20, 60], size=800)
+    hits = rng.binomial(drawn, (true - 1) / 1999)
+    unequal = fr.RankCounts.from_ranks(hits + 1, 2000, "uni60", drawn=drawn)
+    low, high = fr.bounds(unequal, "recall@50")
+    assert low <= np.mean(true <= 50) <= high
+    design = fr.Adaptive(19, 319, stop_at=1)
+    m, x = np.full(800, 19), rng.binomial(19, (true - 1) / 1999)
+    for size in design.stages(2000)[1:]:
+        on = (x < 1) & (m < size)
+        x, m = x + rng.binomial(np.where(on, size - m, 0), (true - 1) / 1999), np.where(on, size, m)
+    adaptive = fr.RankCounts.from_ranks(x + 1, 2000, design, drawn=m)
+    low, high = fr.bounds(adaptive, "recall@50")
+    assert low <= np.mean(true <= 50) <= high

@@ -1,0 +1,175 @@
+"""LogSpline: against a second, stupid implementation, against known truths, and where SPEC promises exactness."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy.interpolate import BSpline
+from scipy.optimize import minimize
+
+import fullrank as fr
+from fullrank.estimators.estimate import build_problem
+from fullrank.estimators.logspline import HyperPrior, SplineModel, posterior_mode, shipped, spline_basis
+
+
+def ranks(rng, cases, n_items):
+    """Ranks as recommenders have them: near a power law (li20), so that log R / log N is spread widely."""
+    return np.minimum(n_items ** rng.beta(1.0, 1.2, size=cases), n_items).astype(np.int64)
+
+
+def simulated(seed, cases, n_items, negatives=99):
+    rng = np.random.default_rng(seed)
+    true = ranks(rng, cases, n_items)
+    sampled = 1 + rng.binomial(negatives, (true - 1) / (n_items - 1))
+    return true, fr.RankCounts.from_ranks(sampled, n_items, f"uni{negatives}")
+
+
+def test_basis_equals_scipy():
+    x = np.linspace(0, 1, 301)
+    size = 24
+    knots = np.arange(-3, size + 1) / (size - 3)
+    dense = BSpline.design_matrix(np.minimum(x, 1 - 1e-12), knots, 3).toarray()
+    np.testing.assert_allclose(spline_basis(x, size), dense, atol=1e-9)
+    np.testing.assert_allclose(spline_basis(x, size).sum(1), 1)
+
+
+def test_mode_equals_a_general_optimiser():
+    _, counts = simulated(0, 500, 800)
+    problem = build_problem(counts)
+    prior = shipped()
+    model = SplineModel.on(problem.grid, prior)
+    A, seen = problem.laws[0], problem.tables[0].weight[0]
+    mean, precision = prior.mean(1, model.n_items), prior.precisions[0][1]
+    found, hessian, value, _ = posterior_mode(model, A, seen, mean, precision, mean)
+
+    def negative(coefficients):
+        log = model.base + model.B @ coefficients
+        mass = np.exp(log - log.max())
+        mass /= mass.sum()
+        left = coefficients - mean
+        return -(seen @ np.log(mass @ A)) + 0.5 * left @ precision @ left
+
+    other = minimize(negative, mean, method="BFGS", options={"gtol": 1e-4, "maxiter": 2000})
+    assert -negative(found) == pytest.approx(value, rel=1e-12)
+    assert value >= -other.fun - 1e-6
+    step = 1e-4
+    direction = np.random.default_rng(1).normal(size=len(found))
+    curvature = (
+        negative(found + step * direction) - 2 * negative(found) + negative(found - step * direction)
+    ) / step**2
+    assert direction @ hessian @ direction == pytest.approx(curvature, rel=1e-3)
+
+
+def test_beats_mle_on_a_smooth_truth():
+    errors = {"spline": [], "mle": []}
+    for seed in range(5):
+        true, counts = simulated(seed, 4000, 20_000)
+        for name, estimator in (("spline", fr.LogSpline()), ("mle", fr.MLE())):
+            dist = estimator.fit(counts)
+            truth = [(fr.NDCG @ k).gain(true).mean() for k in (1, 5, 10, 50)]
+            found = [dist.expect(fr.NDCG @ k) for k in (1, 5, 10, 50)]
+            errors[name].append(np.mean(np.abs(np.divide(found, truth) - 1)))
+    assert np.mean(errors["spline"]) < 0.6 * np.mean(errors["mle"])
+
+
+@pytest.mark.parametrize("target", ["cases", "population"])
+def test_intervals_hold_the_truth_of_a_smooth_world(target):
+    rng = np.random.default_rng(5)
+    world = ranks(rng, 200_000, 10_000)
+    held = 0
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        true = rng.choice(world, 2000)
+        counts = fr.RankCounts.from_ranks(1 + rng.binomial(99, (true - 1) / 9_999), 10_000, "uni99")
+        low, high = fr.LogSpline().fit(counts).interval("recall@10", target=target)
+        held += low <= np.mean((true if target == "cases" else world) <= 10) <= high
+    assert held >= 25
+
+
+def test_population_is_wider_than_cases_and_levels_nest():
+    _, counts = simulated(1, 2000, 5000, negatives=999)
+    dist = fr.LogSpline().fit(counts)
+    widths = [np.diff(dist.interval("recall@50", level=level, target="population"))[0] for level in (0.5, 0.9, 0.99)]
+    assert widths[0] < widths[1] < widths[2]
+    assert np.diff(dist.interval("recall@50", target="cases"))[0] < widths[1] * 1.5
+
+
+def test_exact_when_beaten_stop_at_times_or_compared_with_all():
+    rng = np.random.default_rng(2)
+    N, K = 300, 10
+    true = ranks(rng, 400, N)
+    design = fr.Adaptive(19, "all", stop_at=K, replace=False)
+    stages = [size or N - 1 for size in design.stages(N)]
+    drawn, hits = [], []
+    for rank in true:
+        above = rng.permutation(np.arange(N - 1) < rank - 1)
+        for size in stages:
+            if above[:size].sum() >= K or size == stages[-1]:
+                break
+        drawn.append(size)
+        hits.append(above[:size].sum())
+    counts = fr.RankCounts.from_ranks(np.array(hits) + 1, N, design, drawn=drawn)
+    dist = fr.LogSpline().fit(counts)
+    for metric in (fr.Recall @ K, fr.NDCG @ 5, fr.AP @ K):
+        assert dist.expect(metric) == pytest.approx(metric.gain(true).mean(), rel=1e-9)
+        low, high = dist.interval(metric)
+        assert high - low < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("n_items", "negatives", "cases"), [(2, 1, 3), (20, 5, 5), (10**9, 99, 1000), (3000, 2999, 50), (5000, 1, 40)]
+)
+def test_any_size_works(n_items, negatives, cases):
+    rng = np.random.default_rng(0)
+    true = ranks(rng, cases, n_items)
+    hits = rng.binomial(negatives, (true - 1) / (n_items - 1))
+    dist = fr.LogSpline().fit(fr.RankCounts.from_ranks(hits + 1, n_items, f"uni{negatives}"))
+    low, high = dist.interval("ndcg@10")
+    assert 0 <= low <= dist.expect("ndcg@10") <= high <= 1.5
+    assert dist.expect(fr.Recall @ n_items) == pytest.approx(1, abs=1e-9)
+
+
+def test_prior_share_falls_with_more_negatives_and_warns_with_the_remedy():
+    shares = []
+    for negatives in (49, 999):
+        _, counts = simulated(3, 3000, 20_000, negatives)
+        dist = fr.LogSpline().fit(counts)
+        shares.append(dist.posterior.prior_share("recall@10", 20_000))
+    assert shares[1] < shares[0] <= 1
+    report = fr.correct({"A": simulated(3, 300, 1_000_000)[1]}, metrics="recall@10")
+    assert "blind spot of 99 negatives among 1,000,000 items" in report.notes[0]
+    assert "about 100,000 negatives" in report.notes[0]
+
+
+def test_several_targets_weights_and_pools():
+    rng = np.random.default_rng(4)
+    users = np.repeat(np.arange(300), 2)
+    true = np.sort(ranks(rng, (300, 2), 900), axis=1).ravel()
+    pools = rng.integers(950, 1001, size=600)
+    order = np.tile([1, 2], 300)
+    hits = rng.binomial(99, (true - 1) / (pools - 1))
+    counts = fr.RankCounts.from_ranks(
+        hits + 1,
+        pools,
+        "uni99",
+        users=users,
+        order=order,
+        targets=np.full(600, 2),
+        weights=np.repeat(rng.random(300), 2),
+    )
+    truth = fr.LogSpline().fit(
+        fr.RankCounts.from_ranks(true, pools, "full", users=users, order=order, targets=np.full(600, 2))
+    )
+    dist = fr.LogSpline().fit(counts)
+    assert dist.expect("ndcg@20") == pytest.approx(truth.expect("ndcg@20"), rel=0.3)
+    assert dist.expect("hit@20") > dist.expect("recall@20")
+
+
+def test_hyper_prior_is_saved_as_plain_json():
+    prior = shipped()
+    again = HyperPrior.from_json(prior.to_json())
+    np.testing.assert_allclose(again.covariances, prior.covariances, atol=1e-5)
+    assert prior.weights.sum() == pytest.approx(1, abs=1e-4)
+    assert np.linalg.eigvalsh(prior.covariances).min() > 0
+    with pytest.raises(ValueError, match="no hyper-prior of fullrank"):
+        HyperPrior.from_json(json.dumps({"format": "other"}))
