@@ -267,7 +267,7 @@ class Adaptive:
         return out
 
 
-# Chosen by error per scored item: see docs/accuracy.md.
+# li23's own setting.
 DEFAULT_START: int | float = 99
 DEFAULT_CEILING: int | float | str = 3199
 DEFAULT_STOP = 1

@@ -248,7 +248,7 @@ def _pairs(shown: Digest) -> str:
     say += (
         f" Below each difference its {shown.level:.0%} interval, from the same cases for both; coloured where it excludes 0."
         if known
-        else " Plain differences of the values above; for intervals of the differences, see <code>fullrank.compare</code>."
+        else " Plain differences of the values above, without intervals of their own."
     )
     if shown.total_models > len(models):
         say += f" The best {len(models)} of {shown.total_models:,} models."
