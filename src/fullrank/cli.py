@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ._version import __version__
+
+if TYPE_CHECKING:
+    from .demo import Demo
 
 __all__ = ["app", "main"]
 
@@ -56,12 +59,8 @@ def demo(
         typer.echo(line)
 
 
-def demo_lines(result: object) -> list[str]:
+def demo_lines(result: Demo) -> list[str]:
     """The demo as text: one block per metric, bars to compare by eye."""
-    from .demo import Demo
-
-    if not isinstance(result, Demo):
-        raise TypeError(f"expected a Demo, not {result!r}.")
     lines = [
         "Two recommenders, 4,000 users, 20,000 items. Each user's held-out item is ranked",
         "(a) among all items: the truth, (b) among 99 sampled ones: what is usually",

@@ -137,6 +137,11 @@ class Metric:
         return self.k is None
 
     @property
+    def whole_auc(self) -> bool:
+        """Whether this is AUC itself, uncut: the one metric that counts answer without an estimate of P(R)."""
+        return self.name == "auc" and self.function is None and self.uncut
+
+    @property
     def _first_hit(self) -> bool:
         return self.word in _FIRST_HIT
 

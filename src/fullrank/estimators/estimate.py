@@ -155,17 +155,14 @@ class RankDistribution:
         0.75
         """
         metric = parse_metric(metric)
-        if metric.name == "auc" and metric.function is None and metric.uncut and self.n_items is None:
+        if metric.whole_auc and self.n_items is None:
             return self.counts.auc
         N = self.counts.n_items if self.n_items is None else self.n_items
         total = 0.0
         if self.known is not None:
             own = self.known.pool_weight / self.known.weight if self.n_items is None else N
             total += empirical_value(self.known, metric, own)
-        for j, T, w, row in self._groups:
-            gain = self.grid.mean_gain(metric, N, j, T)
-            total += w * float(self.masses[row, : len(gain)] @ gain)
-        return total / self.counts.users_weight
+        return (total + self._smooth_sum(metric, N)) / self.counts.users_weight
 
     def curve(self, metric: Metric | str, ks: int | Iterable[int]) -> FloatArray:
         """The metric at every cut-off in ``ks`` (a number means 1..ks)."""
@@ -201,7 +198,7 @@ class RankDistribution:
         metric = parse_metric(metric)
         check_interval(level, target)
         counts = self.counts
-        from_counts = metric.name == "auc" and metric.uncut and metric.function is None and self.n_items is None
+        from_counts = metric.whole_auc and self.n_items is None
         if self.posterior is not None and not from_counts:
             N = counts.n_items if self.n_items is None else self.n_items
             return self.posterior.interval(metric, self.expect(metric), level, target, N)
@@ -213,19 +210,19 @@ class RankDistribution:
         replicates = self._resampled if target == "population" else self._simulated
         problem = self.again[0]
         values = replicates.values(metric, problem.counts, N)
-        low, high = replicate_interval(values, self._smooth_value(metric, N), level)
+        smooth = self._smooth_sum(metric, N) / problem.counts.users_weight
+        low, high = replicate_interval(values, smooth, level)
         share = problem.counts.users_weight / counts.users_weight
         exact = 0.0 if self.known is None else empirical_value(self.known, metric, N) / counts.users_weight
         return exact + share * low, exact + share * high
 
-    def _smooth_value(self, metric: Metric, n_items: float) -> float:
-        """The metric of the cases that the masses speak for."""
-        total = users = 0.0
+    def _smooth_sum(self, metric: Metric, n_items: float) -> float:
+        """Σ weight · gain of the cases that the masses speak for."""
+        total = 0.0
         for j, T, w, row in self._groups:
             gain = self.grid.mean_gain(metric, n_items, j, T)
             total += w * float(self.masses[row, : len(gain)] @ gain)
-            users += w / T
-        return total / users
+        return total
 
     @cached_property
     def _resampled(self) -> Replicates:

@@ -57,7 +57,7 @@ def known_interval(dist: RankDistribution, metric: Metric, level: float, target:
     known = dist.known if dist.known is not None else dist.counts
     N = dist.counts.n_items if dist.n_items is None else dist.n_items
     gain = metric.gain(known.column("hits") + 1, N, known.column("order"), known.column("targets"))
-    if metric.name == "auc" and metric.function is None and metric.uncut:
+    if metric.whole_auc:
         gain = known.auc_weight / known.weight / known.column("targets")
     blocks, which = np.unique(known.column("block"), return_inverse=True)
     if len(blocks) < 2:
@@ -240,7 +240,7 @@ def bounds(counts: RankCounts, metric: Metric | str, level: float = 0.95) -> tup
 
     metric = parse_metric(metric)
     check_interval(level, "cases")
-    if metric.name == "auc" and metric.uncut and metric.function is None:
+    if metric.whole_auc:
         raise ValueError("AUC needs no bounds: its estimate is unbiased for any sample; ask for its interval instead.")
     known, unknown = counts.known()
     exact = 0.0 if known is None else empirical_value(known, metric, counts.n_items) / counts.users_weight

@@ -56,11 +56,7 @@ class BiasVariance:
 
     def fit(self, counts: RankCounts) -> RankDistribution:
         """Signed masses P̂(R)."""
-
-        def solve(problem: Problem) -> tuple[FloatArray, Fit]:
-            return _linear(problem, prior_mass(self.prior, problem), self._bin)
-
-        return fit_distribution(self, counts, solve, n_items=self.n_items, all_outcomes=True)
+        return _fit_linear(self, counts)
 
     def _bin(self, A: FloatArray, P: FloatArray, p: FloatArray, problem: Problem) -> tuple[FloatArray, str | None]:
         c = P @ A
@@ -99,11 +95,7 @@ class Multinomial:
 
     def fit(self, counts: RankCounts) -> RankDistribution:
         """Signed masses P̂(R)."""
-
-        def solve(problem: Problem) -> tuple[FloatArray, Fit]:
-            return _linear(problem, prior_mass(self.prior, problem), self._bin)
-
-        return fit_distribution(self, counts, solve, n_items=self.n_items, all_outcomes=True)
+        return _fit_linear(self, counts)
 
     def _bin(self, A: FloatArray, P: FloatArray, p: FloatArray, problem: Problem) -> tuple[FloatArray, str | None]:
         M, width = problem.cases, problem.grid.width
@@ -182,18 +174,23 @@ def prior_mass(prior: Estimator | None, problem: Problem) -> FloatArray:
     return np.asarray(mass / mass.sum())
 
 
-def _linear(problem: Problem, P: FloatArray, solve_bin: object) -> tuple[FloatArray, Fit]:
+def _fit_linear(estimator: BiasVariance | Multinomial, counts: RankCounts) -> RankDistribution:
     """Solve each pool-size bin for its own shares of outcomes; the mixture over bins is the answer."""
-    total = problem.group_weight
-    masses = np.zeros((len(total), len(problem.grid)))
-    notes: set[str] = set()
-    for table, A in zip(problem.tables, problem.laws, strict=True):
-        possible = np.where(problem.grid.lo <= table.n_items + 0.5, P, 0.0)
-        bin_mass, note = solve_bin(A, possible / possible.sum(), table.weight / total[:, None], problem)  # type: ignore[operator]
-        masses += bin_mass
-        if note:
-            notes.add(note)
-    return masses, Fit(notes=tuple(sorted(notes)))
+
+    def solve(problem: Problem) -> tuple[FloatArray, Fit]:
+        P = prior_mass(estimator.prior, problem)
+        total = problem.group_weight
+        masses = np.zeros((len(total), len(problem.grid)))
+        notes: set[str] = set()
+        for table, A in zip(problem.tables, problem.laws, strict=True):
+            possible = np.where(problem.grid.lo <= table.n_items + 0.5, P, 0.0)
+            mass, note = estimator._bin(A, possible / possible.sum(), table.weight / total[:, None], problem)
+            masses += mass
+            if note:
+                notes.add(note)
+        return masses, Fit(notes=tuple(sorted(notes)))
+
+    return fit_distribution(estimator, counts, solve, n_items=estimator.n_items, all_outcomes=True)
 
 
 def _lost(p: FloatArray, kept: NDArray[np.bool_]) -> str | None:

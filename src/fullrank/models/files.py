@@ -6,17 +6,17 @@ out, or the file is refused with one sentence.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from fullrank._files import replacing
 
 __all__ = ["read", "write"]
 
@@ -40,18 +40,8 @@ def write(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mappi
             raise TypeError(f"array `{name}` is of type {values.dtype}; only arrays of numbers can be saved.")
     full = {"format": _FORMAT, "version": _VERSION, **header, "sha256": _digest(plain)}
     text = np.frombuffer(json.dumps(full).encode(), dtype=np.uint8)
-    # a name of its own in the same folder: renaming within a folder is atomic, and the usual permissions hold
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.part")
-    try:
-        with part.open("xb") as file:
-            np.savez(file, header=text, **plain)  # type: ignore[arg-type]  # takes the names for its own options
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
-        raise
+    with replacing(path) as file:
+        np.savez(file, header=text, **plain)  # type: ignore[arg-type]  # takes the names for its own options
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Array]]:

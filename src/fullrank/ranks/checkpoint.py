@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from fullrank.ranks.counts import write_atomically
+from fullrank._files import write_atomically
 
 __all__ = ["Checkpoint"]
 

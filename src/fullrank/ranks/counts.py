@@ -22,7 +22,6 @@ import hashlib
 import io
 import json
 import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -32,7 +31,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._files import write_atomically
 from .design import ALL, Adaptive, Design, Exhaustive, Sample, parse_design
+from .tables import USER_COLUMNS
 
 __all__ = ["BLOCKS", "PoolTable", "RankCounts"]
 
@@ -189,7 +190,7 @@ class RankCounts:
             return table[name].to_numpy()
 
         if user is None:
-            user = next((name for name in _USER_COLUMNS if name in names), None)
+            user = next((name for name in USER_COLUMNS if name in names), None)
         if n_items is None:
             n_items = column("n_items")
         if drawn is None and isinstance(parse_design(design), Adaptive):
@@ -472,9 +473,6 @@ class RankCounts:
         )
 
 
-_USER_COLUMNS = ("user_id", "user", "userID", "userId", "query_id", "q_id", "qid")
-
-
 def user_blocks(users: ArrayLike) -> IntArray:
     """A block in 0..255 per user id, by a hash that does not change between processes, machines or models."""
     ids = np.asarray(users)
@@ -488,29 +486,6 @@ def user_blocks(users: ArrayLike) -> IntArray:
     names, inverse = np.unique(ids.astype(str), return_inverse=True)
     hashed = np.array([hashlib.blake2b(name.encode(), digest_size=1).digest()[0] for name in names], dtype=np.int64)
     return np.asarray(hashed[inverse.ravel()])
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write beside ``path``, sync, then rename over it."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        # mkstemp makes files for their owner only: give the mode of the file that is replaced, or that a new one would have
-        os.chmod(temporary, path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    """The mask of new files; it can only be read by setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
 
 
 def _grouped(keys: IntArray, sums: Sequence[NDArray[Any]]) -> tuple[Any, ...]:

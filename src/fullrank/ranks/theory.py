@@ -35,7 +35,7 @@ def expected_naive(metric: Metric | str, ranks: ArrayLike, n_items: int, design:
         )
     (m,) = design.stages(n_items)
     θ = (R - 1) / max(n_items - 1, 1)
-    if metric.function is None and metric.name == "auc" and metric.uncut:
+    if metric.whole_auc:
         return 1 - θ
     if isinstance(design, Sample) and design.replace and metric.function is None:
         if metric.name in {"recall", "precision"} and metric.k is not None:

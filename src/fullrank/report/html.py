@@ -17,8 +17,8 @@ from string import Template
 from typing import Any
 from xml.etree import ElementTree
 
+from .._files import write_atomically
 from .._version import __version__
-from ..ranks.counts import write_atomically
 from ..ranks.design import ALL
 from .charts import KINDS, PAGE, Panel, finish, limits_text, panels_of, svg
 from .digest import (
