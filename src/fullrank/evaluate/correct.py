@@ -1,4 +1,4 @@
-"""Stage 5, the front door: from sampled ranks to a report."""
+"""Ranks that one already has, corrected: from counts to a report."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ._version import __version__
-from .estimators import DEFAULT_ESTIMATOR, Estimate, Estimator, Naive, describe, parse_estimator
-from .metrics import Metric, parse_metrics
-from .ranks.counts import RankCounts
-from .ranks.design import Adaptive, Design
-from .report import Report
+from .._version import __version__
+from ..estimators import DEFAULT_ESTIMATOR, Estimate, Estimator, Naive, describe, parse_estimator
+from ..metrics import Metric, parse_metrics
+from ..ranks.counts import RankCounts
+from ..ranks.design import Adaptive, Design
+from ..report import Report
 
 __all__ = ["correct", "report_on"]
 

@@ -1,0 +1,75 @@
+"""``fullrank data``: list, show, import."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ._options import Json
+
+__all__ = ["app"]
+
+app = typer.Typer(help="List the data sets of the papers, and import their official files.")
+
+
+@app.callback(invoke_without_command=True)
+def data(context: typer.Context, json: Json = False) -> None:
+    """List the data sets of the papers: which are here, and what is missing.
+
+    Examples:
+
+    `fullrank data`
+
+    `fullrank data import ml-1m ~/Downloads/ml-1m.zip`
+    """
+    if context.invoked_subcommand is not None:
+        return
+    import json as as_json
+
+    from ..data import available, data_folder
+
+    found = available()
+    if json:
+        typer.echo(as_json.dumps(found, indent=2, default=str))
+        return
+    typer.echo(f"data folder: {data_folder()}  (set FULLRANK_DATA to use another)")
+    typer.echo(f"{'name':<14}{'interactions':>13}{'users':>9}{'items':>9}  here")
+    for each in found:
+        here = "yes" if each["present"] else "official files are there: loads" if each["importable"] else "no"
+        typer.echo(f"{each['name']:<14}{each['interactions']:>13,}{each['users']:>9,}{each['items']:>9,}  {here}")
+    missing = [each["name"] for each in found if not each["present"] and not each["importable"]]
+    if missing:
+        typer.echo(f"\n`fullrank data show {missing[0]}` says which file to get and where to put it.")
+
+
+@app.command("show")
+def data_show(name: Annotated[str, typer.Argument(help="Name of a data set, such as yelp.")]) -> None:
+    """Say which official files a data set needs, where they are found and where to put them."""
+    import difflib
+
+    from ..data import available
+
+    found = {each["name"]: each for each in available()}
+    if name not in found:
+        close = difflib.get_close_matches(name, found, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(found)}."
+        raise ValueError(f"unknown data set {name!r}: {hint}")
+    each = found[name]
+    typer.echo(f"{each['title']}: {', '.join(f'{count:,} {what}' for what, count in each['published'].items())}")
+    typer.echo(f"files:  {' or '.join(' + '.join(files) for files in each['files'])}")
+    typer.echo(f"find:   {each['find']}")
+    typer.echo(f"put in: {each['where']}")
+
+
+@app.command("import")
+def data_import(
+    name: Annotated[str, typer.Argument(help="Name of a data set, such as yelp.")],
+    source: Annotated[Path, typer.Argument(help="The official file, folder or zip archive.")],
+) -> None:
+    """Read the official files of a data set into the data folder."""
+    from ..data import import_files
+
+    made = import_files(name, source)
+    typer.echo(f"{name}: {made['interactions']:,} interactions, {made['users']:,} users, {made['items']:,} items")
