@@ -7,6 +7,7 @@ law, corrected, and compared with the truth. LogSpline's prior is the one fitted
     python benchmarks/accuracy.py                 # everything, under 15 minutes on 2 cores
     python benchmarks/accuracy.py --quick         # a glance
     python benchmarks/accuracy.py --write docs    # also docs/accuracy.md, docs/accuracy.json and docs/accuracy.svg
+    python benchmarks/accuracy.py --choices       # error and cost of Adaptive's settings, behind its defaults
 """
 
 from __future__ import annotations
@@ -80,10 +81,11 @@ def draw(ranks: np.ndarray, pool: np.ndarray, design: fr.Design, rng: np.random.
     return fr.RankCounts.from_ranks(hits + 1, pool, design, drawn=drawn)
 
 
-def logspline(data_set: str) -> LogSpline:
+def logspline(data_set: str, candidates: str) -> LogSpline:
     """LogSpline under the prior that has not seen the data set."""
     path = PRIORS / f"without-{data_set}.json"
-    return LogSpline(HyperPrior.from_json(path.read_text())) if path.exists() else LogSpline()
+    prior = HyperPrior.from_json(path.read_text(), candidates) if path.exists() else None
+    return LogSpline(candidates, prior)
 
 
 def curves(estimate) -> np.ndarray:
@@ -108,7 +110,7 @@ def errors(task: tuple[str, str, str, int]) -> list[tuple]:
     design = DESIGNS[label]
     true = curves(fr.MLE().fit(fr.RankCounts.from_ranks(ranks, pool, "full")))
     estimators = {
-        "LogSpline": logspline(file.split("__")[0]),
+        "LogSpline": logspline(file.split("__")[0], protocol),
         **(ADAPTIVE if isinstance(design, fr.Adaptive) else FIXED),
     }
     out = []
@@ -126,7 +128,7 @@ def coverage(task: tuple[str, str, str, str, int]) -> list[tuple]:
     """For one file, design and target: how often the 95 % interval holds the truth, and how wide it is."""
     file, protocol, label, name, samples = task
     ranks, pool = truth_of(file, protocol)
-    estimator = logspline(file.split("__")[0]) if name == "LogSpline" else FIXED[name]
+    estimator = logspline(file.split("__")[0], protocol) if name == "LogSpline" else FIXED[name]
     asked = [fr.parse_metric(metric) @ k for metric in METRICS for k in AT]
     full = fr.MLE().fit(fr.RankCounts.from_ranks(ranks, pool, "full"))
     true = np.array([full.expect(metric) for metric in asked])
@@ -164,6 +166,43 @@ def bound_coverage(task: tuple[str, str, int]) -> tuple[str, int, int]:
     return file, held, asked
 
 
+#: (negatives, max_negatives, stop_at) of adaptive designs to choose the defaults from
+CHOICES = (
+    *((start, ceiling, 1) for start in (49, 99) for ceiling in (0.1, 0.15, 0.25, 0.5)),
+    *((49, ceiling, stop) for stop in (2, 4) for ceiling in (0.1, 0.25)),
+    (99, 3199, 1),
+)
+
+
+def choice(task: tuple[str, tuple, int]) -> tuple[float, float]:
+    """NDCG's error in percent and the share of the catalogue scored, for one file and adaptive setting."""
+    file, setting, samples = task
+    ranks, pool = truth_of(file, "unseen")
+    true = curves(fr.MLE().fit(fr.RankCounts.from_ranks(ranks, pool, "full")))
+    rows = []
+    for sample in range(samples):
+        counts = draw(ranks, pool, fr.Adaptive(*setting), np.random.default_rng([sample, 14]))
+        error = relative_error(curves(logspline(file.split("__")[0], "unseen").fit(counts)), true)[1]
+        rows.append((100 * error, counts.items_scored / pool.sum()))
+    return tuple(np.mean(rows, axis=0))
+
+
+def choices(files: list[str], samples: int, jobs: int | None) -> None:
+    """Print error, cost and error · √cost (what sampling error keeps constant) of the settings."""
+    print(
+        "| start | ceiling | stop_at | NDCG error % | scored % of the catalogue | error · √scored |\n|---|---|---|---|---|---|"
+    )
+    with ProcessPoolExecutor(jobs) as pool:
+        for setting in CHOICES:
+            error, share = np.mean(list(pool.map(choice, [(file, setting, samples) for file in files])), axis=0)
+            start, ceiling, stop = setting
+            top = f"{ceiling} N" if isinstance(ceiling, float) else f"{ceiling:,}"
+            print(
+                f"| {start} | {top} | {stop} | {error:.2f} | {100 * share:.2f} | {error * np.sqrt(100 * share):.2f} |",
+                flush=True,
+            )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="few samples")
@@ -171,10 +210,14 @@ def main() -> None:
     parser.add_argument("--coverage", type=int, default=200)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--write", type=Path, help="folder for accuracy.md, accuracy.json, accuracy.svg")
+    parser.add_argument("--choices", action="store_true", help="only error and cost of Adaptive's settings")
     options = parser.parse_args()
     samples, cover = (3, 20) if options.quick else (options.samples, options.coverage)
     files = sorted(path.stem for path in folder().glob("*__*.npz"))
     judged = [file for file in files if not file.startswith("ml-100k")]
+    if options.choices:
+        choices(judged, min(samples, 4), options.jobs)
+        return
     began = time.time()
     with ProcessPoolExecutor(options.jobs) as pool:
         tasks = [(file, "unseen", label, samples) for file in judged for label in DESIGNS]

@@ -1,6 +1,7 @@
 """LogSpline: against a second, stupid implementation, against known truths, and where SPEC promises exactness."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,15 @@ from scipy.optimize import minimize
 
 import fullrank as fr
 from fullrank.estimators.estimate import build_problem
-from fullrank.estimators.logspline import HyperPrior, SplineModel, posterior_mode, shipped, spline_basis
+from fullrank.estimators.logspline import (
+    HyperPrior,
+    SplineModel,
+    candidates_of,
+    posterior_mode,
+    priors_to_json,
+    shipped,
+    spline_basis,
+)
 
 
 def ranks(rng, cases, n_items):
@@ -166,10 +175,51 @@ def test_several_targets_weights_and_pools():
 
 
 def test_hyper_prior_is_saved_as_plain_json():
-    prior = shipped()
-    again = HyperPrior.from_json(prior.to_json())
-    np.testing.assert_allclose(again.covariances, prior.covariances, atol=1e-5)
-    assert prior.weights.sum() == pytest.approx(1, abs=1e-4)
-    assert np.linalg.eigvalsh(prior.covariances).min() > 0
+    priors = {candidates: shipped(candidates) for candidates in ("unseen", "all")}
+    text = priors_to_json(priors)
+    for candidates, prior in priors.items():
+        again = HyperPrior.from_json(text, candidates)
+        np.testing.assert_allclose(again.covariances, prior.covariances, atol=1e-5)
+        assert prior.weights.sum() == pytest.approx(1, abs=1e-4)
+        assert np.linalg.eigvalsh(prior.covariances).min() > 0
     with pytest.raises(ValueError, match="no hyper-prior of fullrank"):
         HyperPrior.from_json(json.dumps({"format": "other"}))
+
+
+def test_families_are_weighed_by_evidence_and_views_hardly():
+    prior = replace(shipped(), weights=np.array([0.4, 0.2, 0.3, 0.1]), families=np.array([0, 0, 0, 1]), temper=0.05)
+    evidence = np.array([-10.0, -12.0, -11.0, -9.0])
+    weights, whole = prior.average(evidence)
+    by_hand = np.array([0.4 * np.exp(-10) + 0.2 * np.exp(-12) + 0.3 * np.exp(-11), 0.1 * np.exp(-9)])
+    assert whole == pytest.approx(np.log(by_hand.sum()))
+    assert weights[3] == pytest.approx(by_hand[1] / by_hand.sum())
+    views = np.array([0.4, 0.2 * np.exp(-0.1), 0.3 * np.exp(-0.05)])
+    np.testing.assert_allclose(weights[:3], views / views.sum() * (1 - weights[3]))
+
+
+def test_candidates_are_told_from_the_pools():
+    rng = np.random.default_rng(0)
+    ranks_seen = rng.integers(1, 101, 300)
+    one, varying = (
+        fr.RankCounts.from_ranks(ranks_seen, pool, "uni99") for pool in (5000, rng.integers(4000, 5000, 300))
+    )
+    for counts, candidates in ((one, "all"), (varying, "unseen")):
+        found = fr.LogSpline().fit(counts).expect("ndcg@10")
+        assert found == fr.LogSpline(candidates).fit(counts).expect("ndcg@10")
+        assert found != fr.LogSpline("all" if candidates == "unseen" else "unseen").fit(counts).expect("ndcg@10")
+    # several targets per user shorten the pool under `all` too: N' = N − T + 1
+    targets = np.repeat([1, 2], [100, 200])
+    order = np.concatenate([np.ones(100, int), np.tile([1, 2], 100)])
+    users = np.concatenate([np.arange(100), np.repeat(np.arange(100, 200), 2)])
+    both = fr.RankCounts.from_ranks(ranks_seen, 5001 - targets, "uni99", users=users, order=order, targets=targets)
+    assert candidates_of(both) == "all"
+    with pytest.raises(ValueError, match="allowed are 'unseen', 'all' and None"):
+        fr.LogSpline("seen")
+
+
+def test_plain_ranks_are_taken_as_ranks_among_unseen_items():
+    sampled = np.random.default_rng(1).integers(1, 101, 300)
+    report = fr.correct(sampled, 5000, "uni99", "ndcg@10")
+    counts = fr.RankCounts.from_ranks(sampled, 5000, "uni99")
+    assert report.rows[0]["value"] == fr.LogSpline("unseen").fit(counts).expect("ndcg@10")
+    assert fr.correct(sampled, 5000, candidates="all").rows[1]["value"] == fr.LogSpline().fit(counts).expect("ndcg@10")

@@ -23,6 +23,9 @@ def correct(
         str | None, typer.Option(help="Instead of --negatives: 'uni99', 'adaptive 99..3199 stop 1'.")
     ] = None,
     metric: Annotated[list[str] | None, typer.Option("--metric", "-m", help="Such as ndcg@10 or recall@5,10.")] = None,
+    candidates: Annotated[
+        str, typer.Option(help="'unseen': a user's training items are no candidates (usual), or 'all'.")
+    ] = "unseen",
     estimator: Annotated[str | None, typer.Option("--estimator", "-e", help="Such as mle, bv0.01, mn_mle.")] = None,
     json: Json = False,
     html: Html = None,
@@ -37,6 +40,7 @@ def correct(
 
     `fullrank correct ease.parquet als.parquet --items 16980 --negatives 100 --without-replacement`
     """
+    from ..estimators import LogSpline
     from ..evaluate import DEFAULT_METRICS, report_on
     from ..ranks.counts import RankCounts
     from ..ranks.design import Sample, parse_design
@@ -59,7 +63,7 @@ def correct(
                 )
             except (ValueError, TypeError) as error:
                 raise ValueError(f"{path}, model {table.model!r}: {error}") from None
-    report = report_on(counts, metric or DEFAULT_METRICS, estimator=estimator)
+    report = report_on(counts, metric or DEFAULT_METRICS, estimator=estimator or LogSpline(candidates))
     if html is not None:
         report.to_html(html)
     typer.echo(report.to_json() if json else str(report))

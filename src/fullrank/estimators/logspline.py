@@ -2,12 +2,15 @@
 
 The model: π_R ∝ exp(s(x))/R with x = log R / log N and s a cubic spline of 24 coefficients β. A straight s is the power law
 of li20, a very flexible one is jin21's MLE: one family holds both. Which shapes are likely is not guessed but learned: the
-prior on β is a mixture of a few Gaussians, fitted once to the true ranks of many recommenders on several data sets
-(``hyperprior.json``, made by ``benchmarks/fit_hyperprior.py``; only means and covariances, no data).
+prior on β is made of a few Gaussians, fitted once to the true ranks of many recommenders on several data sets
+(``hyperprior.json``, made by ``benchmarks/fit_hyperprior.py``; only means and covariances, no data). There are two: where a
+user's training items are no candidates (``unseen``) the head is full, where they are (``all``) they crowd it out.
 
-Fitting: for each component the posterior mode by Newton and the evidence by Laplace's approximation; components are averaged
-by their evidence, on the log scale, and the average takes one EM step towards the data (jin21 eq. 21). That step makes cases
-whose rank is known count as they are. Intervals come from draws of the posterior, smoothing included.
+Fitting: for each Gaussian the posterior mode by Newton and the evidence by Laplace's approximation. Gaussians of one
+population at several stiffnesses are *views*: they are averaged on the log scale nearly as they are, because on one sample
+the evidence between them is noise. Populations are weighed by their evidence. The average takes one EM step towards the data
+(jin21 eq. 21), which makes cases whose rank is known count as they are. Intervals come from draws of the posterior,
+smoothing included.
 """
 
 from __future__ import annotations
@@ -40,7 +43,9 @@ DRAWS = 400
 class LogSpline:
     """Smooth in log-rank, under a prior learned from real recommenders. Works on every design; milliseconds to fit.
 
-    ``prior``: where the prior comes from: ``None``, the one shipped with fullrank, or a :class:`HyperPrior` of your own.
+    ``candidates``: among which items the targets were ranked: ``"unseen"`` (a user's training items left out), ``"all"``, or
+    ``None``: told from the counts; pools that vary are ``unseen``, pools that are all the same are ``all``.
+    ``prior``: ``None``, the one shipped with fullrank for these candidates, or a :class:`HyperPrior` of your own.
 
     >>> import fullrank as fr
     >>> counts = fr.RankCounts.from_ranks([1] * 60 + [2] * 20 + [5] * 15 + [40] * 5, n_items=5000, design="uni99")
@@ -50,13 +55,22 @@ class LogSpline:
     True
     """
 
+    candidates: str | None = None
     prior: HyperPrior | None = None
+
+    def __post_init__(self) -> None:
+        if self.candidates not in (None, "unseen", "all"):
+            raise ValueError(
+                f"`candidates` is {self.candidates!r}, allowed are 'unseen', 'all' and None (told from the counts)."
+            )
+        if not isinstance(self.prior, HyperPrior | None):
+            raise TypeError(f"`prior` is {self.prior!r}, allowed is a HyperPrior or None.")
 
     def fit(self, counts: RankCounts) -> RankDistribution:
         """The posterior mean of the cases' rank distribution, with the posterior for intervals."""
         if counts.known()[1] is None:
             return empirical(self, counts)
-        prior = self.prior or shipped()
+        prior = self.prior or shipped(self.candidates or candidates_of(counts))
         problem = build_problem(counts, most=POOLS)
         model = SplineModel.on(problem.grid, prior)
         A = np.concatenate(problem.laws, axis=1)
@@ -76,50 +90,83 @@ class LogSpline:
         return RankDistribution(counts, self, problem.grid, masses, single, fit, posterior=posterior)
 
 
+def candidates_of(counts: RankCounts) -> str:
+    """``unseen`` where pools vary by more than the number of targets does, else ``all``."""
+    low, high = counts.pool_range
+    return "unseen" if high - low > float(counts.column("targets").max()) - 0.5 else "all"
+
+
 @dataclass(frozen=True, eq=False)
 class HyperPrior:
-    """A mixture of Gaussians on spline coefficients: N(mean + slope · (log N − 9), covariance) with these weights."""
+    """Gaussians on spline coefficients, N(mean + slope · (log N − 9), covariance), in families.
+
+    A family is a population of rank distributions; its members are views of it at several stiffnesses. ``weights`` sum to 1
+    over all members; families are weighed by their evidence, members within one by the power ``temper`` of theirs.
+    """
 
     weights: FloatArray
-    means: FloatArray  # components × coefficients
+    families: NDArray[np.int64]
+    means: FloatArray  # members × coefficients
     slopes: FloatArray
     covariances: FloatArray
+    temper: float = 0.05
     #: Pull of the estimate towards the median of the posterior: log π is lowered by this much of its variance.
     shrink: float = 0.3
     #: Calibration: posterior spreads are multiplied by this.
     spread: float = 1.0
 
     @classmethod
-    def from_json(cls, text: str) -> HyperPrior:
-        """Read what :meth:`to_json` wrote."""
+    def from_json(cls, text: str, candidates: str = "unseen") -> HyperPrior:
+        """Read one of the priors of a file that :func:`priors_to_json` wrote."""
         document = json.loads(text)
-        if document.get("format") != "fullrank.HyperPrior/1":
-            raise ValueError(f"this is no hyper-prior of fullrank: its format is {document.get('format')!r}.")
-        arrays = {
-            name: np.array(document[name], dtype=np.float64) for name in ("weights", "means", "slopes", "covariances")
-        }
-        return cls(**arrays, shrink=float(document["shrink"]), spread=float(document["spread"]))
+        if document.get("format") != FORMAT:
+            raise ValueError(
+                f"this is no hyper-prior of fullrank: its format is {document.get('format')!r}, not {FORMAT!r}."
+            )
+        found = document["priors"][candidates]
+        return cls(
+            weights=np.array(found["weights"], dtype=np.float64),
+            families=np.array(found["families"], dtype=np.int64),
+            means=np.array(found["means"], dtype=np.float64),
+            slopes=np.array(found["slopes"], dtype=np.float64),
+            covariances=np.array(found["covariances"], dtype=np.float64),
+            temper=float(found["temper"]),
+            shrink=float(found["shrink"]),
+            spread=float(found["spread"]),
+        )
 
-    def to_json(self, about: dict[str, Any] | None = None) -> str:
-        """The prior as JSON, rounded to what matters."""
-        document = {
-            "format": "fullrank.HyperPrior/1",
-            "about": about or {},
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists, rounded to what matters."""
+        return {
+            "temper": self.temper,
             "shrink": self.shrink,
             "spread": self.spread,
-            "weights": [round(float(weight), 6) for weight in self.weights],
+            "weights": np.round(self.weights, 6).tolist(),
+            "families": self.families.tolist(),
             "means": np.round(self.means, 5).tolist(),
             "slopes": np.round(self.slopes, 5).tolist(),
             "covariances": np.round(self.covariances, 6).tolist(),
         }
-        return json.dumps(document)
+
+    def average(self, evidence: FloatArray) -> tuple[FloatArray, float]:
+        """The weight of every member given its evidence, and the evidence of the whole (both logarithms natural)."""
+        total = evidence + np.log(self.weights)
+        weights = np.zeros(len(self))
+        by_family = np.zeros(int(self.families.max()) + 1)
+        for family in range(len(by_family)):
+            rows = self.families == family
+            tempered = self.weights[rows] * np.exp(self.temper * (evidence[rows] - evidence[rows].max()))
+            weights[rows] = tempered / tempered.sum()
+            by_family[family] = np.logaddexp.reduce(total[rows])
+        whole = float(np.logaddexp.reduce(by_family))
+        return weights * np.exp(by_family - whole)[self.families], whole
 
     def __len__(self) -> int:
         return len(self.weights)
 
-    def mean(self, component: int, n_items: float) -> FloatArray:
-        """The mean of a component for a catalogue of this size; sizes beyond those seen are taken at their edge."""
-        return np.asarray(self.means[component] + self.slopes[component] * np.clip(np.log(n_items) - 9, -3, 3))
+    def mean(self, member: int, n_items: float) -> FloatArray:
+        """The mean of a member for a catalogue of this size; sizes beyond those seen are taken at their edge."""
+        return np.asarray(self.means[member] + self.slopes[member] * np.clip(np.log(n_items) - 9, -3, 3))
 
     @cached_property
     def precisions(self) -> tuple[FloatArray, FloatArray]:
@@ -129,10 +176,20 @@ class HyperPrior:
         return inverse, -np.linalg.slogdet(self.covariances)[1]
 
 
-@lru_cache(maxsize=1)
-def shipped() -> HyperPrior:
+FORMAT = "fullrank.HyperPrior/2"
+
+
+def priors_to_json(priors: dict[str, HyperPrior], about: dict[str, Any] | None = None) -> str:
+    """A file of priors by candidates (``unseen``, ``all``)."""
+    return json.dumps(
+        {"format": FORMAT, "about": about or {}, "priors": {name: prior.to_dict() for name, prior in priors.items()}}
+    )
+
+
+@lru_cache(maxsize=2)
+def shipped(candidates: str = "unseen") -> HyperPrior:
     """The hyper-prior that comes with fullrank."""
-    return HyperPrior.from_json(resources.files(__package__).joinpath("hyperprior.json").read_text())
+    return HyperPrior.from_json(resources.files(__package__).joinpath("hyperprior.json").read_text(), candidates)
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,12 +245,12 @@ class StratumPosterior:
 
     @classmethod
     def of(cls, model: SplineModel, prior: HyperPrior, A: FloatArray, seen: FloatArray) -> StratumPosterior:
-        """Mode and evidence under every component, averaged."""
+        """Mode and evidence under every member of the prior, averaged."""
         precisions, log_dets = prior.precisions
         modes, covariances, evidence, logs, steps = [], [], [], [], []
         start: FloatArray | None = None
-        for component, Q in enumerate(precisions):
-            μ = prior.mean(component, model.n_items)
+        for member, Q in enumerate(precisions):
+            μ = prior.mean(member, model.n_items)
             β, H, value, step = posterior_mode(model, A, seen, μ, Q, μ if start is None else start)
             start = β
             V = np.linalg.inv(H)
@@ -201,13 +258,10 @@ class StratumPosterior:
             J = model.B - π @ model.B
             modes.append(β)
             covariances.append((V + V.T) / 2)
-            evidence.append(value + 0.5 * log_dets[component] - 0.5 * np.linalg.slogdet(H)[1])
+            evidence.append(value + 0.5 * log_dets[member] - 0.5 * np.linalg.slogdet(H)[1])
             logs.append(np.log(np.maximum(π, 1e-300)) - prior.shrink * np.einsum("ij,jk,ik->i", J, V, J))
             steps.append(step)
-        total = np.array(evidence) + np.log(prior.weights)
-        top = total.max()
-        weights = np.exp(total - top)
-        weights /= weights.sum()
+        weights, whole = prior.average(np.array(evidence))
         log = weights @ np.stack(logs)
         mass = np.exp(log - log.max())
         return cls(
@@ -218,13 +272,13 @@ class StratumPosterior:
             np.stack(modes),
             np.stack(covariances),
             em_step(mass / mass.sum(), A, seen),
-            float(top + np.log(np.exp(total - top).sum())),
+            whole,
             max(steps),
             max(steps) < MOST_STEPS,
         )
 
     def draws(self, size: int, spread: float, rng: np.random.Generator) -> FloatArray:
-        """π of ``size`` draws of β: components by weight, each Gaussian about its mode."""
+        """π of ``size`` draws of β: members by weight, each Gaussian about its mode."""
         numbers = rng.multinomial(size, self.weights)
         parts = []
         for β, V, number in zip(self.modes, self.covariances, numbers, strict=True):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._version import __version__
-from ..estimators import DEFAULT_ESTIMATOR, Estimate, Estimator, Naive, describe, parse_estimator
+from ..estimators import DEFAULT_ESTIMATOR, Estimate, Estimator, LogSpline, Naive, describe, parse_estimator
 from ..metrics import Metric, parse_metrics
 from ..ranks.counts import RankCounts
 from ..ranks.design import Adaptive, Design
@@ -34,11 +34,13 @@ def correct(
     weights: ArrayLike | None = None,
     level: float = 0.95,
     target: str = "cases",
+    candidates: str | None = None,
 ) -> Report:
     """Full-catalogue metrics from sampled ranks that you already have.
 
     ``ranks``: one-based sampled ranks (or :class:`RankCounts`) by model, or of a single model; ``n_items``: number of
-    candidates, target included, one or one per case; ``design``: how the negatives were drawn.
+    candidates, target included, one or one per case; ``design``: how the negatives were drawn; ``candidates``: ``"unseen"``
+    when a user's training items were left out, as in nearly every library (taken for granted for plain ranks), or ``"all"``.
 
     >>> import fullrank as fr
     >>> report = fr.correct({"EASE": [1, 1, 2, 7, 40] * 200}, n_items=3706, design="uni99", metrics="ndcg@10")
@@ -59,6 +61,9 @@ def correct(
             counts[str(name)] = RankCounts.from_ranks(each, n_items, design, drawn=drawn, users=users, weights=weights)
         except (ValueError, TypeError) as error:
             raise type(error)(f"model {str(name)!r}: {error}") from None
+    if estimator is None:
+        plain = not any(isinstance(each, RankCounts) for each in by_model.values())
+        estimator = LogSpline(candidates or ("unseen" if plain else None))
     return report_on(counts, metrics, estimator=estimator, level=level, target=target)
 
 

@@ -267,9 +267,10 @@ class Adaptive:
         return out
 
 
-# li23's own setting.
-DEFAULT_START: int | float = 99
-DEFAULT_CEILING: int | float | str = 3199
+# The least error for the items scored on real rank files: `benchmarks/accuracy.py --choices` prints the alternatives.
+# li23's own setting is (99, 3199, 1); a ceiling in shares of N sees as deep into a large catalogue as into a small one.
+DEFAULT_START: int | float = 49
+DEFAULT_CEILING: int | float | str = 0.25
 DEFAULT_STOP = 1
 
 
