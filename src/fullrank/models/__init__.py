@@ -4,12 +4,14 @@ from fullrank.models.als import ALS, ImplicitALS
 from fullrank.models.ease import EASE
 from fullrank.models.fitted import FittedFactors, FittedItemItem, Recommender, load_model
 from fullrank.models.itemknn import ItemCF, ItemKNN
+from fullrank.models.neural import NGCF, MultiVAE, NeuMF
 from fullrank.models.popularity import Popularity
 from fullrank.models.scorer import Factors, ItemItem, Pairs, Rows, Scorer, Table, as_scorer
 
 __all__ = [
     "ALS",
     "EASE",
+    "NGCF",
     "Factors",
     "FittedFactors",
     "FittedItemItem",
@@ -17,6 +19,8 @@ __all__ = [
     "ItemCF",
     "ItemItem",
     "ItemKNN",
+    "MultiVAE",
+    "NeuMF",
     "Pairs",
     "Popularity",
     "Recommender",

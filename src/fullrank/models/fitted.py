@@ -1,7 +1,8 @@
 """What a recommender becomes when it is fitted: its parameters beside the arrays that score, ready to save.
 
-There are two kinds, and `fullrank.as_scorer` knows both by their attributes, so that compiled loops score them: factors
-(popularity is factors of width 0 and a bias per item) and item-item similarities over the users' histories.
+There are two common kinds, and `fullrank.as_scorer` knows both by their attributes, so that compiled loops score them:
+factors (popularity is factors of width 0 and a bias per item) and item-item similarities over the users' histories. A
+network over pairs is the third (`fullrank.models.neural.neumf`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import dataclasses
 import importlib
 import os
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,6 +19,9 @@ from numpy.typing import NDArray
 
 from fullrank.models import files
 from fullrank.models.scorer import Factors, ItemItem
+
+if TYPE_CHECKING:
+    from fullrank.models.neural.neumf import FittedNeuMF
 
 __all__ = ["FittedFactors", "FittedItemItem", "Recommender", "load_model"]
 
@@ -32,6 +36,9 @@ _HOMES = {
     "EASE": "ease",
     "ALS": "als",
     "ImplicitALS": "als",
+    "MultiVAE": "neural.multivae",
+    "NeuMF": "neural.neumf",
+    "NGCF": "neural.ngcf",
 }
 
 
@@ -84,7 +91,7 @@ class FittedFactors:
         arrays = {"user_factors": self.user_factors, "item_factors": self.item_factors}
         if self.item_bias is not None:
             arrays["item_bias"] = self.item_bias
-        files.write(path, {"kind": "factors", **_written(self.recommender)}, arrays)
+        files.write(path, {"kind": "factors", **written(self.recommender)}, arrays)
 
     def __repr__(self) -> str:
         return f"{self.name} fitted on {self.n_users:,} users × {self.n_items:,} items"
@@ -139,14 +146,14 @@ class FittedItemItem:
                 arrays[f"similarity_{part}"] = getattr(self.similarity, part)
         else:
             arrays["similarity"] = self.similarity
-        files.write(path, {"kind": "item-item", **_written(self.recommender)}, arrays)
+        files.write(path, {"kind": "item-item", **written(self.recommender)}, arrays)
 
     def __repr__(self) -> str:
         kind = f"{self.similarity.nnz:,} similarities" if sp.issparse(self.similarity) else "dense similarities"
         return f"{self.name} fitted on {self.n_users:,} users × {self.n_items:,} items, {kind}"
 
 
-def load_model(path: str | os.PathLike[str]) -> FittedFactors | FittedItemItem:
+def load_model(path: str | os.PathLike[str]) -> FittedFactors | FittedItemItem | FittedNeuMF:
     """Read a fitted model written by its ``save``; anything else, or a damaged file, is refused. Nothing is unpickled."""
     header, arrays = files.read(path)
     try:
@@ -155,6 +162,10 @@ def load_model(path: str | os.PathLike[str]) -> FittedFactors | FittedItemItem:
             return FittedFactors(recommender, arrays["user_factors"], arrays["item_factors"], arrays.get("item_bias"))
         if header["kind"] == "item-item":
             return _item_item(recommender, arrays)
+        if header["kind"] == "neumf":
+            from fullrank.models.neural.neumf import FittedNeuMF
+
+            return FittedNeuMF.loaded(recommender, arrays)
         raise ValueError(f"its kind is {header['kind']!r}")
     except (KeyError, TypeError, ValueError, IndexError) as error:
         said = f"it has no {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
@@ -186,7 +197,8 @@ def _recommender(name: str, parameters: dict[str, Any]) -> Any:
     return getattr(importlib.import_module(f"fullrank.models.{_HOMES[name]}"), name)(**parameters)
 
 
-def _written(recommender: Any) -> dict[str, Any]:
+def written(recommender: Any) -> dict[str, Any]:
+    """A recommender as the header of a file holds it."""
     name = type(recommender).__name__
     if name not in _HOMES:
         raise TypeError(f"a model fitted by {name!r} cannot be saved; known are {', '.join(_HOMES)}.")
