@@ -112,14 +112,14 @@ def test_ngcf_passes_on_as_the_paper_says(one_thread):
 
 
 def test_the_gradient_through_the_graph(one_thread):
-    from fullrank.models.neural.ngcf import _pass_on, normalised_graph
+    from fullrank.models.neural.ngcf import normalised_graph, passing_on
 
     graph = normalised_graph(sp.csr_matrix(toy()))
     given = one_thread.from_numpy(np.random.default_rng(0).normal(size=(57, 3)).astype(np.float32)).requires_grad_()
     dense = one_thread.from_numpy(graph.toarray())
     ours, theirs = (
         one_thread.autograd.grad((product**3).sum(), given)[0]
-        for product in (_pass_on(one_thread, graph, given), dense @ given)
+        for product in (passing_on(one_thread, graph)(given), dense @ given)
     )
     np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
 
@@ -298,6 +298,17 @@ def test_torch_is_left_as_it_was(recommender, one_thread):
 def test_only_the_pairs_count(recommender):
     weighted = toy() * np.random.default_rng(0).integers(1, 6, size=toy().shape)
     np.testing.assert_array_equal(scores(recommender.fit(sp.csc_array(weighted))), scores(recommender.fit(toy())))
+
+
+@pytest.mark.parametrize("recommender", SMALL, ids=str)
+def test_users_without_anything(recommender):
+    train = np.vstack([toy(), np.zeros((100, 17))])
+    found = scores(recommender.fit(train))
+    assert np.isfinite(found).all()
+    if isinstance(recommender, NGCF):
+        assert not found[40:].any()
+    if isinstance(recommender, MultiVAE):  # the same for all of them: nothing is known
+        np.testing.assert_allclose(found[40:], np.tile(found[40], (100, 1)), rtol=1e-5)
 
 
 @pytest.mark.parametrize("recommender", SMALL, ids=str)

@@ -42,9 +42,9 @@ class NeuMF:
     factors: int = 16
     negatives: int = 4
     regularization: float = 0.0
-    learning_rate: float = 2e-3
+    learning_rate: float = 3e-3
     batch: int = 1 << 13
-    epochs: int = 30
+    epochs: int = 25
     patience: int = 3
     validation: int = 1000
     rng: int = 0
@@ -74,9 +74,9 @@ class NeuMF:
 class FittedNeuMF:
     """What a trained NeuMF scores with: plain arrays, in single precision.
 
-    score(u, i) = user_factors_[u] · item_factors_[i] + out · φ(user_input[u] + item_input[i]), where φ is ReLU and then, for
-    each pair (weights, bias) of ``layers``, ReLU(x @ weights + bias). The output's weights are in the first product already,
-    its bias would change no rank.
+    score(u, i) = user_products[u] · item_products[i] + out · φ(user_input[u] + item_input[i]), where φ is ReLU and then, for
+    each pair (weights, bias) of ``layers``, ReLU(x @ weights + bias). The weights of the output's first half are
+    in ``user_products`` already; its bias would change no rank and is left out.
     """
 
     recommender: Any
@@ -166,8 +166,8 @@ class _Network:
         wide = 4 * factors
         values = {}
         for name, size in zip(("user", "item"), shape, strict=True):
-            values[f"{name}_product"] = weights(torch, rng, size, factors, scale=0.1)
-            values[f"{name}_tower"] = weights(torch, rng, size, wide, scale=0.1)
+            values[f"{name}_product"] = weights(torch, rng, size, factors, scale=0.01)
+            values[f"{name}_tower"] = weights(torch, rng, size, wide, scale=0.01)
             values[f"{name}_in"] = weights(torch, rng, wide, wide)
         values["in_bias"] = zeros(torch, wide)
         for layer, width in enumerate((wide // 2, wide // 4)):

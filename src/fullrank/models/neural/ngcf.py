@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from fullrank.models.fitted import FittedFactors, describe, number, whole
-from fullrank.models.neural.training import Task, batches, need_torch, negatives, train, weights, zeros
+from fullrank.models.neural.training import Task, batches, need_torch, negatives, share, train, weights, zeros
 
 __all__ = ["NGCF"]
 
@@ -45,9 +46,9 @@ class NGCF:
     layers: int = 3
     dropout: float = 0.1
     regularization: float = 1e-5
-    learning_rate: float = 5e-3
-    batch: int = 512
-    epochs: int = 150
+    learning_rate: float = 0.02
+    batch: int = 256
+    epochs: int = 60
     patience: int = 8
     validation: int = 5000
     rng: int = 0
@@ -55,9 +56,7 @@ class NGCF:
     def __post_init__(self) -> None:
         for name in ("factors", "layers", "batch", "epochs", "patience"):
             whole(getattr(self, name), name, 1)
-        number(self.dropout, "dropout", positive=False)
-        if self.dropout >= 1:
-            raise ValueError(f"`dropout` is {self.dropout!r}; allowed is a share from 0 to below 1.")
+        share(self.dropout, "dropout")
         number(self.regularization, "regularization", positive=False)
         number(self.learning_rate, "learning_rate")
         whole(self.validation, "validation", 0)
@@ -89,7 +88,7 @@ def normalised_graph(history: Any) -> Any:
 @dataclass(frozen=True, eq=False)
 class _Network:
     torch: Any
-    graph: Any
+    pass_on: Callable[[Any], Any]
     layers: int
     values: dict[str, Any]
 
@@ -101,7 +100,7 @@ class _Network:
             for each in ("sum", "product"):
                 values[f"{each}_{layer}"] = weights(torch, rng, factors, factors)
                 values[f"{each}_bias_{layer}"] = zeros(torch, factors)
-        return cls(torch, normalised_graph(history), layers, values)
+        return cls(torch, passing_on(torch, normalised_graph(history)), layers, values)
 
     def forward(self, dropout: float, rng: np.random.Generator | None) -> Any:
         """All layers side by side, one row per user and then per item."""
@@ -109,7 +108,7 @@ class _Network:
         now = v["embeddings"]
         out = [now]
         for layer in range(self.layers):
-            near = _pass_on(torch, self.graph, now)
+            near = self.pass_on(now)
             summed = (near + now) @ v[f"sum_{layer}"] + v[f"sum_bias_{layer}"]
             product = (near * now) @ v[f"product_{layer}"] + v[f"product_bias_{layer}"]
             now = torch.nn.functional.leaky_relu(summed + product, 0.2)
@@ -167,8 +166,8 @@ class _Network:
         return loss
 
 
-def _pass_on(torch: Any, graph: Any, values: Any) -> Any:
-    """``graph @ values`` with its gradient: the graph is symmetric, so that is the same product again.
+def passing_on(torch: Any, graph: Any) -> Callable[[Any], Any]:
+    """``values → graph @ values`` for a symmetric graph, so that the gradient is the same product again.
 
     SciPy's product is as fast as torch's, needs no second copy of the graph, and gives the same digits on any number of
     threads.
@@ -183,4 +182,4 @@ def _pass_on(torch: Any, graph: Any, values: Any) -> Any:
         def backward(ctx: Any, gradient: Any) -> Any:
             return torch.from_numpy(graph @ np.ascontiguousarray(gradient.numpy()))
 
-    return PassOn.apply(values)
+    return PassOn.apply  # type: ignore[no-any-return]

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fullrank.models.fitted import bar, history_of
+from fullrank.models.fitted import bar, history_of, number
 
-__all__ = ["Task", "batches", "need_torch", "negatives", "train", "weights", "zeros"]
+__all__ = ["Task", "batches", "need_torch", "negatives", "share", "train", "weights", "zeros"]
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
@@ -148,3 +148,10 @@ def weights(torch: Any, rng: np.random.Generator, *shape: int, scale: float | No
 def zeros(torch: Any, *shape: int) -> Any:
     """A trainable tensor of zeros."""
     return torch.zeros(shape, dtype=torch.float32, requires_grad=True)
+
+
+def share(value: Any, name: str) -> None:
+    """Check that a parameter is a number from 0 to below 1."""
+    number(value, name, positive=False)
+    if value >= 1:
+        raise ValueError(f"`{name}` is {value!r}; allowed is a share from 0 to below 1.")
