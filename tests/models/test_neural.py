@@ -406,22 +406,26 @@ def ml_1m():
     return load("ml-1m")
 
 
-# a few epochs of small models: far from their best, and better than recommending the same to everybody
+# A few epochs of small models on a third of the users: far from their best, and better than the same for everybody.
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "recommender",
     [
-        NeuMF(factors=8, negatives=2, batch=4096, learning_rate=5e-3, epochs=2, validation=500),
-        MultiVAE(hidden=200, latent=64, learning_rate=3e-3, epochs=14, validation=500),
-        NGCF(factors=32, layers=1, batch=256, learning_rate=0.02, epochs=8, validation=500),
+        NeuMF(factors=8, negatives=2, batch=2048, learning_rate=5e-3, epochs=3, validation=200),
+        MultiVAE(hidden=200, latent=64, batch=100, learning_rate=3e-3, epochs=12, validation=500),
+        NGCF(factors=32, layers=1, dropout=0.1, batch=64, regularization=1e-5, epochs=6, validation=500),
     ],
     ids=str,
 )
 def test_sane_quality_on_ml_1m(recommender, ml_1m):
+    third = ml_1m.users % 3 == 0
+    kept = sp.diags((np.arange(ml_1m.n_users) % 3 == 0).astype(float)) @ ml_1m.train
+    split = Split(kept, ml_1m.users[third], ml_1m.items[third])
+
     def ndcg(model):
-        counts = fr.observe(model, ml_1m, fr.Exhaustive(), rng=0, progress=False)
+        counts = fr.observe(model, split, fr.Exhaustive(), rng=0, progress=False)
         return 100 * fr.Naive().fit(counts).expect(fr.NDCG @ 10)
 
-    popular = ndcg(Popularity().fit(ml_1m.train))
-    assert 1.9 < popular < 2.2
-    assert ndcg(recommender.fit(ml_1m.train)) > 1.3 * popular
+    popular = ndcg(Popularity().fit(split.train))
+    assert 2.4 < popular < 2.8
+    assert ndcg(recommender.fit(split.train)) > 1.15 * popular

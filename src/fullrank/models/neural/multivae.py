@@ -29,8 +29,8 @@ class MultiVAE:
 
     Unlike the paper: users of the test are users of the training (there, they are others), and early stopping looks at
     one held-out interaction of each of ``validation`` users of train (there, at held-out users). β rises by epochs, not by
-    steps, and less far: the paper's 200,000 steps to β = 0.2 are far more than a data set of this size takes, so that with
-    its settings β never gets beyond 0.01 on ml-1m.
+    steps, and less far: the authors' code reaches β = 0.2 after 40,000 steps, many more than ml-1m takes, so that there β
+    never gets beyond 0.01.
 
     ``epochs`` at most, stopped when ``patience`` of them have brought no better NDCG@100; exactly as many if ``validation``
     is 0. ``rng`` is a whole number.

@@ -44,8 +44,8 @@ class NGCF:
 
     factors: int = 64
     layers: int = 3
-    dropout: float = 0.1
-    regularization: float = 1e-5
+    dropout: float = 0.3
+    regularization: float = 1e-3
     learning_rate: float = 0.02
     batch: int = 256
     epochs: int = 60
