@@ -39,11 +39,11 @@ class MultiVAE:
     hidden: int = 600
     latent: int = 200
     dropout: float = 0.5
-    beta: float = 0.02
+    beta: float = 0.01
     anneal: int = 100
-    learning_rate: float = 1e-3
+    learning_rate: float = 2e-3
     batch: int = 500
-    epochs: int = 200
+    epochs: int = 100
     patience: int = 10
     validation: int = 5000
     rng: int = 0
