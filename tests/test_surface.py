@@ -19,11 +19,11 @@ SURFACE = [
     *("expected_naive", "sampled_recall", "hoeffding", "bounds"),
     *("Naive", "RankEstimate", "CLS", "BiasVariance", "MLE", "WeightedMLE", "MaxEntropy", "Multinomial", "Mapping"),
     *("LogSpline", "parse_estimator", "RankDistribution"),
-    *("correct", "Report"),
+    *("correct", "Report", "compare", "Comparison", "Accumulator"),
 ]
 #: Promised, allowed to appear.
 SOON = [
-    *("HyperPrior", "evaluate", "compare", "plan", "Accumulator", "data", "backends", "demo", "reproduce", "testing"),
+    *("HyperPrior", "evaluate", "plan", "data", "backends", "demo", "reproduce", "testing"),
     *("Scorer", "Estimator", "Estimate", "PointEstimate"),
 ]
 
@@ -59,7 +59,11 @@ KEYWORDS = {
     ],
     "correct": ["n_items", "design", "metrics"],
     "plan": ["n_items", "cases", "metric", "precision"],
-    "compare": ["metric"],
+    "Accumulator": ["design", "n_items"],
+    "Accumulator.update": ["scores", "target"],
+    "Accumulator.merge": ["other"],
+    "Accumulator.report": ["metrics"],
+    "compare": ["metric", "level", "target", "estimator"],
 }
 DEFAULTS = [
     (fr.Sample(negatives=99), fr.Sample(99, replace=True)),

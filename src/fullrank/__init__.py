@@ -34,7 +34,7 @@ from .estimators import (
 
 from .ranks.theory import expected_naive, hoeffding, sampled_recall
 from .report import Report
-from .evaluate import correct
+from .evaluate import Accumulator, Comparison, compare, correct
 
 if TYPE_CHECKING:  # loaded when first asked for: they bring SciPy's sparse matrices, files and models
     from . import models
@@ -104,4 +104,7 @@ __all__ = [
     "hoeffding",
     "Report",
     "correct",
+    "compare",
+    "Comparison",
+    "Accumulator",
 ]

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from .._version import __version__
-from . import correct, data, demo
+from . import compare, correct, data, demo
 
 __all__ = ["app", "main"]
 
@@ -33,6 +33,7 @@ def _root(
 
 app.command()(demo.demo)
 app.command()(correct.correct)
+app.command()(compare.compare)
 app.add_typer(data.app, name="data")
 
 

@@ -404,7 +404,7 @@ def describe(estimator: object) -> str:
     told = [
         f"{each.name}={describe(value) if is_dataclass(value) else value}"
         for each in fields(estimator)
-        if (value := getattr(estimator, each.name)) != each.default
+        if not isinstance(value := getattr(estimator, each.name), np.ndarray) and value != each.default
     ]
     return f"{name}({', '.join(told)})" if told else name
 

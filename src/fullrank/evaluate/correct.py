@@ -16,6 +16,7 @@ from ..metrics import Metric, parse_metrics
 from ..ranks.counts import RankCounts
 from ..ranks.design import Adaptive, Design
 from ..report import Report
+from .compare import comparisons, pair_rows
 
 __all__ = ["correct", "report_on"]
 
@@ -106,7 +107,8 @@ def report_on(
         blind = blind_spot(estimate, wanted)
         if blind is not None:
             notes[f"{model}: {blind}"] = None
-    return Report(rows, _provenance(counts, chosen, level, target, provenance), tuple(notes), estimates)
+    more = {**_comparison(rows, estimates, wanted, level, target), **(provenance or {})}
+    return Report(rows, _provenance(counts, chosen, level, target, more), tuple(notes), estimates)
 
 
 def blind_spot(estimate: Estimate, metrics: Iterable[Metric]) -> str | None:
@@ -131,6 +133,23 @@ def blind_spot(estimate: Estimate, metrics: Iterable[Metric]) -> str | None:
         f"{metric} is in the blind spot of {drawn:,} negatives among {N:,.0f} items: {share:.0%} of what the interval rests "
         f"on is the prior; draw about {min(needed, round(N) - 1):,} negatives, or fewer in all with fr.Adaptive()."
     )
+
+
+#: More models than this are not compared pair by pair.
+MOST_COMPARED = 40
+
+
+def _comparison(
+    rows: list[dict[str, Any]], estimates: dict[str, Estimate], metrics: tuple[Metric, ...], level: float, target: str
+) -> dict[str, Any]:
+    """What a report of several models says of their differences: all pairs, and the probability to be the best."""
+    if not 1 < len(estimates) <= MOST_COMPARED or any(row["low"] is None for row in rows):
+        return {}
+    found = comparisons(estimates, metrics, level, target, rows=rows)
+    return {
+        "comparison": [row for each in found for row in pair_rows(each)],
+        "best": {str(each.metric): dict(each.best) for each in found},
+    }
 
 
 def _interval(estimate: Estimate, metric: Metric, level: float, target: str) -> tuple[float | None, float | None]:

@@ -291,7 +291,7 @@ def _provenance(report: Any, shown: Digest) -> str:
     facts = [
         (shown.labels[model], str(shown.estimates[model].counts)) for model in shown.drawn if model in shown.estimates
     ]
-    hidden = {"comparison", "about"} if facts else {"comparison"}
+    hidden = {"comparison", "best", "about"} if facts else {"comparison", "best"}
     told = [(key, value) for key, value in report.provenance.items() if key not in hidden]
     for key, value in told[:MOST_FACTS]:
         facts.append((_spoken(key), _plain(value)))

@@ -10,11 +10,23 @@ from pathlib import Path
 from typing import Any, overload
 
 from ..metrics import Metric, parse_metric
+from .tables import latex, markdown, significance_caption
 
-__all__ = ["SCHEMA", "Report"]
+__all__ = ["SCHEMA", "Report", "Winner"]
 
 #: Name and version of the JSON that :meth:`Report.to_json` writes; a change of meaning changes the number.
 SCHEMA = "fullrank.report/1"
+
+
+class Winner(str):
+    """The name of the best model, and how sure that is.
+
+    ``probability`` that it is the best one; ``tied``: the models that cannot be told apart from it (Holm-adjusted, all pairs
+    considered); both ``None`` where the report holds no comparison.
+    """
+
+    probability: float | None = None
+    tied: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,12 +57,57 @@ class Report:
         """One number of the table."""
         return float(self._row(model, metric)["value"])
 
-    def winner(self, metric: Metric | str) -> str:
-        """The model with the highest value of the metric."""
-        rows = [row for row in self.rows if parse_metric(row["metric"]) == parse_metric(metric)]
+    def winner(self, metric: Metric | str) -> Winner:
+        """The model with the highest value of the metric: its name, which also knows how sure that is.
+
+        >>> import fullrank as fr
+        >>> report = fr.correct({"A": [1, 1, 2, 9] * 90, "B": [1, 3, 5, 9] * 90}, n_items=1000, metrics="ndcg@10")
+        >>> best = report.winner("ndcg@10")
+        >>> best, best.probability > 0.95, best.tied
+        ('A', True, ())
+        """
+        wanted = parse_metric(metric)
+        rows = [row for row in self.rows if _same(row["metric"], wanted)]
         if not rows:
             raise ValueError(f"the report has no {metric}: it has {', '.join(self.metrics)}.")
-        return str(max(rows, key=lambda row: row["value"])["model"])
+        best = max(rows, key=lambda row: row["value"])
+        winner = Winner(best["model"])
+        chances = self.provenance.get("best", {}).get(str(best["metric"]))
+        if chances is not None:
+            winner.probability = float(chances[winner])
+            better = self._better()[str(best["metric"]), str(winner)]
+            winner.tied = tuple(str(row["model"]) for row in rows if row["model"] not in {winner, *better})
+        return winner
+
+    def to_markdown(self, digits: int = 3) -> str:
+        """A Markdown table, models by metrics; superscripts name the models that one is significantly better than."""
+        return markdown(*self._table(), digits, self._caption())
+
+    def to_latex(self, digits: int = 3) -> str:
+        """The same for a paper, in ranx's form."""
+        return latex(*self._table(), digits, self._caption())
+
+    def _table(
+        self,
+    ) -> tuple[list[str], list[str], dict[tuple[str, str], float], dict[tuple[str, str], frozenset[str]]]:
+        values = {(str(row["metric"]), str(row["model"])): float(row["value"]) for row in self.rows}
+        return self.models, self.metrics, values, self._better()
+
+    def _caption(self) -> str:
+        facts = self.provenance
+        return significance_caption(
+            float(facts.get("level", 0.95)), str(facts.get("target", "cases")), str(facts.get("about", ""))
+        )
+
+    def _better(self) -> dict[tuple[str, str], frozenset[str]]:
+        """The models that each is significantly better than, by metric."""
+        worst = 1 - float(self.provenance.get("level", 0.95))
+        out = {(metric, model): frozenset[str]() for metric in self.metrics for model in self.models}
+        for each in self.provenance.get("comparison", ()):
+            key = (str(each["metric"]), str(each["model"]))
+            if key in out and each.get("p_holm", 1.0) <= worst:
+                out[key] |= {str(each["other"])}
+        return out
 
     def to_dict(self) -> dict[str, float]:
         """Flat numbers, ready for MLflow and the like: ``{"EASE/ndcg@10": 0.12, "EASE/ndcg@10/low": 0.11, …}``."""
@@ -140,6 +197,16 @@ class Report:
         about = textwrap.wrap(str(self.provenance.get("about", "")), width)
         notes = [line for note in self.notes for line in textwrap.wrap(f"! {note}", width, subsequent_indent="  ")]
         return [*about, *table, *notes]
+
+
+def _same(name: object, metric: Metric) -> bool:
+    """Whether a row's metric is this one; one of the user's own is known by its name."""
+    if str(name) == str(metric):
+        return True
+    try:
+        return parse_metric(str(name)) == metric
+    except ValueError:
+        return False
 
 
 def _or_dash(value: float | None) -> str:

@@ -1,0 +1,119 @@
+"""``fullrank compare``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ._options import Html
+
+if TYPE_CHECKING:
+    from ..ranks.counts import RankCounts
+    from ..ranks.design import Design
+
+__all__ = ["compare"]
+
+
+def compare(
+    files: Annotated[
+        list[Path], typer.Argument(help="CSV, TSV or Parquet of sampled ranks, or counts saved by RankCounts.save.")
+    ],
+    items: Annotated[
+        int | None, typer.Option("--items", "-n", help="Candidates in the full ranking, target included.")
+    ] = None,
+    negatives: Annotated[int | None, typer.Option(help="Negatives per case, target not counted.")] = None,
+    without_replacement: Annotated[bool, typer.Option("--without-replacement", help="Negatives are distinct.")] = False,
+    design: Annotated[
+        str | None, typer.Option(help="Instead of --negatives: 'uni99', 'adaptive 99..3199 stop 1', 'full'.")
+    ] = None,
+    metric: Annotated[list[str] | None, typer.Option("--metric", "-m", help="Such as ndcg@10 or recall@5,10.")] = None,
+    estimator: Annotated[str | None, typer.Option("--estimator", "-e", help="Such as mle, bv0.01, mn_mle.")] = None,
+    target: Annotated[
+        str, typer.Option(help="'cases': these very cases; 'population': all users like them.")
+    ] = "cases",
+    level: Annotated[float, typer.Option(help="Level of intervals and tests.")] = 0.95,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON (a list of fullrank.comparison/1).")] = False,
+    latex: Annotated[bool, typer.Option("--latex", help="Print a LaTeX table.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
+    html: Html = None,
+) -> None:
+    """Compare models: who is best, how sure that is, and which cannot be told apart.
+
+    A file of ranks has a column `rank` (and perhaps `model`, `user_id`, `n_items`, `negatives`), or one column of ranks per
+    model. A file of counts is named after its model.
+
+    Examples:
+
+    `fullrank compare ranks.csv --items 3706 --negatives 99 -m ndcg@10`
+
+    `fullrank compare ease.npz als.npz --latex -m ndcg@10 -m recall@10`
+    """
+    from ..estimators.intervals import check_interval
+    from ..evaluate import report_on
+    from ..evaluate.compare import comparisons
+    from ..metrics import parse_metrics
+
+    if json + latex + markdown > 1:
+        raise ValueError("--json, --latex and --markdown exclude one another: ask for one.")
+    check_interval(level, target)
+    counts = _read(files, items, _design(design, negatives, without_replacement))
+    if len(counts) < 2:
+        raise ValueError(f"there is one model, {next(iter(counts))!r}: a comparison needs at least two.")
+    wanted = parse_metrics(metric or ["ndcg@10"])
+    report = report_on(counts, wanted, estimator=estimator, level=level, target=target)
+    if html is not None:
+        report.to_html(html)
+    if latex or markdown:
+        typer.echo(report.to_latex() if latex else report.to_markdown())
+        return
+    found = comparisons(report.estimates, wanted, level, target, rows=report.rows)
+    if json:
+        typer.echo("[\n" + ",\n".join(each.to_json() for each in found) + "\n]")
+        return
+    typer.echo("\n\n".join(map(str, found)))
+
+
+def _design(design: str | None, negatives: int | None, without_replacement: bool) -> Design | None:
+    from ..ranks.design import Sample, parse_design
+
+    if design is not None and negatives is not None:
+        raise ValueError("say how negatives were drawn once: either --negatives 99 or --design 'uni99'.")
+    if design is not None:
+        return parse_design(design)
+    return None if negatives is None else Sample(negatives, not without_replacement)
+
+
+def _read(files: list[Path], items: int | None, design: Design | None) -> dict[str, RankCounts]:
+    """Counts by model, from files of either kind."""
+    from ..ranks.counts import RankCounts
+    from ..ranks.tables import read_ranks
+
+    counts: dict[str, RankCounts] = {}
+
+    def keep(model: str, each: RankCounts) -> None:
+        if model in counts:
+            raise ValueError(f"two files hold a model named {model!r}: rename one.")
+        counts[model] = each
+
+    for path in files:
+        if path.suffix.lower() == ".npz":
+            if not path.exists():
+                raise FileNotFoundError(f"there is no file {str(path)!r}.")
+            keep(path.stem, RankCounts.load(path))
+            continue
+        if design is None:
+            raise ValueError("say how negatives were drawn: either --negatives 99 or --design 'uni99'.")
+        for table in read_ranks(path):
+            n_items = items if table.n_items is None else table.n_items
+            if n_items is None:
+                raise ValueError("--items is missing: how many candidates (target included) the full ranking has.")
+            try:
+                made = RankCounts.from_ranks(
+                    table.ranks, n_items, design, drawn=table.drawn, users=table.users, weights=table.weights
+                )
+            except (ValueError, TypeError) as error:
+                raise ValueError(f"{path}, model {table.model!r}: {error}") from None
+            keep(table.model, made)
+    return counts
