@@ -1,6 +1,9 @@
 """The command line: the same answers as the library, one line and exit code 2 on bad input."""
 
+import contextlib
+import io
 import json
+import os
 import subprocess
 import sys
 
@@ -11,7 +14,7 @@ from pyarrow import csv, parquet
 from typer.testing import CliRunner
 
 import fullrank as fr
-from fullrank.cli import app
+from fullrank.cli import app, main, one_line
 
 runner = CliRunner()
 
@@ -23,11 +26,20 @@ def sampled():
     return 1 + rng.binomial(99, (true - 1) / 4999)
 
 
-def run(*arguments):
-    """Through the real entry point, in a process of its own, as a user would."""
-    return subprocess.run(
-        [sys.executable, "-m", "fullrank", *map(str, arguments)], capture_output=True, text=True, timeout=120
-    )
+def run(*arguments, alone=False):
+    """Through the real entry point, output piped; ``alone``: in a process of its own, as a user would."""
+    if alone:
+        return subprocess.run(
+            [sys.executable, "-m", "fullrank", *map(str, arguments)], capture_output=True, text=True, timeout=120
+        )
+    out, err = io.StringIO(), io.StringIO()
+    before, sys.argv = sys.argv, ["fullrank", *map(str, arguments)]
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.raises(SystemExit) as end:
+            main()
+    finally:
+        sys.argv = before
+    return subprocess.CompletedProcess(arguments, end.value.code, out.getvalue(), err.getvalue())
 
 
 def test_correct_long_csv_with_two_models_equals_the_library(tmp_path, sampled):
@@ -106,7 +118,7 @@ def test_missing_file():
 
 
 def test_demo_shows_the_wrong_and_the_right_winner():
-    result = run("demo")
+    result = run("demo", alone=True)
     assert result.returncode == 0
     lines = result.stdout.splitlines()
     assert max(map(len, lines)) <= 80
@@ -124,7 +136,7 @@ def test_the_page_is_written_on_request(tmp_path, sampled):
 
 
 def test_version_and_help():
-    assert run("--version").stdout.strip() == f"fullrank {fr.__version__}"
+    assert run("--version", alone=True).stdout.strip() == f"fullrank {fr.__version__}"
     assert "correct" in run("--help").stdout
 
 
@@ -140,3 +152,91 @@ def test_data_lists_shows_and_imports(tmp_path, monkeypatch):
     assert made.returncode == 0, made.stderr
     assert "24 interactions, 6 users, 4 items" in made.stdout
     assert json.loads(run("data", "--json").stdout)[5]["present"] is True
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        ("corect", "no such command 'corect'; did you mean 'correct'?"),
+        ("data impotr", "no such command 'impotr'; did you mean 'import'?"),
+        ("correct --itmes 3", "no such option --itmes; did you mean --items?"),
+        ("correct", "missing argument 'FILE'"),
+        ("correct x.csv --items many", "'--items' / '-n'"),
+        ("demo --seed", "--seed"),
+        ("data show yelpp", "did you mean 'yelp'"),
+        ("data show", "missing argument 'NAME'"),
+        ("correct x.csv --design uni9x --items 3", "uni9x"),
+        ("correct x.csv --negatives 99 --design uni99", "either --negatives 99 or --design"),
+    ],
+)
+def test_mistyped_verbs_and_options_are_one_line_with_what_was_meant(typed, message):
+    result = run(*typed.split())
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert message in result.stderr
+    assert result.stderr.startswith("fullrank: ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_no_arguments_show_help():
+    result = run()
+    assert result.returncode == 2
+    assert "fullrank demo" in result.stdout
+
+
+def test_every_verb_teaches_by_example():
+    verbs = [["--help"], ["demo", "--help"], ["correct", "--help"], ["data", "--help"], ["data", "import", "--help"]]
+    for verb in verbs:
+        text = run(*verb).stdout
+        assert "Example" in text
+        assert "  fullrank " in text
+        assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_fault_of_our_own_is_not_dressed_up_as_bad_input(monkeypatch):
+    monkeypatch.setattr("fullrank.demo.run", lambda seed: {}["no such key"])
+    monkeypatch.setattr(sys, "argv", ["fullrank", "demo"])
+    with pytest.raises(KeyError):
+        main()
+
+
+def test_messages_carry_nothing_that_acts_on_a_terminal():
+    assert one_line("a\x1b[31m\nb\r\x00c" + "x" * 9999).startswith("a [31m b cx")
+    assert len(one_line("x" * 9999)) == 600
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a pseudo-terminal")
+@pytest.mark.parametrize("no_colour", [False, True])
+def test_colour_only_on_a_terminal_and_not_with_no_color(tmp_path, sampled, no_colour):
+    import pty
+
+    csv.write_csv(pa.table({"rank": sampled[0]}), tmp_path / "a.csv")
+    command = [sys.executable, "-m", "fullrank", "correct", str(tmp_path / "a.csv"), "-n", "5000", "--design", "uni99"]
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "NO_COLOR": "1" if no_colour else ""}
+    leader, follower = pty.openpty()
+    with subprocess.Popen(command, stdout=follower, stderr=subprocess.PIPE, env=environment) as process:
+        os.close(follower)
+        text = b""
+        with contextlib.suppress(OSError):  # the other side hung up: all is read
+            while part := os.read(leader, 65536):
+                text += part
+    os.close(leader)
+    assert process.returncode == 0
+    assert b"recall@10" in text
+    assert (b"\x1b[" in text) is not no_colour
+
+
+@pytest.mark.parametrize(("words", "found"), [("fullrank co", "correct"), ("fullrank data im", "import")])
+def test_shells_complete_verbs(words, found, monkeypatch):
+    monkeypatch.setenv("_FULLRANK_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+    assert found in run().stdout
+
+
+@pytest.mark.parametrize("name", ["mle", "bv0.01"])
+def test_shells_complete_estimators(name, monkeypatch):
+    monkeypatch.setenv("_FULLRANK_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", f"fullrank correct -e {name[:2]}")
+    monkeypatch.setenv("COMP_CWORD", "3")
+    assert name in run().stdout.split()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,11 +15,10 @@ __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="fullrank",
-    help="From sampled ranks to full-catalogue recommendation metrics.",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
+    rich_markup_mode=None,  # help as plain text: it fits 80 columns, and examples can be copied as they stand
 )
 
 
@@ -26,21 +26,64 @@ app = typer.Typer(
 def _root(
     version: Annotated[bool, typer.Option("--version", help="Print the version and leave.", is_eager=True)] = False,
 ) -> None:
+    """From sampled ranks to full-catalogue recommendation metrics, with intervals.
+
+    \b
+    Examples:
+      fullrank demo                     see what it is for; nothing to download
+      fullrank correct ranks.csv --items 3706 --negatives 99 -m ndcg@10
+      fullrank correct --help           every verb explains itself by example
+
+    Verbs take --json for machines and --html PATH for a page. Exit codes: 0 done, 1 a fault of fullrank's own, 2 bad
+    input (one line says what), 130 interrupted.
+    """
     if version:
         typer.echo(f"fullrank {__version__}")
         raise typer.Exit
 
 
-app.command()(demo.demo)
-app.command()(correct.correct)
-app.command()(compare.compare)
-app.add_typer(data.app, name="data")
+app.command(short_help="See in seconds why sampled metrics mislead.")(demo.demo)
+app.command(short_help="Correct the sampled metrics you already have.")(correct.correct)
+app.command(short_help="Which model is best, and how sure is that?")(compare.compare)
+app.add_typer(data.app, name="data", short_help="The data sets of the papers: list, import.")
 
 
 def main() -> None:
-    """Entry point: bad input ends with one line and exit code 2."""
+    """Entry point: bad input ends with one line and exit code 2, ctrl-C with 130."""
     try:
-        app()
+        sys.exit(app(standalone_mode=False, prog_name="fullrank") or 0)
     except (ValueError, TypeError, FileNotFoundError, ImportError) as error:
-        typer.echo(f"fullrank: {error}", err=True)
-        sys.exit(2)
+        told = str(error)
+    except (KeyboardInterrupt, typer.Abort):
+        sys.exit(130)
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # a mistake of ours: the traceback is what helps
+            raise
+        if type(error).__name__ == "NoArgsIsHelpError":
+            typer.echo(error.format_message())
+            sys.exit(2)
+        told = _usage(error)
+    typer.echo(f"fullrank: {one_line(told)}", err=True)
+    sys.exit(2)
+
+
+def one_line(text: str, most: int = 600) -> str:
+    """What goes to the terminal: no line ends and no control characters, whatever was in a file; and not endless."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def _usage(error: Any) -> str:
+    """A mistyped verb or option in one sentence, with what was probably meant and where help is."""
+    context = getattr(error, "ctx", None)
+    command = "fullrank" if context is None else context.command_path
+    told = str(error.format_message()).split(" (Possible options")[0].rstrip(".")
+    told = told[:1].lower() + told[1:]
+    mistyped = getattr(error, "option_name", None)
+    if type(error).__name__ == "NoSuchOption" and context is not None:
+        known = [name for option in context.command.params for name in option.opts if name.startswith("--")]
+        near = difflib.get_close_matches(str(mistyped), known, 1)
+        told = f"no such option {mistyped}" + (f"; did you mean {near[0]}?" if near else "")
+    told = told.replace(". Did you mean", "; did you mean")
+    end = "" if told.endswith("?") else ";"
+    return f"{told}{end} see `{command} --help`."

@@ -1,13 +1,84 @@
-"""Options that every verb has."""
+"""What every verb has: its options, and how its answer is shown."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-__all__ = ["Html", "Json"]
+__all__ = ["Estimator", "Html", "Json", "Metrics", "Seed", "show", "show_lines"]
 
-Html = Annotated[Path | None, typer.Option("--html", help="Also write a self-contained page to this file.")]
+
+def _estimators() -> list[str]:
+    from ..estimators import ESTIMATORS
+
+    return [*ESTIMATORS, "bv0.01", "mn_mle"]
+
+
+def _metrics() -> list[str]:
+    return [f"{name}@{k}" for name in ("recall", "ndcg", "ap", "mrr", "hr", "precision") for k in (5, 10, 20)] + ["auc"]
+
+
+Html = Annotated[
+    Path | None, typer.Option("--html", metavar="PATH", help="Also write the report as one self-contained page.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines (schema fullrank.report/1).")]
+Seed = Annotated[int, typer.Option("--seed", metavar="INT", help="Seed of everything drawn at random.")]
+Metrics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--metric",
+        "-m",
+        metavar="NAME@K",
+        help="Such as ndcg@10 or recall@5,10; may be repeated.",
+        autocompletion=_metrics,
+    ),
+]
+Estimator = Annotated[
+    str | None,
+    typer.Option(
+        "--estimator", "-e", metavar="NAME", help="Such as logspline (default), mle, bv0.01, mn_mle, naive.",
+        autocompletion=_estimators,
+    ),
+]  # fmt: skip
+
+
+def show(report: Any, *, json: bool = False, html: Path | None = None) -> None:
+    """Print a report, or its JSON; write its page first where one is asked for, and say so on stderr."""
+    if html is not None:
+        report.to_html(html)
+        typer.echo(f"page: {html}", err=True)
+    if json:
+        typer.echo(report.to_json())
+    else:
+        show_lines(report.lines(width()))
+
+
+def width() -> int:
+    """Columns to fill: the terminal's, 80 where there is none; never so few that a number would not fit."""
+    return max(shutil.get_terminal_size((80, 24)).columns, 56) if sys.stdout.isatty() else 80
+
+
+def show_lines(lines: Iterable[str]) -> None:
+    """Print lines as they are; on a terminal heads are bold, rules faint and remarks yellow (not with ``NO_COLOR``)."""
+    lines = list(lines)
+    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    remark = False
+    for line, below in zip(lines, [*lines[1:], ""], strict=True):
+        rule = bool(line) and not line.strip("-")
+        remark = line.startswith("! ") or (remark and line.startswith("  "))
+        if not colour:
+            typer.echo(line)
+        elif below and not below.strip("-"):
+            typer.secho(line, bold=True)
+        elif rule:
+            typer.secho(line, dim=True)
+        elif remark:
+            typer.secho(line, fg="yellow")
+        else:
+            typer.echo(line)

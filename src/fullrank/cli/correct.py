@@ -7,63 +7,87 @@ from typing import Annotated
 
 import typer
 
-from ._options import Html, Json
+from ._options import Estimator, Html, Json, Metrics, Seed, show
 
 __all__ = ["correct"]
 
 
 def correct(
-    files: Annotated[list[Path], typer.Argument(help="CSV, TSV or Parquet of sampled ranks (one-based).")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Sampled ranks, or scored candidates.")],
     items: Annotated[
-        int | None, typer.Option("--items", "-n", help="Candidates in the full ranking, target included.")
+        int | None,
+        typer.Option("--items", "-n", metavar="N", help="Candidates in the full ranking, target included."),
     ] = None,
-    negatives: Annotated[int | None, typer.Option(help="Negatives per case, target not counted.")] = None,
+    negatives: Annotated[int | None, typer.Option(metavar="M", help="Negatives per case, target not counted.")] = None,
     without_replacement: Annotated[bool, typer.Option("--without-replacement", help="Negatives are distinct.")] = False,
     design: Annotated[
-        str | None, typer.Option(help="Instead of --negatives: 'uni99', 'adaptive 99..3199 stop 1'.")
+        str | None,
+        typer.Option(metavar="TEXT", help="Instead of --negatives: 'uni99', 'adaptive 99..3199 stop 1', 'full'."),
     ] = None,
-    metric: Annotated[list[str] | None, typer.Option("--metric", "-m", help="Such as ndcg@10 or recall@5,10.")] = None,
+    metric: Metrics = None,
     candidates: Annotated[
-        str, typer.Option(help="'unseen': a user's training items are no candidates (usual), or 'all'.")
+        str,
+        typer.Option(metavar="RULE", help="'unseen': a user's training items are no candidates (usual), or 'all'."),
     ] = "unseen",
-    estimator: Annotated[str | None, typer.Option("--estimator", "-e", help="Such as mle, bv0.01, mn_mle.")] = None,
+    estimator: Estimator = None,
+    targets: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Scores without a label: each user's target (user_id,item_id; .rating)."),
+    ] = None,
+    lists: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The candidates to rank by the scores: NCF's .test.negative, or Elliot's."),
+    ] = None,
+    qrels: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="FILEs are TREC runs, and these the judgements.")
+    ] = None,
+    train: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Training pairs: they are no candidates, --items is the catalogue."),
+    ] = None,
+    seed: Seed = 0,
     json: Json = False,
     html: Html = None,
 ) -> None:
     """Correct the sampled metrics you already have.
 
-    The file has a column `rank` (and perhaps `model`, `user_id`, `n_items`, `negatives`), or one column of ranks per model.
+    A FILE (.csv, .tsv, .parquet, .npy, RecBole's .inter) holds one of:
 
+    \b
+      ranks        a column 'rank', one-based, and perhaps 'model', 'user_id',
+                   'n_items', 'negatives', 'weight'; or one column per model;
+                   or nothing but one rank per line
+      scores       'user_id', 'item_id', 'score' of each candidate, and a
+                   'label' that is 1 for the target (or see --targets, --lists)
+      a TREC run   with --qrels
+
+    \b
     Examples:
-
-    `fullrank correct ranks.csv --items 3706 --negatives 99 -m ndcg@10 -m recall@10`
-
-    `fullrank correct ease.parquet als.parquet --items 16980 --negatives 100 --without-replacement`
+      fullrank correct ranks.csv --items 3706 --negatives 99 -m ndcg@10
+      fullrank correct ease.csv als.csv -n 16980 --negatives 100 --html page.html
+      fullrank correct recbole.inter --items 3706 --design uni100
+      fullrank correct scores.csv --lists ml-1m.test.negative \\
+          --train ml-1m.train.rating --items 3706 --negatives 99
+      fullrank correct run.trec --qrels qrels.txt --items 50000 --negatives 999
     """
     from ..estimators import LogSpline
     from ..evaluate import DEFAULT_METRICS, report_on
     from ..ranks.counts import RankCounts
     from ..ranks.design import Sample, parse_design
-    from ..ranks.tables import read_ranks
+    from ..ranks.tables import read_counts
 
     if (design is None) == (negatives is None):
         raise ValueError("say how negatives were drawn: either --negatives 99 or --design 'uni99'.")
     chosen = parse_design(design) if design is not None else Sample(negatives or 0, not without_replacement)
     counts: dict[str, RankCounts] = {}
     for path in files:
-        for table in read_ranks(path):
-            n_items = items if table.n_items is None else table.n_items
-            if n_items is None:
-                raise ValueError("--items is missing: how many candidates (target included) the full ranking has.")
-            if table.model in counts:
-                raise ValueError(f"two files hold a model named {table.model!r}: rename one.")
-            try:
-                counts[table.model] = RankCounts.from_ranks(
-                    table.ranks, n_items, chosen, drawn=table.drawn, users=table.users, weights=table.weights
-                )
-            except (ValueError, TypeError) as error:
-                raise ValueError(f"{path}, model {table.model!r}: {error}") from None
-    report = report_on(counts, metric or DEFAULT_METRICS, estimator=estimator or LogSpline(candidates))
-    if html is not None:
-        report.to_html(html)
-    typer.echo(report.to_json() if json else str(report))
+        try:
+            found = read_counts(path, chosen, items, targets=targets, lists=lists, qrels=qrels, train=train, rng=seed)
+        except (ValueError, TypeError) as error:
+            told = str(error)
+            raise ValueError(told if str(path) in told or told.startswith("--") else f"{path}: {told}") from None
+        for model, each in found.items():
+            if model in counts:
+                raise ValueError(f"two files hold a model named {model!r}: rename one.")
+            counts[model] = each
+    show(report_on(counts, metric or DEFAULT_METRICS, estimator=estimator or LogSpline(candidates)), json=json, html=html)

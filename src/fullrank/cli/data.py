@@ -7,22 +7,31 @@ from typing import Annotated
 
 import typer
 
-from ._options import Json
+from ._options import show_lines
 
 __all__ = ["app"]
 
-app = typer.Typer(help="List the data sets of the papers, and import their official files.")
+app = typer.Typer(rich_markup_mode=None)
+
+
+def _names() -> list[str]:
+    from ..data import available
+
+    return [each["name"] for each in available()]
 
 
 @app.callback(invoke_without_command=True)
-def data(context: typer.Context, json: Json = False) -> None:
+def data(
+    context: typer.Context,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON for machines: one object per data set.")] = False,
+) -> None:
     """List the data sets of the papers: which are here, and what is missing.
 
+    \b
     Examples:
-
-    `fullrank data`
-
-    `fullrank data import ml-1m ~/Downloads/ml-1m.zip`
+      fullrank data
+      fullrank data show yelp
+      fullrank data import ml-1m ~/Downloads/ml-1m.zip
     """
     if context.invoked_subcommand is not None:
         return
@@ -34,19 +43,29 @@ def data(context: typer.Context, json: Json = False) -> None:
     if json:
         typer.echo(as_json.dumps(found, indent=2, default=str))
         return
-    typer.echo(f"data folder: {data_folder()}  (set FULLRANK_DATA to use another)")
-    typer.echo(f"{'name':<14}{'interactions':>13}{'users':>9}{'items':>9}  here")
+    lines = [f"data folder: {data_folder()}  (set FULLRANK_DATA to use another)"]
+    lines += [f"{'name':<14}{'interactions':>13}{'users':>9}{'items':>9}  here", "-" * 53]
     for each in found:
-        here = "yes" if each["present"] else "official files are there: loads" if each["importable"] else "no"
-        typer.echo(f"{each['name']:<14}{each['interactions']:>13,}{each['users']:>9,}{each['items']:>9,}  {here}")
+        here = "yes" if each["present"] else "official files: loads" if each["importable"] else "no"
+        lines.append(f"{each['name']:<14}{each['interactions']:>13,}{each['users']:>9,}{each['items']:>9,}  {here}")
     missing = [each["name"] for each in found if not each["present"] and not each["importable"]]
     if missing:
-        typer.echo(f"\n`fullrank data show {missing[0]}` says which file to get and where to put it.")
+        lines += ["", f"`fullrank data show {missing[0]}` says which file to get and where to put it."]
+    show_lines(lines)
 
 
 @app.command("show")
-def data_show(name: Annotated[str, typer.Argument(help="Name of a data set, such as yelp.")]) -> None:
-    """Say which official files a data set needs, where they are found and where to put them."""
+def data_show(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of a data set, such as yelp.", autocompletion=_names)
+    ],
+) -> None:
+    """Say which official files a data set needs, and where to put them.
+
+    \b
+    Example:
+      fullrank data show yelp
+    """
     import difflib
 
     from ..data import available
@@ -65,10 +84,17 @@ def data_show(name: Annotated[str, typer.Argument(help="Name of a data set, such
 
 @app.command("import")
 def data_import(
-    name: Annotated[str, typer.Argument(help="Name of a data set, such as yelp.")],
-    source: Annotated[Path, typer.Argument(help="The official file, folder or zip archive.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of a data set, such as yelp.", autocompletion=_names)
+    ],
+    source: Annotated[Path, typer.Argument(metavar="PATH", help="The official file, folder or zip archive.")],
 ) -> None:
-    """Read the official files of a data set into the data folder."""
+    """Read the official files of a data set into the data folder.
+
+    \b
+    Example:
+      fullrank data import ml-1m ~/Downloads/ml-1m.zip
+    """
     from ..data import import_files
 
     made = import_files(name, source)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from ._options import Html, Json
+from ._options import Html, Json, Seed, show_lines
 
 if TYPE_CHECKING:
     from ..demo import Demo
@@ -15,24 +15,29 @@ __all__ = ["demo", "demo_lines"]
 
 
 def demo(
-    seed: Annotated[int, typer.Option(help="Seed of the made-up catalogue.")] = 0,
+    seed: Seed = 0,
     json: Json = False,
     html: Html = None,
 ) -> None:
     """See in a few seconds why sampled metrics mislead, and what correction gives.
 
     Nothing is downloaded: the catalogue (20,000 items, 4,000 users, two recommenders) is drawn from the seed.
+
+    \b
+    Examples:
+      fullrank demo
+      fullrank demo --seed 7 --html demo.html
     """
     from ..demo import run
 
     result = run(seed)
     if html is not None:
         result.corrected.to_html(html)
+        typer.echo(f"page: {html}", err=True)
     if json:
         typer.echo(result.corrected.to_json())
         return
-    for line in demo_lines(result):
-        typer.echo(line)
+    show_lines(demo_lines(result))
 
 
 def demo_lines(result: Demo) -> list[str]:

@@ -6,8 +6,6 @@ positions 0, 1, 2, …  The names are kept beside them, so that a position can a
 
 from __future__ import annotations
 
-import difflib
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -16,16 +14,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from fullrank._columns import find_column
+
 Ints: TypeAlias = NDArray[np.int64]
 Array: TypeAlias = NDArray[Any]
 
-# The usual names of a column, best first; letters and digits only, so that `userId`, `user_id` and `User-ID` are one.
-ALIASES: dict[str, tuple[str, ...]] = {
-    "user": ("userid", "user", "uid", "queryid", "qid", "query"),
-    "item": ("itemid", "item", "iid", "movieid", "docid", "docno", "productid", "businessid", "isbn"),
-    "rating": ("rating", "ratings", "bookrating", "stars", "score", "relevance"),
-    "timestamp": ("timestamp", "time", "datetime", "ts", "unixtime", "date"),
-}
+# What interactions hold, in the order of a tuple.
+_PARTS = ("user", "item", "rating", "timestamp")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -160,7 +155,7 @@ def raw_columns(data: Any, **overrides: str | None) -> dict[str, Array]:
             raise ValueError(
                 f"`data` is a tuple of {len(data)} arrays; allowed are (users, items[, ratings[, timestamps]])."
             )
-        found = {what: values for what, values in zip(ALIASES, data, strict=False) if values is not None}
+        found = {what: values for what, values in zip(_PARTS, data, strict=False) if values is not None}
     else:
         found = _named_columns(data, overrides)
     columns = {what: _values(values, what) for what, values in found.items()}
@@ -199,33 +194,14 @@ def _named_columns(data: Any, overrides: Mapping[str, str | None]) -> dict[str, 
             )
         names = table.columns
     found = {}
-    for what, aliases in ALIASES.items():
-        name = _find_column(names, what, aliases, overrides.get(what))
+    for what in _PARTS:
+        name = find_column(names, what, overrides.get(what))
         if name is not None:
             found[what] = table[name]
+        elif what in ("user", "item"):
+            listed = ", ".join(names)
+            raise ValueError(f"no column looks like the {what}; the columns are {listed}: name one with `{what}=`.")
     return found
-
-
-def _find_column(names: Sequence[str], what: str, aliases: Sequence[str], override: str | None) -> str | None:
-    listed = ", ".join(names)
-    if override is not None:
-        if override in names:
-            return override
-        near = difflib.get_close_matches(override, names, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else "."
-        raise ValueError(f"`{what}={override!r}` is not a column; the columns are {listed}{hint}")
-    plain = {name: re.sub(r"[^a-z0-9]", "", name.lower()) for name in names}
-    for alias in aliases:
-        matches = [name for name in names if plain[name] == alias]
-        if len(matches) > 1:
-            raise ValueError(
-                f"the columns {' and '.join(map(repr, matches))} could both be the {what}; say which with `{what}=`."
-            )
-        if matches:
-            return matches[0]
-    if what in ("user", "item"):
-        raise ValueError(f"no column looks like the {what}; the columns are {listed}: name one with `{what}=`.")
-    return None
 
 
 def _values(values: Any, what: str) -> Array:

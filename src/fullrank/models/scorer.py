@@ -25,6 +25,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from fullrank._columns import find_column
+
 __all__ = ["Factors", "ItemItem", "Pairs", "Rows", "Scorer", "Table", "as_scorer"]
 
 Array = NDArray[Any]
@@ -358,15 +360,11 @@ def _from_frame(frame: Any, split: Any, name: str) -> Table:
 
     table = nw.from_native(frame, eager_only=True)
     columns = []
-    for names in (
-        ("user_id", "user", "userID", "query_id", "q_id", "qid"),
-        ("item_id", "item", "itemID", "doc_id", "docno"),
-        ("score",),
-    ):
-        found = next((column for column in names if column in table.columns), None)
+    for what, usual in (("user", "user_id"), ("item", "item_id"), ("score", "score")):
+        found = find_column(table.columns, what)
         if found is None:
             raise ValueError(
-                f"the frame of scores has no column {names[0]!r}: it has {', '.join(map(repr, table.columns))}."
+                f"the frame of scores has no column {usual!r}: it has {', '.join(map(repr, table.columns))}."
             )
         columns.append(table[found].to_numpy())
     shape = None if split is None else (split.n_users, split.n_items)

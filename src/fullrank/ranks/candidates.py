@@ -32,7 +32,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fullrank.data.frames import ALIASES, _find_column, _to_numpy, _values, among, encode
+from fullrank._columns import find_column
+from fullrank.data.frames import _to_numpy, _values, among, encode
 from fullrank.data.readers import _LARGEST_POSITION, Negatives, Source, _blocks, _empty, _name, _unreadable
 from fullrank.data.split import Split
 from fullrank.models.scorer import Table, _numpy, as_scorer
@@ -56,9 +57,6 @@ Array: TypeAlias = NDArray[Any]
 Ints: TypeAlias = NDArray[np.int64]
 RNG: TypeAlias = int | np.random.Generator | None
 
-_USER, _ITEM = ALIASES["user"], ALIASES["item"]
-_SCORE = ("score", "scores", "prediction", "predictions", "rating")
-_LABEL = ("label", "target", "istarget", "positive", "ispositive", "relevant", "relevance", "rel")
 _INTEGER = re.compile(r"-?(?:0|[1-9]\d{0,17})")
 
 
@@ -165,9 +163,9 @@ def counts_from_scores(
     occurs twice counts once, and must have one score.
     """
     how = _How(n_items, design, candidates, ties, rng, missing)
-    wanted = {"user": _USER, "item": _ITEM, "score": _SCORE}
+    wanted = ["user", "item", "score"]
     if targets is None and (how.split is None or label is not None):
-        wanted["label"] = _LABEL
+        wanted.append("label")
     found = _columns(frame, wanted, {"user": user, "item": item, "score": score, "label": label})
     users, items = found["user"], found["item"]
     if "label" in found:
@@ -184,7 +182,7 @@ def counts_from_scores(
     elif isinstance(targets, tuple):
         of = _pair(targets, "targets")
     elif targets is not None:
-        named = _columns(targets, {"user": _USER, "item": _ITEM}, {})
+        named = _columns(targets, ("user", "item"), {})
         of = (named["user"], named["item"])
     else:
         of = _split_names(how.split)
@@ -211,9 +209,9 @@ def counts_from_trec(
     ``missing="drop"`` leaves out queries that only one of the two has. The rest as in :func:`counts_from_scores`.
     """
     how = _How(n_items, design, candidates, ties, rng, missing)
-    ran = _columns(_nested(run, "score", read_trec_run), {"user": _USER, "item": _ITEM, "score": _SCORE}, {})
+    ran = _columns(_nested(run, "score", read_trec_run), ("user", "item", "score"), {})
     judged = _nested(qrels, "relevance", read_trec_qrels)
-    truth = _columns(judged, {"user": _USER, "item": _ITEM, "label": _LABEL}, {})
+    truth = _columns(judged, ("user", "item", "label"), {})
     relevant = truth["label"] >= min_relevance
     if not relevant.any():
         raise ValueError(f"`qrels` judges no document {min_relevance} or better, so there is nothing to rank.")
@@ -769,7 +767,7 @@ def _split_names(split: Split | None) -> tuple[Array, Array]:
     )
 
 
-def _columns(frame: Any, wanted: Mapping[str, Sequence[str]], overrides: Mapping[str, str | None]) -> dict[str, Array]:
+def _columns(frame: Any, wanted: Sequence[str], overrides: Mapping[str, str | None]) -> dict[str, Array]:
     """The wanted columns of a frame or mapping, found under their usual names."""
     if isinstance(frame, Mapping):
         table: Any = frame
@@ -785,8 +783,8 @@ def _columns(frame: Any, wanted: Mapping[str, Sequence[str]], overrides: Mapping
             )
         names = table.columns
     found: dict[str, Array] = {}
-    for what, aliases in wanted.items():
-        name = _find_column(names, what, aliases, overrides.get(what))
+    for what in wanted:
+        name = find_column(names, what, overrides.get(what))
         if name is None:
             hint = " (or give `targets=`, or a Split as `n_items`)" if what == "label" else ""
             raise ValueError(

@@ -31,9 +31,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._columns import find_column
 from .._files import write_atomically
 from .design import ALL, Adaptive, Design, Exhaustive, Sample, parse_design
-from .tables import USER_COLUMNS
 
 __all__ = ["BLOCKS", "PoolTable", "RankCounts"]
 
@@ -190,7 +190,7 @@ class RankCounts:
             return table[name].to_numpy()
 
         if user is None:
-            user = next((name for name in USER_COLUMNS if name in names), None)
+            user = find_column(names, "user")
         if n_items is None:
             n_items = column("n_items")
         if drawn is None and isinstance(parse_design(design), Adaptive):
@@ -556,8 +556,9 @@ def _whole_numbers(name: str, values: ArrayLike) -> IntArray:
     if len(floats) and np.isnan(floats).any():
         first = int(np.flatnonzero(np.isnan(floats))[0])
         raise ValueError(f"`{name}` has a missing value (NaN) at case {first}: drop such cases or give their rank.")
-    if (floats != np.round(floats)).any() or np.isinf(floats).any():
-        first = int(np.flatnonzero((floats != np.round(floats)) | np.isinf(floats))[0])
+    odd = (floats != np.round(floats)) | (np.abs(floats) >= 2.0**63)
+    if odd.any():
+        first = int(np.flatnonzero(odd)[0])
         raise ValueError(f"`{name}` must be whole numbers; case {first} has {float(floats[first])!r}.")
     return floats.astype(np.int64)
 

@@ -17,6 +17,9 @@ __all__ = ["SCHEMA", "Report", "Winner"]
 #: Name and version of the JSON that :meth:`Report.to_json` writes; a change of meaning changes the number.
 SCHEMA = "fullrank.report/1"
 
+#: Rows of the printed table, and remarks below it.
+MOST_LINES = 500
+
 
 class Winner(str):
     """The name of the best model, and how sure that is.
@@ -180,22 +183,31 @@ class Report:
         return "\n".join(self.lines())
 
     def lines(self, width: int = 80) -> list[str]:
-        """The table as lines of at most ``width`` columns."""
+        """The table as lines of at most ``width`` columns; names are cleaned and cut, and rows past 500 are counted only."""
+        from .digest import clean
+
         intervals = any(row["low"] is not None for row in self.rows)
         level = self.provenance.get("level", 0.95)
         head = ["model", "metric", "value"] + [f"{level:.0%} interval"] * intervals + ["uncorrected"]
         body = []
-        for row in self.rows:
+        for row in self.rows[:MOST_LINES]:
             value = f"{row['value']:.4f}"
             interval = [] if not intervals else ["" if row["low"] is None else f"{row['low']:.4f} .. {row['high']:.4f}"]
-            body.append([str(row["model"]), str(row["metric"]), value, *interval, _or_dash(row["naive"])])
-        widths = [max(len(line[column]) for line in [head, *body]) for column in range(len(head))]
+            body.append([clean(row["model"]), clean(row["metric"], 24), value, *interval, _or_dash(row["naive"])])
+        widths = [max(_width(line[column]) for line in [head, *body]) for column in range(len(head))]
         spare = width - sum(widths[1:]) - 2 * (len(widths) - 1)
         widths[0] = max(min(widths[0], spare), 5)
         table = [_aligned(line, widths) for line in [head, *body]]
         table.insert(1, "-" * min(len(table[0]), width))
+        left = len(self.rows) - len(body)
+        if left:
+            table.append(f"… and {left:,} more rows: `rows` and `to_json()` have them all.")
         about = textwrap.wrap(str(self.provenance.get("about", "")), width)
-        notes = [line for note in self.notes for line in textwrap.wrap(f"! {note}", width, subsequent_indent="  ")]
+        notes = [
+            line
+            for note in self.notes[:MOST_LINES]
+            for line in textwrap.wrap(f"! {clean(note, 400)}", width, subsequent_indent="  ")
+        ]
         return [*about, *table, *notes]
 
 
@@ -214,7 +226,20 @@ def _or_dash(value: float | None) -> str:
 
 
 def _aligned(line: list[str], widths: list[int]) -> str:
-    name = line[0] if len(line[0]) <= widths[0] else line[0][: widths[0] - 1] + "…"
-    cells = [name.ljust(widths[0]), line[1].ljust(widths[1])]
+    from rich.cells import set_cell_size
+
+    name = line[0] if _width(line[0]) <= widths[0] else set_cell_size(line[0], widths[0] - 1).rstrip() + "…"
+    cells = [_filled(name, widths[0]), _filled(line[1], widths[1])]
     cells += [text.rjust(size) for text, size in zip(line[2:], widths[2:], strict=True)]
     return "  ".join(cells).rstrip()
+
+
+def _width(text: str) -> int:
+    """Columns of a terminal that the text takes: Chinese and emoji take two."""
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def _filled(text: str, width: int) -> str:
+    return text + " " * (width - _width(text))
