@@ -105,3 +105,13 @@ def test_bounds_on_adaptive_and_unequal_samples():
     adaptive = fr.RankCounts.from_ranks(x + 1, 2000, design, drawn=m)
     low, high = fr.bounds(adaptive, "recall@50")
     assert low <= np.mean(true <= 50) <= high
+
+
+@pytest.mark.parametrize("estimator", [fr.CLS(), fr.Naive(), fr.Mapping("linear"), fr.Multinomial(prior=fr.MLE())])
+@pytest.mark.parametrize("cases", [1, 3, 40])
+def test_few_cases_have_intervals_too(estimator, cases):
+    """Simulated samples hold as many cases as the real one, however thinly they are spread over ranks."""
+    counts = fr.RankCounts.from_ranks([1, 4, 2, 30][:cases] * (1 if cases < 4 else 10), n_items=5000, design="uni99")
+    dist = estimator.fit(counts)
+    low, high = dist.interval(fr.Recall @ 10)
+    assert low <= dist.expect(fr.Recall @ 10) <= high

@@ -128,6 +128,21 @@ def test_a_trec_run(tmp_path, scored):
     assert np.repeat(ranks, weight.astype(int)).tolist() == sorted(direct(scored))
 
 
+def test_ranked_lists_are_not_taken_for_ranks_of_targets(tmp_path, scored):
+    """RecTools writes user_id, item_id, score, rank: the rank of every item, which says nothing until a target is named."""
+    lists = {name: scored[name] for name in ("user_id", "item_id", "score")}
+    order = np.lexsort((-lists["score"], lists["user_id"]))
+    lists = {name: values[order] for name, values in lists.items()} | {"rank": np.tile(np.arange(1, DRAWN + 2), USERS)}
+    csv.write_csv(pa.table(lists), tmp_path / "reco.csv")
+    with pytest.raises(ValueError, match="whole ranked lists"):
+        read_counts(tmp_path / "reco.csv", DESIGN, N)
+    held = scored["label"] == 1
+    pairs = {"user_id": scored["user_id"][held], "item_id": scored["item_id"][held]}
+    csv.write_csv(pa.table(pairs), tmp_path / "test.csv")
+    found = read_counts(tmp_path / "reco.csv", DESIGN, N, targets=tmp_path / "test.csv")
+    assert found["reco"] == fr.RankCounts.from_ranks(direct(scored), N, DESIGN, users=np.arange(USERS))
+
+
 @pytest.mark.parametrize("ending", ["csv", "txt", "npy"])
 def test_a_bare_list_of_ranks(tmp_path, ending):
     ranks, path = np.array([1, 3, 2, 9]), tmp_path / f"mine.{ending}"

@@ -176,7 +176,8 @@ def point_interval(estimate: Estimate, metric: Metric, level: float, target: str
     pilot = MLE(n_items="mean").fit(counts)
     (table,), (law,) = problem.tables, problem.laws
     centre = np.average(np.maximum(pilot.masses, 0), axis=0, weights=problem.group_weight)
-    number = np.round(centre / centre.sum() * len(counts)).astype(np.int64)
+    # whole cases per rank that add up to all of them: rounded one by one, few cases over many ranks would come to none
+    number = np.diff(np.round(np.cumsum(centre) / centre.sum() * len(counts)), prepend=0).astype(np.int64)
     spread = np.empty(60)
     for index, seen in enumerate(_drawn_from(law, number, rng, len(spread))):
         again = RankCounts.from_outcomes(

@@ -70,11 +70,13 @@ def read_counts(
         return {path.stem: counts_from_trec(run, str(_there(Path(qrels))), pool, design, rng=rng)}
     columns = read_table(path)
     names = list(columns)
-    if lists or targets or (find_column(names, "rank") is None and find_column(names, "score") is not None):
+    told = lists or targets or (find_column(names, "label") is not None and find_column(names, "item") is not None)
+    if find_column(names, "score") is not None and (told or find_column(names, "rank") is None):
         return {
             model: _scored(path, each, design, n_items, targets, lists, train, rng)
             for model, each in _by_model(path, columns)
         }
+    _refuse_ranked_lists(path, columns)
     counts: dict[str, RankCounts] = {}
     for table in read_ranks(path, columns):
         pool = table.n_items if table.n_items is not None else _pools(n_items, train, table.users)
@@ -121,6 +123,21 @@ def _long(path: Path, columns: dict[str, Array], rank: str, user: str | None) ->
             rows[more["n_items"]] if "n_items" in more else None,
             rows[more["drawn"]] if "drawn" in more else None,
             rows[more["weight"]] if "weight" in more else None,
+        )
+
+
+def _refuse_ranked_lists(path: Path, columns: dict[str, Array]) -> None:
+    """Recommendation lists have ranks too: 1, 2, 3, … of each user's items, which are not the ranks of targets."""
+    user, item, rank = (find_column(list(columns), what) for what in ("user", "item", "rank"))
+    if user is None or item is None or rank is None or find_column(list(columns), "model") is not None:
+        return
+    _, code, sizes = np.unique(columns[user].astype(str), return_inverse=True, return_counts=True)
+    order = np.lexsort((columns[rank], code))
+    counted = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + 1
+    if sizes.max() > 1 and (columns[rank][order] == counted).all():
+        raise ValueError(
+            f"{str(path)!r} holds whole ranked lists, 1, 2, 3, … for every user, not the ranks of targets: say which items "
+            "are the targets with --targets FILE, or with a column 'label'."
         )
 
 

@@ -113,14 +113,17 @@ class Report:
         return out
 
     def to_dict(self) -> dict[str, float]:
-        """Flat numbers, ready for MLflow and the like: ``{"EASE/ndcg@10": 0.12, "EASE/ndcg@10/low": 0.11, …}``."""
+        """Flat numbers, ready for MLflow and the like: ``{"EASE/ndcg@10": 0.12, "EASE/ndcg@10_low": 0.11, …}``.
+
+        No name is the beginning of another's path, which trackers that keep a file per metric cannot store.
+        """
         flat: dict[str, float] = {}
         for row in self.rows:
             key = f"{row['model']}/{row['metric']}"
             flat[key] = float(row["value"])
             for part in ("low", "high", "naive"):
                 if row[part] is not None:
-                    flat[f"{key}/{part}"] = float(row[part])
+                    flat[f"{key}_{part}"] = float(row[part])
         return flat
 
     def to_json(self, indent: int | None = 2) -> str:

@@ -1,0 +1,87 @@
+"""The pages say what is true: fields of the JSON, lengths of recipes, links, and a site that needs no network."""
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fullrank as fr
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+TYPES = {"string": str, "number": (int, float), "integer": int, "null": type(None), "object": dict, "array": list}
+
+
+def documented(head):
+    """Field → type, from the table of `docs/cli.md` that begins with this head."""
+    text = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
+    table = text.split(f"| {head} |", 1)[1].split("\n\n", 1)[0]
+    return dict(re.findall(r"^\| `(\w+)` \| ([^|]+?) \|", table, re.MULTILINE))
+
+
+def allowed(told):
+    return tuple(kind for word in told.split(" or ") for kind in [TYPES[word.split()[0]]] for kind in _flat(kind))
+
+
+def _flat(kind):
+    return kind if isinstance(kind, tuple) else (kind,)
+
+
+@pytest.mark.parametrize(("design", "estimator"), [("uni99", None), ("uni99", "cls"), ("adaptive 9..39 stop 1", "mle")])
+def test_the_json_has_the_documented_fields_and_no_other(design, estimator):
+    ranks, drawn = ([1, 4, 2], [39, 9, 39]) if "adaptive" in design else ([1, 4, 2], None)
+    report = fr.correct(
+        {"EASE": ranks}, n_items=500, design=design, drawn=drawn, metrics="ndcg@10", estimator=estimator
+    )
+    document = json.loads(report.to_json())
+    fields, rows = documented("field"), documented("field of a row")
+    assert document["schema"] == "fullrank.report/1"
+    assert list(document) == list(fields)
+    assert list(document["rows"][0]) == list(rows)
+    for found, told in [(document, fields), (document["rows"][0], rows)]:
+        for name, value in found.items():
+            assert isinstance(value, allowed(told[name])), name
+    text = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
+    assert all(f"`{name}`" in text for name in document["provenance"])
+
+
+def test_recipes_are_at_most_thirty_lines():
+    for page in (ROOT / "docs/recipes").glob("*.md"):
+        assert len(page.read_text(encoding="utf-8").splitlines()) <= 30, page.name
+
+
+def test_every_python_block_of_every_page_is_run():
+    """Blocks are doctests, which pytest collects; code that is not would only look tested."""
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for block in re.findall(r"^[ ]*```(?:python|py)\n(.*?)^[ ]*```", text, re.MULTILINE | re.DOTALL):
+            assert block.lstrip().startswith(">>> "), (page.name, block[:80])
+
+
+def test_links_between_pages_lead_somewhere():
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[\w-]*)?\)", page.read_text(encoding="utf-8")):
+            if "://" not in target:
+                assert (page.parent / target).exists(), (page.name, target)
+
+
+def test_the_navigation_names_every_page():
+    named = set(re.findall(r"([\w/-]+\.md)", (ROOT / "mkdocs.yml").read_text(encoding="utf-8")))
+    assert {str(page.relative_to(ROOT / "docs")) for page in PAGES[1:]} <= named
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mkdocstrings") is None, reason="make docs builds the site in .ci/run")
+def test_the_site_builds_strictly_and_asks_for_nothing_outside(tmp_path):
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    for page in (tmp_path / "site").rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        assert not re.search(r"<(?:script|img|iframe)[^>]+src=\"?https?:", text)
+        assert not re.search(r"<link[^>]+href=\"?https?:[^>]*stylesheet", text)
+        assert "fonts.g" not in text
+    assert "Metric" in (tmp_path / "site/api.html").read_text(encoding="utf-8")
