@@ -23,7 +23,7 @@ def test_every_panel_is_valid_vega_lite(request, kind):
     for style in (PAGE, NOTEBOOK):
         for name in KINDS:
             for panel in panels_of(digest(report), style, name):
-                finish(panel.chart, style, fit=True).to_dict(validate=True)
+                finish(panel.chart, style).to_dict(validate=True)
                 assert panel.about
                 assert all(len(row) == len(panel.head) for row in panel.body)
 

@@ -66,16 +66,19 @@ def load_altair() -> Any:
     return altair
 
 
-def svg(chart: Any) -> str:
-    """The chart as SVG text, without a browser and without the network."""
+def svg(chart: Any, style: Style) -> str:
+    """The chart as SVG text, without a browser and without the network; its width includes axes, so that panels line up."""
     try:
         import vl_convert
     except ImportError:
         raise ImportError(
             "the page's charts are made into SVG by vl-convert-python: install the extra, pip install 'fullrank[report]'."
         ) from None
-    # our own charts: checking each against the whole schema takes longer than drawing them
-    return str(vl_convert.vegalite_to_svg(chart.to_dict(validate=False)))
+    # our own charts: checking each against the whole schema takes longer than drawing them, and so does copying each once
+    # for every property that is set on it
+    spec = chart.to_dict(validate=False)
+    spec.update(config=look(style), autosize={"type": "fit", "contains": "padding"})
+    return str(vl_convert.vegalite_to_svg(spec))
 
 
 # -------------------------------------------------------------------------------------------------- what users call
@@ -115,11 +118,11 @@ def plot_counts(counts: RankCounts) -> Any:
         for low, high, share in sampled_bins(counts)
     ]
     chart = (
-        alt.Chart(alt.Data(values=data))
+        alt.Chart(_data(data))
         .mark_bar(color=NOTEBOOK.series[0], stroke=NOTEBOOK.paper)
         .encode(
             x=alt.X("low:Q", title=_rank_title(found[0].drawn), scale=alt.Scale(nice=False)),
-            x2="high:Q",
+            x2=alt.X2("high:Q"),
             y=alt.Y("share:Q", title="share of cases", axis=alt.Axis(format="~%", tickCount=4)),
             tooltip=alt.Tooltip("told:N", title=" "),
         )
@@ -199,15 +202,15 @@ def results_panel(shown: Digest, metric: str, style: Style, colours: MappingType
     y = alt.Y("row:Q", axis=None, scale=alt.Scale(domain=[len(rows) - 0.45, -0.55], nice=False, zero=False))
     axis = alt.Axis(tickCount=4, grid=True, format=axis_format(high - low), labelFlush=True)
     x = alt.X("value:Q", title=None, axis=axis, scale=alt.Scale(domain=[low, high], nice=False))
-    base = alt.Chart(alt.Data(values=data)).encode(y=y)
+    base = alt.Chart(_data(data)).encode(y=y)
     colour = alt.Color("colour:N", scale=None)
-    tip = {"tooltip": alt.Tooltip("told:N", title=" "), "description": "told:N"}
+    tip = {"tooltip": alt.Tooltip("told:N", title=" "), "description": alt.Description("told:N")}
     layers = [
         base.mark_text(align="left", dy=-15, fontSize=12, fontWeight=600, color=style.ink).encode(
-            x=alt.value(0), text="name:N"
+            x=alt.value(0), text=alt.Text("name:N")
         ),
-        base.mark_rule(strokeDash=[1, 3], color=style.muted).encode(x=x, x2="naive:Q"),
-        base.mark_rule(strokeWidth=7, opacity=0.35, strokeCap="round").encode(x=x.copy(), x2="high:Q", color=colour),
+        base.mark_rule(strokeDash=[1, 3], color=style.muted).encode(x=x, x2=alt.X2("naive:Q")),
+        base.mark_rule(strokeWidth=7, opacity=0.35, strokeCap="round").encode(x=x.copy(), x2=alt.X2("high:Q"), color=colour),
         base.mark_point(shape="circle", size=64, filled=True, fill=style.paper, stroke=style.muted, strokeWidth=1.5,
                         opacity=1).encode(x=alt.X("naive:Q"), **tip),
         base.mark_point(shape="circle", size=72, filled=True, opacity=1).encode(x=x.copy(), color=colour, **tip),
@@ -218,9 +221,9 @@ def results_panel(shown: Digest, metric: str, style: Style, colours: MappingType
             here = [mark for mark in marks if mark["align"] == align and mark["kind"] == kind]
             if here:
                 layers.append(
-                    alt.Chart(alt.Data(values=here))
+                    alt.Chart(_data(here))
                     .mark_text(align=align, dy=17, fontSize=11, fontWeight=weight, color=tone)
-                    .encode(x=alt.X("at:Q"), y=y.copy(), text="text:N")
+                    .encode(x=alt.X("at:Q"), y=y.copy(), text=alt.Text("text:N"))
                 )
     chart = alt.layer(*layers).properties(width=WIDTH, height=54 * len(rows) + 36)
     head = ("Model", "Full catalogue", f"{shown.level:.0%} interval", "Sampled, at face value")
@@ -276,20 +279,20 @@ def curve_panel(
     layers = []
     if bands:
         layers.append(
-            alt.Chart(alt.Data(values=bands))
+            alt.Chart(_data(bands))
             .mark_area(opacity=0.16)
-            .encode(x=x, y=alt.Y("low:Q", title=None), y2="high:Q", color=colour, detail="model:N")
+            .encode(x=x, y=alt.Y("low:Q", title=None), y2=alt.Y2("high:Q"), color=colour, detail=alt.Detail("model:N"))
         )
-    line = alt.Chart(alt.Data(values=lines)).encode(x=x, y=y)
-    layers.append(line.mark_line(strokeWidth=2).encode(color=colour, detail="model:N"))
+    line = alt.Chart(_data(lines)).encode(x=x, y=y)
+    layers.append(line.mark_line(strokeWidth=2).encode(color=colour, detail=alt.Detail("model:N")))
     layers.append(
-        alt.Chart(alt.Data(values=[one for one in lines if one["k"] in wanted]))
+        alt.Chart(_data([one for one in lines if one["k"] in wanted]))
         .mark_point(filled=True, opacity=1, size=40)
         .encode(x=x, y=y, color=colour)
     )
     layers.append(  # invisible and large: what the pointer finds
         line.mark_point(filled=True, opacity=0, size=120).encode(
-            color=colour, tooltip=alt.Tooltip("told:N", title=" "), description="told:N"
+            color=colour, tooltip=alt.Tooltip("told:N", title=" "), description=alt.Description("told:N")
         )
     )
     gap = (high - low) * 14 / (height - 48)  # a line of text; the axis below takes its part of the height
@@ -299,9 +302,9 @@ def curve_panel(
     for tag, curve, at in zip(tops, curves, _spread([tag["value"] for tag in tops], gap), strict=True):
         tag.update(at=at, k=curve.ks[-1], colour=colours[curve.model])
     layers.append(
-        alt.Chart(alt.Data(values=tops))
+        alt.Chart(_data(tops))
         .mark_text(align="left", dx=6, fontSize=11, fontWeight=600)
-        .encode(x=x, y=alt.Y("at:Q", scale=y_scale), text="name:N", color=colour)
+        .encode(x=x, y=alt.Y("at:Q", scale=y_scale), text=alt.Text("name:N"), color=colour)
     )
     chart = alt.layer(*layers).properties(width=WIDTH, height=height)
     by_model = [dict(zip(curve.ks, curve.values, strict=True)) for curve in curves]
@@ -337,10 +340,10 @@ def rank_panel(shown: Digest, model: str, bins: Sequence[Bin], style: Style, col
     y = alt.Y("share:Q", title=None, scale=y_scale, axis=alt.Axis(tickCount=3, format="~%"))
     layers = []
     if blind is not None:
-        shade = alt.Chart(alt.Data(values=[{"low": 1, "high": blind, "told": f"blind spot: ranks 1 to {blind:,}"}]))
+        shade = alt.Chart(_data([{"low": 1, "high": blind, "told": f"blind spot: ranks 1 to {blind:,}"}]))
         layers.append(
             shade.mark_rect(color=style.muted, opacity=0.16).encode(
-                x=x, x2="high:Q", tooltip=alt.Tooltip("told:N", title=" "), description="told:N"
+                x=x, x2=alt.X2("high:Q"), tooltip=alt.Tooltip("told:N", title=" "), description=alt.Description("told:N")
             )
         )
         if math.log(blind) > 0.2 * math.log(last):  # room for the words
@@ -355,9 +358,9 @@ def rank_panel(shown: Digest, model: str, bins: Sequence[Bin], style: Style, col
         for each in bins
     ]  # fmt: skip
     layers.append(
-        alt.Chart(alt.Data(values=data))
+        alt.Chart(_data(data))
         .mark_rect(color=colour, opacity=0.85, stroke=style.paper, strokeWidth=1)
-        .encode(x=x, x2="high:Q", y=y, y2="zero:Q", tooltip=alt.Tooltip("told:N", title=" "), description="told:N")
+        .encode(x=x, x2=alt.X2("high:Q"), y=y, y2=alt.Y2("zero:Q"), tooltip=alt.Tooltip("told:N", title=" "), description=alt.Description("told:N"))
     )
     chart = alt.layer(*layers).properties(width=WIDTH, height=150)
     total, body = 0.0, []
@@ -385,21 +388,21 @@ def budget_panel(found: Sequence[Any], label: str, style: Style, colour: str) ->
                 {"size": name, "kind": kind, "share": share, "text": percent(share), "colour": tone, "told": told}
             )
     most = max(row["share"] for row in data)
-    base = alt.Chart(alt.Data(values=data)).encode(
+    base = alt.Chart(_data(data)).encode(
         y=alt.Y("size:N", sort=names, title=None, scale=alt.Scale(paddingInner=0.3)),
         yOffset=alt.YOffset("kind:N", sort=["cases", "scores"]),
         x=alt.X("share:Q", axis=None, scale=alt.Scale(domain=[0, most * 1.2], nice=False)),
     )  # fmt: skip
     bars = base.mark_bar(opacity=0.85, cornerRadiusEnd=1).encode(
-        color=alt.Color("colour:N", scale=None), tooltip=alt.Tooltip("told:N", title=" "), description="told:N"
+        color=alt.Color("colour:N", scale=None), tooltip=alt.Tooltip("told:N", title=" "), description=alt.Description("told:N")
     )
     first = data[0]["size"]
-    text = base.mark_text(align="left", dx=4, fontSize=10.5, color=style.muted).encode(text="text:N")
+    text = base.mark_text(align="left", dx=4, fontSize=10.5, color=style.muted).encode(text=alt.Text("text:N"))
     which = (  # said once, beside the first pair of bars
         base.transform_filter(alt.datum.size == first)
         .transform_calculate(which="datum.text + (datum.kind == 'cases' ? ' of cases' : ' of scores')")
         .mark_text(align="left", dx=4, fontSize=10.5, color=style.muted)
-        .encode(text="which:N")
+        .encode(text=alt.Text("which:N"))
     )
     rest = text.transform_filter(alt.datum.size != first)
     chart = alt.layer(bars, rest, which).properties(width=WIDTH, height=40 * len(found) + 8)
@@ -414,20 +417,30 @@ def budget_panel(found: Sequence[Any], label: str, style: Style, colour: str) ->
 # -------------------------------------------------------------------------------------------------- inside
 
 
-def finish(chart: Any, style: Style, fit: bool = False) -> Any:
-    """The look that all charts share; ``fit``: the width includes axes, so that panels of a page line up."""
-    axis = {
-        "labelColor": style.muted, "titleColor": style.muted, "labelFontSize": 11, "titleFontSize": 11,
-        "titleFontWeight": "normal", "gridColor": style.grid, "domainColor": style.grid, "domain": False, "ticks": False,
-        "labelPadding": 6, "titlePadding": 8,
+def finish(chart: Any, style: Style) -> Any:
+    """The chart with the look that all share."""
+    return chart.configure(**look(style))
+
+
+def look(style: Style) -> dict[str, Any]:
+    """What all charts have in common, in Vega-Lite's words."""
+    return {
+        "background": "transparent",
+        "padding": 4,
+        "font": "system-ui, sans-serif",
+        "view": {"stroke": None},
+        "axis": {
+            "labelColor": style.muted, "titleColor": style.muted, "labelFontSize": 11, "titleFontSize": 11,
+            "titleFontWeight": "normal", "gridColor": style.grid, "domainColor": style.grid, "domain": False,
+            "ticks": False, "labelPadding": 6, "titlePadding": 8,
+        },
+        "title": {"color": style.ink, "fontSize": 13, "fontWeight": 600, "anchor": "start", "offset": 10},
     }  # fmt: skip
-    chart = (
-        chart.configure(background="transparent", padding=4, font="system-ui, sans-serif")
-        .configure_view(stroke=None)
-        .configure_axis(**axis)
-        .configure_title(color=style.ink, fontSize=13, fontWeight=600, anchor="start", offset=10)
-    )
-    return chart.properties(autosize={"type": "fit", "contains": "padding"}) if fit else chart
+
+
+def _data(rows: Sequence[MappingType[str, Any]]) -> Any:
+    """Rows for a chart, as a tuple: Altair copies lists anew with every layer and every property."""
+    return load_altair().Data(values=tuple(rows))
 
 
 def value_text(shown: Digest, metric: str, cell: Cell) -> str:

@@ -20,7 +20,7 @@ from xml.etree import ElementTree
 from .._files import write_atomically
 from .._version import __version__
 from ..ranks.design import ALL
-from .charts import KINDS, PAGE, Panel, finish, limits_text, panels_of, svg
+from .charts import KINDS, PAGE, Panel, limits_text, panels_of, svg
 from .digest import (
     MOST_DRAWN,
     MOST_PAIRED,
@@ -350,7 +350,7 @@ def _numbers(panel: Panel) -> str:
 
 
 def _figure(panel: Panel | None, title: str, numbers: str, serial: int) -> str:
-    drawing = "" if panel is None else inline(svg(finish(panel.chart, PAGE, fit=True)), clean(panel.about, 600), serial)
+    drawing = "" if panel is None else inline(svg(panel.chart, PAGE), clean(panel.about, 600), serial)
     named = f"figure-{serial}"
     return f'<figure aria-labelledby="{named}"><h3 id="{named}">{_name(title)}</h3>{drawing}{numbers}</figure>'
 
