@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Sequence
 
-__all__ = ["ALIASES", "find_column"]
+__all__ = ["ALIASES", "find_column", "listed"]
 
 #: The usual names of each column, best first: letters and digits only, so that `userId`, `user_id` and `User-ID` are one.
 ALIASES: dict[str, tuple[str, ...]] = {
@@ -33,6 +33,12 @@ def plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.split(":")[0].lower())
 
 
+def listed(names: Sequence[str], most: int = 12) -> str:
+    """Names for a message: the first so many, each cut to what a line bears."""
+    shown = [repr(name if len(name) <= 40 else name[:39] + "…") for name in names[:most]]
+    return ", ".join(shown) + (f" and {len(names) - most:,} more" if len(names) > most else "")
+
+
 def find_column(names: Sequence[str], what: str, override: str | None = None) -> str | None:
     """The column that holds ``what`` (a key of :data:`ALIASES`), or ``None``; ``override`` names it outright.
 
@@ -46,13 +52,13 @@ def find_column(names: Sequence[str], what: str, override: str | None = None) ->
             return override
         near = difflib.get_close_matches(override, names, 1)
         hint = f"; did you mean {near[0]!r}?" if near else "."
-        raise ValueError(f"`{what}={override!r}` is not a column; the columns are {', '.join(names)}{hint}")
+        raise ValueError(f"`{what}={override!r}` is not a column; the columns are {listed(names)}{hint}")
     called = {name: plain(name) for name in names}
     for alias in ALIASES[what]:
         matches = [name for name in names if called[name] == alias]
         if len(matches) > 1:
             raise ValueError(
-                f"the columns {' and '.join(map(repr, matches))} could both be the {what}; say which with `{what}=`."
+                f"the columns {' and '.join(map(repr, matches[:2]))} could both be the {what}; say which with `{what}=`."
             )
         if matches:
             return matches[0]

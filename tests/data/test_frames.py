@@ -63,14 +63,18 @@ def test_overrides_win():
 @pytest.mark.parametrize(
     ("columns", "overrides", "message"),
     [
-        ({"a": [1], "item": [1]}, {}, "no column looks like the user; the columns are a, item: name one with `user=`"),
+        (
+            {"a": [1], "item": [1]},
+            {},
+            "no column looks like the user; the columns are 'a', 'item': name one with `user=`",
+        ),
         ({"user": [1], "b": [1]}, {}, "no column looks like the item"),
         ({"userId": [1], "user_id": [1], "item": [1]}, {}, "'userId' and 'user_id' could both be the user"),
         ({"user": [1], "item": [1]}, {"user": "usr"}, "`user='usr'` is not a column.*did you mean 'user'"),
         (
             {"user": [1], "item": [1]},
             {"rating": "grade"},
-            "`rating='grade'` is not a column; the columns are user, item",
+            "`rating='grade'` is not a column; the columns are 'user', 'item'",
         ),
         ({"user": [1, 2], "item": [1]}, {}, "different lengths: `user` 2, `item` 1"),
         ({"user": [1, None], "item": [1, 2]}, {}, "row 1 has no user"),

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from fullrank._columns import find_column
+from fullrank._columns import find_column, listed
 
 Ints: TypeAlias = NDArray[np.int64]
 Array: TypeAlias = NDArray[Any]
@@ -199,8 +199,9 @@ def _named_columns(data: Any, overrides: Mapping[str, str | None]) -> dict[str, 
         if name is not None:
             found[what] = table[name]
         elif what in ("user", "item"):
-            listed = ", ".join(names)
-            raise ValueError(f"no column looks like the {what}; the columns are {listed}: name one with `{what}=`.")
+            raise ValueError(
+                f"no column looks like the {what}; the columns are {listed(names)}: name one with `{what}=`."
+            )
     return found
 
 

@@ -32,7 +32,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fullrank._columns import find_column
+from fullrank import _columns as columns_
 from fullrank.data.frames import _to_numpy, _values, among, encode
 from fullrank.data.readers import _LARGEST_POSITION, Negatives, Source, _blocks, _empty, _name, _unreadable
 from fullrank.data.split import Split
@@ -784,11 +784,11 @@ def _columns(frame: Any, wanted: Sequence[str], overrides: Mapping[str, str | No
         names = table.columns
     found: dict[str, Array] = {}
     for what in wanted:
-        name = find_column(names, what, overrides.get(what))
+        name = columns_.find_column(names, what, overrides.get(what))
         if name is None:
             hint = " (or give `targets=`, or a Split as `n_items`)" if what == "label" else ""
             raise ValueError(
-                f"no column looks like the {what}; the columns are {', '.join(names)}: name one with `{what}=`{hint}."
+                f"no column looks like the {what}; the columns are {columns_.listed(names)}: name one with `{what}=`{hint}."
             )
         found[what] = _truth(table[name], what) if what == "label" else _values(table[name], what)
     if len({len(values) for values in found.values()}) > 1:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._columns import find_column
+from .._columns import find_column, listed
 from .counts import RankCounts
 from .design import Design
 
@@ -107,7 +107,7 @@ def read_ranks(path: str | Path, columns: dict[str, Array] | None = None) -> lis
     if not wide:
         raise ValueError(
             f"{str(path)!r} has no column of ranks: name it 'rank', or give one column of ranks per model; "
-            f"it has {_listed(columns)}."
+            f"it has {listed(list(columns))}."
         )
     users = None if user is None else columns[user]
     return [RankTable(name, columns[name], users) for name in wide]
@@ -246,7 +246,7 @@ def _pairs(path: Path) -> tuple[Array, Array]:
     columns = read_table(path)
     user, item = find_column(list(columns), "user"), find_column(list(columns), "item")
     if user is None or item is None:
-        raise ValueError(f"{str(path)!r} needs columns 'user_id' and 'item_id'; it has {_listed(columns)}.")
+        raise ValueError(f"{str(path)!r} needs columns 'user_id' and 'item_id'; it has {listed(list(columns))}.")
     return columns[user], columns[item]
 
 
@@ -279,7 +279,7 @@ def _columns_of(path: Path) -> dict[str, Array]:
         else:
             raise ValueError(f"cannot read {str(path)!r}: it must end in {_ENDINGS}.")
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowKeyError, OSError) as error:
-        raise ValueError(f"cannot read {str(path)!r}: {str(error).splitlines()[0].rstrip('.')}.") from None
+        raise ValueError(f"cannot read {str(path)!r}: {one_line(error)}.") from None
     names = table.column_names
     twice = next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
     if twice is not None:
@@ -292,12 +292,18 @@ def _columns_of(path: Path) -> dict[str, Array]:
 def _npy(path: Path) -> dict[str, Array]:
     try:
         ranks = np.load(_there(path), allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise ValueError(f"cannot read {str(path)!r}: {str(error).splitlines()[0].rstrip('.')}.") from None
+    except Exception as error:  # a damaged file fails in more ways than NumPy and zipfile name
+        raise ValueError(f"cannot read {str(path)!r}: {one_line(error)}.") from None
     if not isinstance(ranks, np.ndarray) or ranks.ndim != 1:
         shape = getattr(ranks, "shape", "several arrays")
         raise ValueError(f"{str(path)!r} holds {shape}; one rank per case, an array of one dimension, was expected.")
     return {"rank": ranks}
+
+
+def one_line(error: Exception) -> str:
+    """The first line of somebody else's message, printable and not endless."""
+    first = (str(error).splitlines() or [type(error).__name__])[0][:300].rstrip(".")
+    return "".join(c if c.isprintable() else "?" for c in first)
 
 
 def _there(path: Path) -> Path:
@@ -312,8 +318,3 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _listed(columns: Mapping[str, Any]) -> str:
-    names = [repr(name) for name in list(columns)[:12]]
-    return ", ".join(names) + (f" and {len(columns) - 12} more" if len(columns) > 12 else "")

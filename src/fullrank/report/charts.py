@@ -343,7 +343,10 @@ def rank_panel(shown: Digest, model: str, bins: Sequence[Bin], style: Style, col
         shade = alt.Chart(_data([{"low": 1, "high": blind, "told": f"blind spot: ranks 1 to {blind:,}"}]))
         layers.append(
             shade.mark_rect(color=style.muted, opacity=0.16).encode(
-                x=x, x2=alt.X2("high:Q"), tooltip=alt.Tooltip("told:N", title=" "), description=alt.Description("told:N")
+                x=x,
+                x2=alt.X2("high:Q"),
+                tooltip=alt.Tooltip("told:N", title=" "),
+                description=alt.Description("told:N"),
             )
         )
         if math.log(blind) > 0.2 * math.log(last):  # room for the words
@@ -360,7 +363,14 @@ def rank_panel(shown: Digest, model: str, bins: Sequence[Bin], style: Style, col
     layers.append(
         alt.Chart(_data(data))
         .mark_rect(color=colour, opacity=0.85, stroke=style.paper, strokeWidth=1)
-        .encode(x=x, x2=alt.X2("high:Q"), y=y, y2=alt.Y2("zero:Q"), tooltip=alt.Tooltip("told:N", title=" "), description=alt.Description("told:N"))
+        .encode(
+            x=x,
+            x2=alt.X2("high:Q"),
+            y=y,
+            y2=alt.Y2("zero:Q"),
+            tooltip=alt.Tooltip("told:N", title=" "),
+            description=alt.Description("told:N"),
+        )
     )
     chart = alt.layer(*layers).properties(width=WIDTH, height=150)
     total, body = 0.0, []
@@ -394,7 +404,9 @@ def budget_panel(found: Sequence[Any], label: str, style: Style, colour: str) ->
         x=alt.X("share:Q", axis=None, scale=alt.Scale(domain=[0, most * 1.2], nice=False)),
     )  # fmt: skip
     bars = base.mark_bar(opacity=0.85, cornerRadiusEnd=1).encode(
-        color=alt.Color("colour:N", scale=None), tooltip=alt.Tooltip("told:N", title=" "), description=alt.Description("told:N")
+        color=alt.Color("colour:N", scale=None),
+        tooltip=alt.Tooltip("told:N", title=" "),
+        description=alt.Description("told:N"),
     )
     first = data[0]["size"]
     text = base.mark_text(align="left", dx=4, fontSize=10.5, color=style.muted).encode(text=alt.Text("text:N"))
