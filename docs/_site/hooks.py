@@ -8,25 +8,30 @@ from typing import Any
 
 
 def on_config(config: Any) -> Any:
-    """Leave pages out of the navigation that are not there, so that one page less does not break the build."""
-    config["nav"] = _present(config["nav"], Path(config["docs_dir"]))
+    """Fit the navigation to the pages that are there: absent ones are left out, unnamed ones go last."""
+    docs = Path(config["docs_dir"])
+    nav, named = _present(config["nav"], docs)
+    found = {str(page.relative_to(docs)) for page in docs.rglob("*.md")}
+    config["nav"] = nav + ([{"More": sorted(found - named)}] if found - named else [])
     return config
 
 
-def _present(nav: list[Any], docs: Path) -> list[Any]:
+def _present(nav: list[Any], docs: Path) -> tuple[list[Any], set[str]]:
+    """The entries whose pages exist, and those pages."""
     kept: list[Any] = []
+    named: set[str] = set()
     for entry in nav:
-        if isinstance(entry, str):
-            kept += [entry] if (docs / entry).is_file() else []
-            continue
-        ((title, what),) = entry.items()
+        title, what = next(iter(entry.items())) if isinstance(entry, dict) else ("", entry)
         if isinstance(what, list):
-            kept.append({title: _present(what, docs)})
+            below, pages = _present(what, docs)
+            kept.append({title: below})
+            named |= pages
         elif (docs / what).is_file():
             kept.append(entry)
-    return kept
+            named.add(what)
+    return kept, named
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Comments are for the tests; links to files outside the site lead to the repository's text instead of nowhere."""
+    """What a page needs is said to the tests, not to readers."""
     return re.sub(r"<!-- needs: .*? -->\n?", "", markdown)

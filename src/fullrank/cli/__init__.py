@@ -42,10 +42,10 @@ def _root(
         raise typer.Exit
 
 
-app.command(short_help="See in seconds why sampled metrics mislead.")(demo.demo)
-app.command(short_help="Correct the sampled metrics you already have.")(correct.correct)
-app.command(short_help="Which model is best, and how sure is that?")(compare.compare)
-app.add_typer(data.app, name="data", short_help="The data sets of the papers: list, import.")
+app.command()(demo.demo)
+app.command()(correct.correct)
+app.command()(compare.compare)
+app.add_typer(data.app, name="data")
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ def data(
     context: typer.Context,
     json: Annotated[bool, typer.Option("--json", help="Print JSON for machines: one object per data set.")] = False,
 ) -> None:
-    """List the data sets of the papers: which are here, and what is missing.
+    """List and import the data sets of the papers.
 
     \b
     Examples:
@@ -60,7 +60,9 @@ def data_show(
         str, typer.Argument(metavar="NAME", help="Name of a data set, such as yelp.", autocompletion=_names)
     ],
 ) -> None:
-    """Say which official files a data set needs, and where to put them.
+    """Say which files a data set needs.
+
+    Where they are found, and where to put them.
 
     \b
     Example:
@@ -89,7 +91,7 @@ def data_import(
     ],
     source: Annotated[Path, typer.Argument(metavar="PATH", help="The official file, folder or zip archive.")],
 ) -> None:
-    """Read the official files of a data set into the data folder.
+    """Read the official files of a data set.
 
     \b
     Example:

@@ -19,7 +19,7 @@ def demo(
     json: Json = False,
     html: Html = None,
 ) -> None:
-    """See in a few seconds why sampled metrics mislead, and what correction gives.
+    """See in seconds why sampled metrics mislead.
 
     Nothing is downloaded: the catalogue (20,000 items, 4,000 users, two recommenders) is drawn from the seed.
 
