@@ -19,8 +19,6 @@ HERE = Path(__file__).parent / "cli"
 
 #: Name of the golden file → the command, in a folder with the inputs.
 COMMANDS: dict[str, tuple[str, ...]] = {
-    "help": ("--help",),
-    "correct-help": ("correct", "--help"),
     "correct-ranks": ("correct", "ranks.csv", "--items", "3000", "--negatives", "99", "-m", "recall@10,20", "-m", "ndcg@10"),
     "correct-recbole": ("correct", "BPR.inter", "--items", "3000", "--design", "uni100", "-m", "ndcg@10", "-m", "mrr@10"),
     "correct-ncf": (
