@@ -1,0 +1,312 @@
+"""Workers on this machine, each a process of its own: for models that hold the GIL while they score.
+
+The model is written once, its arrays into a file that all workers map: they share the memory, and none of them copies it.
+Compiled models (factors, item-item, stored scores) already use all cores in one process; there, workers bring nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import mmap
+import multiprocessing
+import os
+import pickle  # between our own processes, through a pipe: nothing that is read from a file is ever unpickled
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from fullrank.backends.schedule import Failure, Lost, attempt, check_limits, run
+
+__all__ = ["ProcessBackend"]
+
+_ALIGNED = 64
+
+
+@dataclass(eq=False)
+class ProcessBackend:
+    """``map`` over worker processes of this machine; ``workers=None`` starts one per core.
+
+    ``threads`` is what each worker may use (None: the cores divided by the workers). A block whose worker dies is started
+    again on a new one, up to ``retries`` times; a block that takes longer than ``timeout`` seconds is treated likewise.
+    One block per worker is on its way at a time. ``item_shards`` cuts the items of a factor model into that many ranges:
+    a worker then holds one of them only.
+
+    Workers live until ``close()``, the end of a ``with``, or the end of the object. They are new interpreters: a script
+    must start its work under ``if __name__ == "__main__":``, and the model must be picklable (no lambda, no function
+    defined inside another).
+    """
+
+    workers: int | None = None
+    threads: int | None = None
+    retries: int = 3
+    timeout: float | None = None
+    item_shards: int | None = None
+    _team: list[_Worker] = field(default_factory=list, repr=False)
+
+    def __post_init__(self) -> None:
+        check_limits(
+            workers=self.workers, threads=self.threads, retries=self.retries, timeout=self.timeout,
+            item_shards=self.item_shards,
+        )  # fmt: skip
+
+    def __repr__(self) -> str:
+        return f"ProcessBackend(workers={self.size})"
+
+    @property
+    def size(self) -> int:
+        """How many workers there are, or will be."""
+        if self.workers is not None:
+            return self.workers
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+    def map(self, task: Callable[[Any], Any], blocks: Iterable[Any]) -> Iterator[Any]:
+        """The results of ``task(block)`` for all blocks, as they come."""
+        with _Parcel(task) as parcel:
+            team = _Team(self._team, self.size, self._threads, parcel)
+            try:
+                yield from run(team, task, blocks, retries=self.retries, timeout=self.timeout)
+            finally:
+                team.leave()
+
+    @property
+    def _threads(self) -> int:
+        if self.threads is not None:
+            return self.threads
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return max(1, cores // self.size)
+
+    def close(self) -> None:
+        """Send the workers home."""
+        while self._team:
+            self._team.pop().stop()
+
+    def __enter__(self) -> ProcessBackend:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):  # at the interpreter's end modules may be gone
+            self.close()
+
+    def __reduce__(self) -> Any:
+        return ProcessBackend, (self.workers, self.threads, self.retries, self.timeout, self.item_shards)
+
+
+# ------------------------------------------------------------------------------------------------- the task, written once
+
+
+class _Parcel:
+    """A task as bytes, with its arrays in a file beside: memory where there is room for it, else the temporary folder."""
+
+    def __init__(self, task: Any) -> None:
+        self.name = getattr(task, "name", "function")
+        buffers: list[Any] = []
+        stream = io.BytesIO()
+        try:
+            pickle.Pickler(stream, 5, buffer_callback=buffers.append).dump(task)
+        except Exception as error:  # an object may refuse in its own words
+            raise TypeError(
+                f"model `{self.name}` cannot be sent to another process ({error}): use functions and classes defined at "
+                "the top level of a module, or leave the backend out."
+            ) from None
+        self.head = stream.getvalue()
+        raws = [buffer.raw() for buffer in buffers]
+        self.spans: list[tuple[int, int]] = []
+        end = 0
+        for raw in raws:
+            start = -(-end // _ALIGNED) * _ALIGNED
+            end = start + raw.nbytes
+            self.spans.append((start, end))
+        self.path = self._write(raws, end) if end else None
+
+    def _write(self, raws: list[memoryview], size: int) -> str:
+        handle, path = tempfile.mkstemp(prefix="fullrank-", dir=_roomy(size))
+        try:
+            with os.fdopen(handle, "wb") as file:
+                for raw, (start, _) in zip(raws, self.spans, strict=True):
+                    file.seek(start)
+                    file.write(raw)
+                file.truncate(size)
+        except BaseException:
+            os.unlink(path)
+            raise
+        return path
+
+    def __enter__(self) -> _Parcel:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.path is not None:  # workers that have mapped it keep what they need
+            with contextlib.suppress(OSError):
+                os.unlink(self.path)
+
+    def letter(self) -> tuple[str, bytes, str | None, list[tuple[int, int]]]:
+        """What a worker needs to open it."""
+        return self.name, self.head, self.path, self.spans
+
+
+def _roomy(size: int) -> str | None:
+    """The shared-memory folder if the arrays take less than half of what is free there, else the default."""
+    shared = Path("/dev/shm")
+    try:
+        return str(shared) if os.access(shared, os.W_OK) and size < shutil.disk_usage(shared).free / 2 else None
+    except OSError:
+        return None
+
+
+def _open(name: str, head: bytes, path: str | None, spans: list[tuple[int, int]]) -> Any:
+    whole = memoryview(b"")
+    if path is not None:
+        with open(path, "rb") as file:
+            # private: a model that writes into its own arrays writes into copies of the pages it touches
+            whole = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
+    try:
+        return pickle.loads(head, buffers=[whole[a:b] for a, b in spans])
+    except Exception as error:
+        raise TypeError(
+            f"model `{name}` could not be opened in a worker process ({type(error).__name__}: {error}): its functions "
+            "must be importable there; one typed into a notebook or a prompt is not."
+        ) from error
+
+
+# ------------------------------------------------------------------------------------------------------------ the worker
+
+
+def _work(pipe: Connection, threads: int) -> None:
+    """The life of a worker: open tasks, answer blocks, until the other end is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides when to stop
+    _die_with_parent()
+    for key in ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[key] = str(threads)  # for what is imported from now on
+    import threadpoolctl
+
+    task: Any = None
+    broken: Failure | None = None
+    with threadpoolctl.threadpool_limits(threads), contextlib.suppress(EOFError, OSError):
+        while True:
+            what, content = pipe.recv()
+            if what == "task":
+                task = broken = None
+                try:
+                    task = _open(*content)
+                except Exception as error:
+                    broken = Failure.of(error)
+                if "torch" in sys.modules:
+                    sys.modules["torch"].set_num_threads(threads)
+            else:
+                pipe.send(broken or attempt(task, content))
+
+
+def _die_with_parent() -> None:
+    """A killed driver closes no pipe that its workers also hold: watch it instead."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+class _Worker:
+    def __init__(self, threads: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=_work, args=(theirs, threads), daemon=True, name="fullrank worker")
+        self.process.start()
+        theirs.close()
+        self.parcel: _Parcel | None = None
+        self.busy = False
+
+    def give(self, parcel: _Parcel, block: Any) -> None:
+        """Send a block, and the task before it if the worker does not have it yet."""
+        self.busy = True
+        with contextlib.suppress(OSError):  # a dead worker is found by `wait`
+            if self.parcel is not parcel:
+                self.pipe.send(("task", parcel.letter()))
+                self.parcel = parcel
+            self.pipe.send(("block", block))
+
+    def stop(self, *, now: bool = False) -> None:
+        self.pipe.close()
+        if now or self.busy:
+            self.process.kill()
+        self.process.join(2)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
+        self.process.close()
+
+
+class _Team:
+    """The `Runner` over worker processes: a handle is the worker that has the block."""
+
+    def __init__(self, workers: list[_Worker], size: int, threads: int, parcel: _Parcel) -> None:
+        self.workers, self.size, self.threads, self.parcel = workers, size, threads, parcel
+        self.deaths = 0
+        self.answers = 0
+
+    def room(self, block: Any) -> bool:
+        return len(self.workers) < self.size or any(not each.busy for each in self.workers)
+
+    def start(self, block: Any) -> Hashable:
+        worker = next((each for each in self.workers if not each.busy), None)
+        if worker is None:
+            worker = _Worker(self.threads)
+            self.workers.append(worker)
+        worker.give(self.parcel, block)
+        return worker
+
+    def wait(self, seconds: float | None) -> Iterable[tuple[Hashable, Any]]:
+        of: dict[Any, _Worker] = {}
+        for worker in self.workers:
+            if worker.busy:
+                of[worker.pipe] = of[worker.process.sentinel] = worker
+        out: list[tuple[Hashable, Any]] = []
+        for worker in dict.fromkeys(of[key] for key in wait(list(of), seconds)):
+            try:
+                if worker.pipe.poll():
+                    outcome = worker.pipe.recv()
+                    worker.busy = False
+                    self.answers += 1
+                    out.append((worker, outcome))
+                    continue
+            except (EOFError, OSError):
+                pass
+            out.append((worker, Lost(self._death(worker))))
+        return out
+
+    def _death(self, worker: _Worker) -> str:
+        worker.process.join(5)
+        code = worker.process.exitcode
+        self.workers.remove(worker)
+        worker.stop(now=True)
+        self.deaths += 1
+        how = f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with exit code {code}"
+        hint = "" if self.answers else ' (a script that uses workers must start under `if __name__ == "__main__":`)'
+        time.sleep(min(0.05 * self.deaths, 1.0))  # a machine short of memory needs a moment
+        return f"its worker {how}{hint}"
+
+    def drop(self, handle: Hashable) -> None:
+        worker: Any = handle
+        if worker in self.workers:
+            self.workers.remove(worker)
+            worker.stop(now=True)
+
+    def leave(self) -> None:
+        """Workers stay, with the task; one that is still busy has nobody to answer to."""
+        for worker in [each for each in self.workers if each.busy]:
+            self.drop(worker)

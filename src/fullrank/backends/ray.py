@@ -1,0 +1,243 @@
+"""Workers of a Ray cluster: the same blocks, the same digits, on as many machines as there are.
+
+The model goes into the object store once (Ray brings it to each node once, where all workers share it); blocks are tasks;
+what comes back are outcomes of cases. When nothing else is said, Ray is started here and listens on the loopback only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+import uuid
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from fullrank._version import __version__
+from fullrank.backends.schedule import Failure, Lost, attempt, check_limits, run
+
+__all__ = ["RayBackend"]
+
+_LOOPBACK = "127.0.0.1"
+#: Blocks on their way per block that can run: the next ones are there when a worker is free, memory stays bounded.
+_AHEAD = 2
+_LOOK_SECONDS = 5.0
+
+
+@dataclass(eq=False)
+class RayBackend:
+    """``map`` over a Ray cluster (``pip install "fullrank[ray]"``).
+
+    A Ray that is already running in this process is used; else ``address`` is joined ("auto", "ip:port", "ray://…", also
+    from ``RAY_ADDRESS``); else Ray is started on this machine, on the loopback, without a dashboard, with
+    ``object_store_memory`` bytes for shared arrays (None: what Ray thinks fit).
+
+    A block asks for ``num_cpus`` and ``num_gpus`` of its node. ``in_flight`` blocks are on their way at a time (None: twice
+    as many as fit the cluster). A block whose worker or node is lost is started again, up to ``retries`` times; one that
+    takes longer than ``timeout`` seconds is treated likewise. ``item_shards`` cuts the items of a factor model into that
+    many ranges, each held by one worker somewhere in the cluster.
+    """
+
+    address: str | None = None
+    num_cpus: float = 1
+    num_gpus: float = 0
+    retries: int = 3
+    timeout: float | None = None
+    in_flight: int | None = None
+    item_shards: int | None = None
+    object_store_memory: int | None = None
+    _started: bool = field(default=False, repr=False, init=False)
+
+    def __post_init__(self) -> None:
+        check_limits(
+            num_cpus=self.num_cpus, num_gpus=self.num_gpus, retries=self.retries, timeout=self.timeout,
+            in_flight=self.in_flight, item_shards=self.item_shards, object_store_memory=self.object_store_memory,
+        )  # fmt: skip
+
+    def connect(self) -> Any:
+        """Ray itself, started or joined if it is not running in this process."""
+        ray = _ray()
+        if ray.is_initialized():
+            return ray
+        address = self.address or os.environ.get("RAY_ADDRESS")
+        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+        if address:
+            try:
+                _knock(address)
+                ray.init(address=address, **quiet)
+            except (ConnectionError, OSError, RuntimeError, ValueError) as error:
+                raise ValueError(f"no Ray cluster was found at `address` {address!r}: {_first_line(error)}") from None
+            return ray
+        with on_loopback():
+            ray.init(address="local", include_dashboard=False, object_store_memory=self.object_store_memory, **quiet)
+        self._started = True
+        if (there := ray.util.get_node_ip_address()) != _LOOPBACK:
+            self.close()
+            raise RuntimeError(
+                f"Ray {ray.__version__} would listen on {there}, open to the network: start it yourself as you see fit "
+                "(`ray start`) and give its `address`."
+            )
+        return ray
+
+    def map(self, task: Callable[[Any], Any], blocks: Iterable[Any]) -> Iterator[Any]:
+        """The results of ``task(block)`` for all blocks, as they come."""
+        ray = self.connect()
+        with contextlib.closing(_Cluster(ray, self, task)) as cluster:
+            yield from run(cluster, task, blocks, retries=self.retries, timeout=self.timeout)
+
+    def close(self) -> None:
+        """Stop Ray if this backend started it."""
+        if self._started:
+            self._started = False
+            _ray().shutdown()
+
+    def __enter__(self) -> RayBackend:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ImportError:
+        raise ImportError('backend "ray" needs Ray: pip install "fullrank[ray]".') from None
+    return ray
+
+
+@contextlib.contextmanager
+def on_loopback() -> Iterator[None]:
+    """While it lasts, Ray is started for this machine alone: it listens on 127.0.0.1 and reports to nobody.
+
+    Ray takes an explicit 127.0.0.1 for a mistake and uses the network's address instead, unless it is told, as it is by
+    default on macOS and Windows, that there are no clusters. The setting is read when Ray is imported, which may be past.
+    """
+    from ray._private import ray_constants
+
+    settings = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+    before = {key: os.environ.get(key) for key in settings}
+    clusters = getattr(ray_constants, "ENABLE_RAY_CLUSTER", None)
+    os.environ.update(settings)
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = clusters
+        for key, value in before.items():
+            if value is None:
+                del os.environ[key]
+            else:
+                os.environ[key] = value
+
+
+def _knock(address: str) -> None:
+    """Whether somebody listens at "host:port": Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".") + "."
+
+
+# ------------------------------------------------------------------------------------------------------------ in a worker
+
+_OPEN: dict[str, Any] = {}
+
+
+def _run_block(box: list[Any], token: str, version: str, threads: int, block: Any) -> Any:
+    """One block in a worker process, which keeps the task it opened last."""
+    if version != __version__:
+        return Failure("RuntimeError", f"this node has fullrank {__version__}, the driver {version}", "")
+    if token not in _OPEN:
+        os.environ["NUMBA_NUM_THREADS"] = str(threads)
+        _OPEN.clear()
+        _OPEN[token] = _ray().get(box[0])  # arrays stay in the node's object store
+    return attempt(_OPEN[token], block)
+
+
+# ---------------------------------------------------------------------------------------------------------- in the driver
+
+
+class _Cluster:
+    """The `Runner` over Ray tasks: a handle is the reference to a block's result."""
+
+    def __init__(self, ray: Any, backend: RayBackend, task: Any) -> None:
+        self.ray, self.backend = ray, backend
+        self.name = getattr(task, "name", "function")
+        try:
+            self.box = [ray.put(task)]
+        except TypeError as error:
+            raise TypeError(
+                f"model `{self.name}` cannot be sent to Ray's workers ({_first_line(error)}) It must be picklable."
+            ) from None
+        self.token = uuid.uuid4().hex
+        self.remote = ray.remote(_run_block).options(
+            num_cpus=backend.num_cpus, num_gpus=backend.num_gpus, name=f"fullrank {self.name}",
+            scheduling_strategy="SPREAD",
+            max_retries=0,  # `schedule` starts lost blocks again, here as everywhere
+        )  # fmt: skip
+        self.running: set[Any] = set()
+        self.limit, self.looked = 0, -_LOOK_SECONDS
+
+    def room(self, block: Any) -> bool:
+        if self.backend.in_flight is not None:
+            self.limit = self.backend.in_flight
+        elif time.monotonic() - self.looked > _LOOK_SECONDS:  # clusters grow and shrink
+            self.looked = time.monotonic()
+            there = self.ray.cluster_resources()
+            slots = [
+                there.get(kind, 0) // asked
+                for kind, asked in (("CPU", self.backend.num_cpus), ("GPU", self.backend.num_gpus))
+                if asked
+            ]
+            if min(slots) < 1 and not self.running:
+                raise ValueError(
+                    f"a block asks for {self.backend.num_cpus:g} CPUs and {self.backend.num_gpus:g} GPUs; the Ray cluster "
+                    f"has {there.get('CPU', 0):g} and {there.get('GPU', 0):g} (set `in_flight` if it grows on demand)."
+                )
+            self.limit = _AHEAD * max(1, int(min(slots)))
+        return len(self.running) < self.limit
+
+    def start(self, block: Any) -> Hashable:
+        threads = max(1, int(self.backend.num_cpus))
+        handle = self.remote.remote(self.box, self.token, __version__, threads, block)
+        self.running.add(handle)
+        return handle  # type: ignore[no-any-return]
+
+    def wait(self, seconds: float | None) -> Iterable[tuple[Hashable, Any]]:
+        ready, rest = self.ray.wait(list(self.running), num_returns=1, timeout=seconds)
+        if rest:
+            ready += self.ray.wait(rest, num_returns=len(rest), timeout=0)[0]
+        return [(handle, self._outcome(handle)) for handle in ready]
+
+    def _outcome(self, handle: Any) -> Any:
+        from ray.exceptions import RayError, RayTaskError
+
+        self.running.discard(handle)
+        try:
+            return self.ray.get(handle)
+        except RayTaskError as error:  # before the task itself: it could not be opened
+            cause = error.cause if error.cause is not None else error
+            return Failure(
+                "TypeError",
+                f"model `{self.name}` could not be opened in a Ray worker; what it needs, fullrank included, must be "
+                f"installed on every node: {_first_line(cause)}",
+                str(error),
+            )
+        except RayError as error:  # worker, node or object lost
+            return Lost(f"Ray lost it ({type(error).__name__}: {_first_line(error)})")
+
+    def drop(self, handle: Hashable) -> None:
+        self.running.discard(handle)
+        with contextlib.suppress(Exception):  # it may have ended, or Ray may be gone
+            self.ray.cancel(handle, force=True)
+
+    def close(self) -> None:
+        for handle in list(self.running):
+            self.drop(handle)
+        self.box.clear()

@@ -1,0 +1,255 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import worlds
+from worlds import DESIGNS, KINDS, Function, Spy, Trouble, Unreadable, make_model, make_split, same
+
+import fullrank.backends.schedule as schedule
+import fullrank.ranks.observe as module
+from fullrank.backends import ProcessBackend, resolve
+from fullrank.backends.schedule import BlockError
+from fullrank.data.split import Split
+from fullrank.ranks.observe import observe_cases
+
+
+@pytest.fixture(scope="module")
+def split() -> Split:
+    return make_split()
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[ProcessBackend]:
+    with ProcessBackend(2) as backend:
+        yield backend
+
+
+@pytest.fixture(autouse=True)
+def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function is asked for a few users at a time, so that small evaluations have many blocks."""
+    monkeypatch.setattr(module, "ROWS_PER_CALL", 8)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_workers_change_no_digit(workers: int, split: Split) -> None:
+    with ProcessBackend(workers) as backend:
+        for kind in KINDS if workers == 2 else ("factors", "item-item", "function"):
+            model = make_model(kind, split)
+            for design in DESIGNS if workers == 2 else DESIGNS[1::2]:
+                expected = observe_cases(model, split, design, rng=5, progress=False)
+                same(observe_cases(model, split, design, rng=5, progress=False, map=backend, batch=7), expected)
+
+
+@pytest.mark.parametrize("design", DESIGNS, ids=str)
+@pytest.mark.parametrize("user", [0, 29, 59])
+def test_a_killed_worker_costs_nothing(
+    user: int, design: Any, split: Split, two: ProcessBackend, tmp_path: Path
+) -> None:
+    if user != 29 and design is not DESIGNS[1]:
+        pytest.skip("every design at one point, every point with one design")
+    seen = observe_cases(Trouble(user, "kill", str(tmp_path / "flag")), split, design, progress=False, map=two)
+    same(seen, observe_cases(Function(), split, design, progress=False))
+    assert (tmp_path / "flag").exists()
+
+
+def test_workers_of_a_compiled_model_killed_from_outside(split: Split, two: ProcessBackend) -> None:
+    model = make_model("factors", split)
+    killed = []
+
+    def deadly(task: Any, blocks: Any) -> Iterator[Any]:
+        for k, result in enumerate(two.map(task, blocks)):
+            if k in (0, 7, 11):
+                os.kill(two._team[0].process.pid, signal.SIGKILL)
+                killed.append(k)
+            yield result
+
+    same(
+        observe_cases(model, split, DESIGNS[0], progress=False, map=deadly, batch=5),
+        observe_cases(model, split, DESIGNS[0], progress=False),
+    )
+    assert killed == [0, 7, 11]
+
+
+def test_a_block_that_always_kills_is_named(split: Split) -> None:
+    with ProcessBackend(1, retries=1) as backend, pytest.raises(BlockError) as caught:
+        observe_cases(Trouble(29, "kill"), split, DESIGNS[1], progress=False, map=backend, name="bad")
+    assert "model `bad`: the block of users 24 to 31 was given up after 2 attempts" in str(caught.value)
+    assert "killed by signal 9" in str(caught.value)
+
+
+def test_a_block_that_raises_is_named_and_the_rest_is_safe(split: Split, two: ProcessBackend, tmp_path: Path) -> None:
+    path, flag = tmp_path / "kept", str(tmp_path / "flag")
+    expected = observe_cases(Function(), split, DESIGNS[3], progress=False)
+    with pytest.raises(BlockError) as caught:
+        observe_cases(Trouble(59, "raise", flag), split, DESIGNS[3], progress=False, map=two, checkpoint=path, name="m")
+    assert str(caught.value) == "model `m` failed in the block of users 56 to 59: ZeroDivisionError: no luck"
+    assert "in __call__" in str(caught.value.__cause__)  # where in the model it happened
+    done: list[int] = []
+
+    def counting(task: Any, blocks: Any) -> Iterator[Any]:
+        for block in blocks:
+            done.append(block.first)
+            yield task(block)
+
+    seen = observe_cases(
+        Trouble(59, "raise", flag), split, DESIGNS[3], progress=False, map=counting, checkpoint=path, name="m"
+    )
+    same(seen, expected)
+    assert done == [56]  # the blocks that were on their way had been finished and kept
+
+
+def test_a_score_that_is_not_a_number_stays_a_sentence(split: Split, two: ProcessBackend) -> None:
+    with pytest.raises(ValueError, match=r"model `m` gave .*NaN.* \(in the block of users 24 to 31\)\.$"):
+        observe_cases(Trouble(29, "nan"), split, DESIGNS[0], progress=False, map=two, name="m")
+    same(  # and the workers are as good as before
+        observe_cases(Function(), split, DESIGNS[0], progress=False, map=two),
+        observe_cases(Function(), split, DESIGNS[0], progress=False),
+    )
+
+
+def test_a_block_that_hangs_is_started_again(split: Split, tmp_path: Path) -> None:
+    begin = time.monotonic()
+    with ProcessBackend(1, timeout=8) as backend:
+        seen = observe_cases(
+            Trouble(29, "sleep", str(tmp_path / "flag")), split, DESIGNS[1], progress=False, map=backend
+        )
+    same(seen, observe_cases(Function(), split, DESIGNS[1], progress=False))
+    assert time.monotonic() - begin < 50
+
+
+def test_a_straggler_is_overtaken(
+    split: Split, two: ProcessBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule, "SLOW_SECONDS", 0.3)
+    begin = time.monotonic()
+    seen = observe_cases(Trouble(0, "sleep", str(tmp_path / "flag")), split, DESIGNS[1], progress=False, map=two)
+    same(seen, observe_cases(Function(), split, DESIGNS[1], progress=False))
+    assert time.monotonic() - begin < 50
+
+
+def test_no_more_blocks_are_on_their_way_than_workers(split: Split, two: ProcessBackend) -> None:
+    pulled, returned, most = 0, 0, 0
+
+    def counting(task: Any, blocks: Any) -> Iterator[Any]:
+        nonlocal returned, most
+
+        def source() -> Iterator[Any]:
+            nonlocal pulled
+            for block in blocks:
+                pulled += 1
+                yield block
+
+        for result in two.map(task, source()):
+            most = max(most, pulled - returned)
+            returned += 1
+            yield result
+
+    observe_cases(Function(), split, DESIGNS[1], progress=False, map=counting)
+    assert returned == pulled == 8
+    assert most <= 3  # two with workers, one in hand
+
+
+def test_workers_share_the_model(split: Split, tmp_path: Path) -> None:
+    if not Path("/proc/self/smaps_rollup").exists():
+        pytest.skip("this system does not say what memory is shared")
+    table = np.ones(25_000_000)  # 200 MB
+    with ProcessBackend(2) as backend:
+        observe_cases(Spy(table, str(tmp_path)), split, DESIGNS[1], progress=False, map=backend, batch=4)
+        notes = [path.read_text().split() for path in tmp_path.iterdir()]
+        assert len(notes) == 2
+        assert all(float(total) == table.sum() for total, _ in notes)
+        assert all(int(own) < 150_000 for _, own in notes)  # KiB: a worker without the table
+
+
+def test_what_cannot_travel_is_said_in_one_sentence(split: Split, two: ProcessBackend) -> None:
+    with pytest.raises(TypeError, match=r"model `mine` cannot be sent to another process .* top level of a module"):
+        observe_cases(lambda users, items: items, split, DESIGNS[1], progress=False, map=two, name="mine")
+    with pytest.raises(TypeError, match=r"could not be opened in a worker process .*no such library on this machine"):
+        observe_cases(Unreadable(), split, DESIGNS[1], progress=False, map=two, name="mine")
+
+
+def test_backends_by_name() -> None:
+    assert resolve(None) is map
+    assert resolve("processes", workers=3, address=None).size == 3
+    assert resolve("ray", address="auto").address == "auto"
+    mine = ProcessBackend(1)
+    assert resolve(mine) is mine
+    for wrong, options, words in (
+        ("dask", {}, "'dask'; allowed are 'processes', 'ray'"),
+        (7, {}, "`backend` is 7"),
+        ("processes", {"address": "auto"}, "has no option `address`"),
+        (None, {"workers": 2}, "`workers` is an option of a backend"),
+        ("processes", {"workers": 0}, "`workers` is 0; allowed is a whole number from 1"),
+        ("ray", {"num_cpus": -1.0}, "`num_cpus` is -1.0"),
+        ("processes", {"timeout": 0}, "above 0"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=words):
+            resolve(wrong, **options)
+
+
+DRIVER = """
+import sys
+import worlds
+from fullrank.backends import ProcessBackend
+import fullrank.ranks.observe as module
+if __name__ == "__main__":
+    module.ROWS_PER_CALL = 8
+    backend = ProcessBackend(2)
+    def telling(task, blocks):
+        for result in backend.map(task, blocks):
+            yield result
+            print([each.process.pid for each in backend._team], flush=True)  # the block is kept by now
+    model = worlds.Trouble(59, "sleep", sys.argv[2])
+    module.observe_cases(model, worlds.make_split(), worlds.DESIGNS[1], progress=False, checkpoint=sys.argv[1], map=telling)
+"""
+
+
+def test_a_killed_driver_leaves_no_workers_and_a_checkpoint(split: Split, tmp_path: Path) -> None:
+    script = tmp_path / "driver.py"
+    script.write_text(DRIVER)
+    path = os.pathsep.join([str(Path(worlds.__file__).parent), *sys.path])
+    environment = {**os.environ, "PYTHONPATH": path}
+    before = {each.name for each in Path("/dev/shm").glob("fullrank-*")} if Path("/dev/shm").exists() else set()
+    command = [sys.executable, str(script), str(tmp_path / "kept"), str(tmp_path / "flag")]
+    driver = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    assert driver.stdout is not None
+    lines = [driver.stdout.readline() for _ in range(7)]  # all blocks but the one that sleeps
+    driver.kill()
+    driver.wait()
+    driver.stdout.close()
+    pids = [int(each) for each in lines[-1].strip("[]\n").split(",")]
+    assert len(pids) == 2
+    for _ in range(100):
+        if not any(_alive(pid) for pid in pids):
+            break
+        time.sleep(0.1)
+    assert not any(_alive(pid) for pid in pids)
+    if Path("/dev/shm").exists():
+        assert {each.name for each in Path("/dev/shm").glob("fullrank-*")} <= before
+    done: list[int] = []
+
+    def counting(task: Any, blocks: Any) -> Iterator[Any]:
+        for block in blocks:
+            done.append(block.first)
+            yield task(block)
+
+    model = Trouble(59, "sleep", str(tmp_path / "flag"))
+    seen = observe_cases(model, split, DESIGNS[1], progress=False, checkpoint=tmp_path / "kept", map=counting)
+    same(seen, observe_cases(Function(), split, DESIGNS[1], progress=False))
+    assert done == [56]
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+    except OSError:
+        return False

@@ -1,0 +1,240 @@
+"""Two nodes on this machine. Ray takes seconds to start, so most tests share one cluster."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import worlds
+from worlds import DESIGNS, KINDS, Function, Trouble, Unreadable, make_model, make_split, same
+
+import fullrank.backends.schedule as schedule
+import fullrank.ranks.observe as module
+from fullrank.backends import RayBackend
+from fullrank.backends.ray import on_loopback
+from fullrank.backends.schedule import BlockError
+from fullrank.data.split import Split
+from fullrank.ranks.observe import observe_cases
+
+ray = pytest.importorskip("ray")
+
+STORE = 100_000_000
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    from ray.cluster_utils import Cluster
+
+    head = {"num_cpus": 2, "object_store_memory": STORE, "node_ip_address": "127.0.0.1", "include_dashboard": False}
+    path = os.pathsep.join([str(Path(worlds.__file__).parent), os.environ.get("PYTHONPATH", "")])
+    with on_loopback(), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", path)  # workers must find the models of these tests
+        out = Cluster(initialize_head=True, head_node_args=head)
+        out.add_node(num_cpus=2, object_store_memory=STORE, node_ip_address="127.0.0.1")
+        ray.init(address=out.address, log_to_driver=False, logging_level="ERROR")
+        out.wait_for_nodes()
+        yield out
+        ray.shutdown()
+        out.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ROWS_PER_CALL", 8)
+
+
+@pytest.fixture(scope="module")
+def split() -> Split:
+    return make_split()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_nodes_change_no_digit(kind: str, split: Split, cluster: Any) -> None:
+    model = make_model(kind, split)
+    for design in DESIGNS:
+        expected = observe_cases(model, split, design, rng=5, progress=False)
+        same(observe_cases(model, split, design, rng=5, progress=False, map=RayBackend(), batch=7), expected)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_workers_change_no_digit(workers: int, split: Split, cluster: Any) -> None:
+    backend = RayBackend(in_flight=workers)
+    for kind in ("factors", "item-item", "function"):
+        model = make_model(kind, split)
+        expected = observe_cases(model, split, DESIGNS[3], rng=5, progress=False)
+        same(observe_cases(model, split, DESIGNS[3], rng=5, progress=False, map=backend, batch=3), expected)
+
+
+@pytest.mark.parametrize("design", DESIGNS, ids=str)
+@pytest.mark.parametrize("user", [0, 29, 59])
+def test_a_killed_worker_costs_nothing(user: int, design: Any, split: Split, cluster: Any, tmp_path: Path) -> None:
+    if user != 29 and design is not DESIGNS[1]:
+        pytest.skip("every design at one point, every point with one design")
+    seen = observe_cases(Trouble(user, "kill", str(tmp_path / "flag")), split, design, progress=False, map=RayBackend())
+    same(seen, observe_cases(Function(), split, design, progress=False))
+    assert (tmp_path / "flag").exists()
+
+
+@pytest.mark.parametrize("kind", ["factors", "item-item", "function"])
+def test_a_node_removed_mid_run_costs_nothing(
+    kind: str, split: Split, cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "ROWS_PER_CALL", 1)
+    node = cluster.add_node(num_cpus=2, object_store_memory=STORE, node_ip_address="127.0.0.1")
+    cluster.wait_for_nodes()
+    model = make_model(kind, split)
+    removed = []
+
+    def losing(task: Any, blocks: Any) -> Iterator[Any]:
+        for result, where in RayBackend(in_flight=8).map(worlds.Telling(task), blocks):
+            if where == node.node_id and not removed:  # one of its two workers has a block now, the other one too
+                cluster.remove_node(node, allow_graceful=False)
+                removed.append(where)
+            yield result
+
+    seen = observe_cases(model, split, DESIGNS[3], progress=False, map=losing, batch=1)
+    same(seen, observe_cases(model, split, DESIGNS[3], progress=False))
+    assert removed
+
+
+def test_a_block_that_always_kills_is_named(split: Split, cluster: Any) -> None:
+    with pytest.raises(BlockError, match="model `bad`: the block of users 24 to 31 was given up after 2 attempts"):
+        observe_cases(Trouble(29, "kill"), split, DESIGNS[1], progress=False, map=RayBackend(retries=1), name="bad")
+
+
+def test_a_block_that_raises_is_named_and_the_rest_is_safe(split: Split, cluster: Any, tmp_path: Path) -> None:
+    path, flag = tmp_path / "kept", str(tmp_path / "flag")
+    backend = RayBackend(in_flight=2)
+    with pytest.raises(BlockError, match="model `m` failed in the block of users 56 to 59: ZeroDivisionError: no luck"):
+        observe_cases(
+            Trouble(59, "raise", flag), split, DESIGNS[3], progress=False, map=backend, checkpoint=path, name="m"
+        )
+    done: list[int] = []
+
+    def counting(task: Any, blocks: Any) -> Iterator[Any]:
+        for block in blocks:
+            done.append(block.first)
+            yield task(block)
+
+    seen = observe_cases(
+        Trouble(59, "raise", flag), split, DESIGNS[3], progress=False, map=counting, checkpoint=path, name="m"
+    )
+    same(seen, observe_cases(Function(), split, DESIGNS[3], progress=False))
+    assert done == [56]
+
+
+def test_what_is_wrong_is_said_in_one_sentence(split: Split, cluster: Any) -> None:
+    with pytest.raises(ValueError, match=r"model `m` gave .*NaN.* \(in the block of users 24 to 31\)\.$"):
+        observe_cases(Trouble(29, "nan"), split, DESIGNS[0], progress=False, map=RayBackend(), name="m")
+    with pytest.raises(TypeError, match=r"could not be opened in a Ray worker.*no such library on this machine"):
+        observe_cases(Unreadable(), split, DESIGNS[1], progress=False, map=RayBackend(), name="m")
+    lock = threading.Lock()
+    with pytest.raises(TypeError, match="model `m` cannot be sent to Ray's workers"):
+        observe_cases(lambda users, items: items + bool(lock), split, DESIGNS[1], map=RayBackend(), name="m")
+    with pytest.raises(ValueError, match=r"asks for 1 CPUs and 1 GPUs; the Ray cluster has \d and 0"):
+        observe_cases(Function(), split, DESIGNS[1], progress=False, map=RayBackend(num_gpus=1))
+
+
+def test_hanging_blocks_and_stragglers_are_overtaken(
+    split: Split, cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = observe_cases(Function(), split, DESIGNS[1], progress=False)
+    begin = time.monotonic()
+    model = Trouble(29, "sleep", str(tmp_path / "hang"))
+    same(observe_cases(model, split, DESIGNS[1], progress=False, map=RayBackend(timeout=5, in_flight=1)), expected)
+    monkeypatch.setattr(schedule, "SLOW_SECONDS", 0.3)
+    model = Trouble(29, "sleep", str(tmp_path / "slow"))
+    same(observe_cases(model, split, DESIGNS[1], progress=False, map=RayBackend()), expected)
+    assert time.monotonic() - begin < 50
+
+
+def test_functions_typed_at_the_prompt_travel(split: Split, cluster: Any) -> None:
+    """Ray sends functions by value, so that notebooks work."""
+    same(
+        observe_cases(lambda users, items: (users[:, None] * 31 + items * 17) % 23, split, "uni7", map=RayBackend()),
+        observe_cases(Function(), split, "uni7"),
+    )
+
+
+ALONE = """
+import os, sys
+import worlds
+from fullrank.backends import RayBackend
+from fullrank.ranks.observe import observe_cases
+
+def listening():
+    # addresses on which a process of this session, or a child of it, accepts connections
+    import pathlib
+    out = set()
+    rows = {}
+    for name in ("tcp", "tcp6"):
+        for line in pathlib.Path("/proc/net", name).read_text().splitlines()[1:]:
+            parts = line.split()
+            if parts[3] == "0A":
+                rows[parts[9]] = parts[1].split(":")[0]
+    me = os.getpid()
+    parents = {}
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parents[int(entry.name)] = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            except OSError:
+                pass
+    def ours(pid):
+        while pid in parents:
+            if pid == me:
+                return True
+            pid = parents[pid]
+        return False
+    for pid in [each for each in parents if ours(each)]:
+        try:
+            for link in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+                target = os.readlink(link)
+                if target.startswith("socket:[") and target[8:-1] in rows:
+                    out.add(rows[target[8:-1]])
+        except OSError:
+            pass
+    return out
+
+if __name__ == "__main__":
+    split = worlds.make_split()
+    with RayBackend(object_store_memory=100_000_000) as backend:
+        seen = observe_cases(worlds.Function(), split, "uni7", progress=False, map=backend, batch=7)
+        worlds.same(seen, observe_cases(worlds.Function(), split, "uni7", progress=False))
+        print(sorted(listening()))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads the sockets of this system from /proc")
+def test_what_we_start_listens_on_the_loopback_only(tmp_path: Path) -> None:
+    script = tmp_path / "alone.py"
+    script.write_text(ALONE)
+    path = os.pathsep.join([str(Path(worlds.__file__).parent), *sys.path])
+    environment = {**os.environ, "PYTHONPATH": path}
+    environment.pop("RAY_ADDRESS", None)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=environment, timeout=120)
+    assert done.returncode == 0, done.stderr
+    loopback = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F"}
+    found = set(done.stdout.strip().splitlines()[-1].strip("[]").replace("'", "").split(", "))
+    assert found
+    assert found <= loopback
+
+
+def test_no_cluster_there_is_said(split: Split) -> None:
+    code = (
+        "import worlds\nfrom fullrank.backends import RayBackend\nfrom fullrank.ranks.observe import observe_cases\n"
+        "observe_cases(worlds.Function(), worlds.make_split(), 'uni7', map=RayBackend(address='127.0.0.1:1'))"
+    )
+    path = os.pathsep.join([str(Path(worlds.__file__).parent), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60,
+        env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+    assert "ValueError: no Ray cluster was found at `address` '127.0.0.1:1'" in done.stderr
