@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST_ARGS ?=
 
-.PHONY: demo test lint types bench docs clean help
+.PHONY: demo test lint types bench docs reproduce reproduce-neural clean help
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -47,6 +47,20 @@ bench: .venv/.dev  ## speed and accuracy, as ratios in one run
 
 docs: .venv/.docs  ## build the documentation into site/ (open site/index.html)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+
+REPRODUCTION ?= artifacts/reproduction
+REPRODUCE = $(BIN)/fullrank reproduce --all --out $(REPRODUCTION) --html $(REPRODUCTION)/index.html --doc docs/reproduction.md
+
+.venv/.reproduce: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[report,implicit]"
+	@touch $@
+
+reproduce: .venv/.reproduce  ## the papers' tables and figures, as far as the data at hand allow; goes on where it stopped
+	$(REPRODUCE)
+
+reproduce-neural: .venv/.reproduce  ## the same after training NeuMF, MultiVAE and NGCF (about an hour for ml-1m)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[neural]"
+	$(REPRODUCE) --neural
 
 clean:  ## remove what make made
 	rm -rf .venv site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -530,3 +530,11 @@ def test_types_of_models():
     assert isinstance(EASE().fit(toy()), FittedItemItem)
     assert isinstance(ItemCF.kr20_y().fit(toy()).similarity, np.ndarray)  # full similarities: dense is smaller
     assert sp.issparse(ItemCF.kr20_z().fit(np.tile(toy(), 10)).similarity)
+
+
+def test_ease_by_way_of_the_users_is_the_same():
+    train = (np.random.default_rng(0).random((20, 60)) < 0.2).astype(float)
+    inverse = np.linalg.inv(train.T @ train + 7.0 * np.eye(60))
+    expected = -inverse / np.diag(inverse)
+    np.fill_diagonal(expected, 0.0)
+    assert np.allclose(EASE(l2=7.0).fit(train).similarity, expected, atol=1e-6)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from .._version import __version__
-from . import compare, correct, data, demo
+from . import compare, correct, data, demo, reproduce
 
 __all__ = ["app", "main"]
 
@@ -45,6 +45,7 @@ def _root(
 app.command()(demo.demo)
 app.command()(correct.correct)
 app.command()(compare.compare)
+app.command()(reproduce.reproduce)
 app.add_typer(data.app, name="data")
 
 

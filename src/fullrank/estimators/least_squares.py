@@ -6,6 +6,7 @@ M̂ on outcomes whose expectation A M̂ is close to b. All but CLS are linear in
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -121,28 +122,13 @@ class CLS:
 
     def fit(self, counts: RankCounts) -> PointEstimate | RankDistribution:
         """A function from metrics to values."""
-        from scipy.optimize import nnls  # takes a fifth of a second to import, and only CLS needs it
-
         if is_exhaustive(counts):
             return empirical(self, counts)
         one_size(counts, "CLS")
         problem = build_problem(counts, "mean", all_outcomes=True)
-        (table,), (A,) = problem.tables, problem.laws
-        P = problem.uniform()
+        (table,) = problem.tables
+        corrected = constrained(problem)
         shares = table.weight / table.weight.sum(1, keepdims=True)
-        # M̂_r = low + Σ_{s ≥ r} d_s with d ≥ 0: non-negative least squares in d, whose columns are running sums of A
-        with one_thread():
-            q, upper = np.linalg.qr(np.sqrt(P)[:, None] * np.cumsum(A, axis=1))
-
-        @lru_cache(maxsize=256)
-        def corrected(metric: Metric, word: str, j: int, T: int) -> FloatArray:
-            # `word` only keys the cache: hr == recall, but they part once a user has several targets
-            b = np.zeros(len(P))
-            gain = problem.grid.mean_gain(metric, table.n_items, j, T)
-            b[: len(gain)] = gain
-            low = min(float(b.min()), 0.0)
-            d, _ = nnls(upper, q.T @ (np.sqrt(P) * (b - low)), maxiter=50 * upper.shape[1])
-            return np.asarray(low + np.cumsum(d[::-1])[::-1])
 
         def value(metric: Metric) -> float:
             total = sum(
@@ -152,6 +138,29 @@ class CLS:
             return float(total / counts.users_weight)
 
         return PointEstimate(counts, self, value)
+
+
+def constrained(problem: Problem) -> Callable[[Metric, str, int, int], FloatArray]:
+    """M̂ of kr20 §5.2 for the outcomes of a problem with one table: a function of (metric, its word, j, T)."""
+    from scipy.optimize import nnls  # takes a fifth of a second to import, and only CLS needs it
+
+    (table,), (A,) = problem.tables, problem.laws
+    P = problem.uniform()
+    # M̂_r = low + Σ_{s ≥ r} d_s with d ≥ 0: non-negative least squares in d, whose columns are running sums of A
+    with one_thread():
+        q, upper = np.linalg.qr(np.sqrt(P)[:, None] * np.cumsum(A, axis=1))
+
+    @lru_cache(maxsize=256)
+    def corrected(metric: Metric, word: str, j: int, T: int) -> FloatArray:
+        # `word` only keys the cache: hr == recall, but they part once a user has several targets
+        b = np.zeros(len(P))
+        gain = problem.grid.mean_gain(metric, table.n_items, j, T)
+        b[: len(gain)] = gain
+        low = min(float(b.min()), 0.0)
+        d, _ = nnls(upper, q.T @ (np.sqrt(P) * (b - low)), maxiter=50 * upper.shape[1])
+        return np.asarray(low + np.cumsum(d[::-1])[::-1])
+
+    return corrected
 
 
 def prior_mass(prior: Estimator | None, problem: Problem) -> FloatArray:
@@ -175,22 +184,25 @@ def prior_mass(prior: Estimator | None, problem: Problem) -> FloatArray:
 
 
 def _fit_linear(estimator: BiasVariance | Multinomial, counts: RankCounts) -> RankDistribution:
+    """The distribution by :func:`solve_linear`."""
+    return fit_distribution(
+        estimator, counts, lambda p: solve_linear(estimator, p), n_items=estimator.n_items, all_outcomes=True
+    )
+
+
+def solve_linear(estimator: BiasVariance | Multinomial, problem: Problem) -> tuple[FloatArray, Fit]:
     """Solve each pool-size bin for its own shares of outcomes; the mixture over bins is the answer."""
-
-    def solve(problem: Problem) -> tuple[FloatArray, Fit]:
-        P = prior_mass(estimator.prior, problem)
-        total = problem.group_weight
-        masses = np.zeros((len(total), len(problem.grid)))
-        notes: set[str] = set()
-        for table, A in zip(problem.tables, problem.laws, strict=True):
-            possible = np.where(problem.grid.lo <= table.n_items + 0.5, P, 0.0)
-            mass, note = estimator._bin(A, possible / possible.sum(), table.weight / total[:, None], problem)
-            masses += mass
-            if note:
-                notes.add(note)
-        return masses, Fit(notes=tuple(sorted(notes)))
-
-    return fit_distribution(estimator, counts, solve, n_items=estimator.n_items, all_outcomes=True)
+    P = prior_mass(estimator.prior, problem)
+    total = problem.group_weight
+    masses = np.zeros((len(total), len(problem.grid)))
+    notes: set[str] = set()
+    for table, A in zip(problem.tables, problem.laws, strict=True):
+        possible = np.where(problem.grid.lo <= table.n_items + 0.5, P, 0.0)
+        mass, note = estimator._bin(A, possible / possible.sum(), table.weight / total[:, None], problem)
+        masses += mass
+        if note:
+            notes.add(note)
+    return masses, Fit(notes=tuple(sorted(notes)))
 
 
 def _lost(p: FloatArray, kept: NDArray[np.bool_]) -> str | None:

@@ -21,7 +21,8 @@ class EASE:
     """argmin ‖X − XB‖² + l2 ‖B‖² with diag(B) = 0:  B_ij = −P_ij / P_jj for i ≠ j, P = (XᵀX + l2 I)⁻¹ (Steck 2019, eq. 8).
 
     B is items × items and dense: fitting takes 12 bytes a cell (P in double precision, B in single), and more than
-    ``max_gigabytes`` is refused. ``l2`` is the only parameter: larger for few interactions per item.
+    ``max_gigabytes`` is refused. ``l2`` is the only parameter: larger for few interactions per item. With fewer than half as
+    many users as items the users' side is inverted instead, which gives the same B in a fraction of the time.
 
     >>> import numpy as np
     >>> model = EASE(l2=1.0).fit(np.array([[1, 1, 0], [1, 1, 0], [0, 0, 1]]))
@@ -46,6 +47,8 @@ class EASE:
                 f"`EASE` on {n:,} items needs {needed:.1f} GB for its dense similarities, and `max_gigabytes` is "
                 f"{self.max_gigabytes:g}: raise it where memory allows, or take `ItemKNN` or `ALS`."
             )
+        if 2 * history.shape[0] <= n:
+            return FittedItemItem(self, _from_users(history, self.l2, progress), history.astype(np.float32))
         with bar(progress, 3, "EASE") as steps:
             gram = _gram(history)
             gram.flat[:: n + 1] += self.l2
@@ -58,6 +61,25 @@ class EASE:
 
     def __repr__(self) -> str:
         return describe(self)
+
+
+def _from_users(history: Any, l2: float, progress: bool) -> Array:
+    """B by way of the users: (XᵀX + l2 I)⁻¹ = (I − G)/l2 with G = Xᵀ(XXᵀ + l2 I)⁻¹X, so that B_ij = G_ij/(1 − G_jj)."""
+    users = (history @ history.T).toarray()
+    users.flat[:: len(users) + 1] += l2
+    _invert(users)
+    users = np.triu(users) + np.triu(users, 1).T
+    items = history.T.tocsr()
+    n = items.shape[0]
+    out = np.empty((n, n), dtype=np.float32)
+    with bar(progress, n, "EASE") as steps:
+        for first in range(0, n, _STRIP):
+            strip = items @ (items[first : first + _STRIP] @ users).T
+            diagonal = strip[np.arange(first, first + strip.shape[1]), np.arange(strip.shape[1])]
+            out[:, first : first + _STRIP] = strip / (1 - diagonal)
+            steps.update(strip.shape[1])
+    np.fill_diagonal(out, 0.0)
+    return out
 
 
 def _gram(history: Any) -> Array:

@@ -1,0 +1,315 @@
+"""The kinds of table: what each measures, as rows beside the published ones.
+
+A kind is a plain function of (experiment, bench): the bench hands out true ranks and simulated values and collects what
+was missing. A row is measured beside published: see :class:`Row`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..estimators import Mapping
+from ..metrics import parse_metric
+from .catalogue import Experiment, published
+from .ranks import NotHereError, Ranks, true_ranks
+from .simulate import ESTIMATORS, column, exact, sampled, stream, theory, values
+
+__all__ = ["TABLES", "Bench", "Row"]
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One cell of a table: published and measured, in the unit of the paper; ``theory``: computed, not simulated."""
+
+    data: str
+    model: str
+    metric: str
+    estimator: str
+    measured: float
+    sd: float | None = None
+    published: float | None = None
+    published_sd: float | None = None
+    theory: float | None = None
+    theory_sd: float | None = None
+
+    @property
+    def difference(self) -> float | None:
+        """Measured minus published, in published standard deviations where these are printed, else as it is."""
+        if self.published is None:
+            return None
+        gap = self.measured - self.published
+        return gap / self.published_sd if self.published_sd else gap
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**asdict(self), "difference": self.difference}
+
+
+@dataclass
+class Bench:
+    """What a kind works with: repeats, which models may be trained, what was missing, and a tick per piece of work."""
+
+    repeats: int
+    neural: bool = False
+    progress: bool = True
+    missing: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    tick: Callable[[str], object] = lambda what: None
+
+    def ranks(self, made: Experiment, data: str, model: str, candidates: str | None = None) -> Ranks | None:
+        """True ranks, or None and a sentence in ``missing``."""
+        self.tick(f"{model} on {data}")
+        given = made.options.get("ranks")
+        if given is not None:
+            ranks = np.array(given[model], dtype=np.int64)
+            return Ranks(ranks, np.full(len(ranks), made.options["n_items"], dtype=np.int64), f"{made.name}-{model}")
+        try:
+            return true_ranks(data, model, candidates or made.candidates, neural=self.neural, progress=self.progress)
+        except NotHereError as error:
+            if str(error) not in self.missing:
+                self.missing.append(str(error))
+            return None
+
+    def each(self, made: Experiment) -> Iterator[tuple[str, str, Ranks]]:
+        """(data set, model, ranks) of all that are here."""
+        for data in made.data:
+            for model in made.models:
+                found = self.ranks(made, data, model)
+                if found is not None:
+                    yield data, model, found
+
+    def values(self, made: Experiment, ranks: Ranks, estimator: str) -> tuple[FloatArray, FloatArray]:
+        """(repeats × METRICS, sample sizes): adaptive estimators on the adaptive design, others on the fixed one."""
+        self.tick(estimator)
+        design = _design_of(made, estimator, ranks)
+        found, _, size = values(ranks, estimator, design, self.repeats, made.seed, made.options.get("law"))
+        return found, size
+
+
+def _design_of(made: Experiment, estimator: str, ranks: Ranks) -> str:
+    if estimator.startswith("adaptive"):
+        return str(made.options["adaptive"])
+    return made.design
+
+
+def _row(
+    made: Experiment, key: tuple[str, str, str, str], measured: float, sd: float | None = None, scale: float | None = None,
+    computed: tuple[float, float] | None = None,
+) -> Row:  # fmt: skip
+    """A row, with what was published under the same key; a name after a comma says how we read the estimator."""
+    scale = made.scale if scale is None else scale
+    data, model, metric, estimator = key
+    table = published(made.published)
+    value, value_sd = table.get((data, model, metric, estimator.split(",")[0]), (None, None))
+    theory, theory_sd = (None, None) if computed is None else (scale * computed[0], scale * computed[1])
+    return Row(
+        *key, float(scale * measured), None if sd is None else float(scale * sd), value, value_sd, theory, theory_sd
+    )
+
+
+# ------------------------------------------------------------------------------------------------ kinds
+
+
+def metric_table(made: Experiment, bench: Bench) -> list[Row]:
+    """Metrics: the exact one, then mean and standard deviation of each estimator over the repeats."""
+    rows = []
+    for data, model, ranks in bench.each(made):
+        truth = exact(ranks)
+        rows += [_row(made, (data, model, metric, "exact"), truth[column(metric)]) for metric in made.metrics]
+        for estimator in made.estimators:
+            found, _ = bench.values(made, ranks, estimator)
+            mean, sd = found.mean(0), found.std(0, ddof=1)
+            told = (
+                theory(ranks, estimator, made.design)
+                if made.options.get("theory") and estimator != "LogSpline"
+                else None
+            )
+            for metric in made.metrics:
+                at = column(metric)
+                computed = None if told is None else (float(told[0][at]), float(told[1][at]))
+                rows.append(_row(made, (data, model, metric, estimator), mean[at], sd[at], computed=computed))
+    return _by_metric(made, rows)
+
+
+def pair_table(made: Experiment, bench: Bench) -> list[Row]:
+    """In how many of 100 repeats a pair of models is ordered as the exact metric orders it (kr20 Table 4)."""
+    rows = []
+    for data in made.data:
+        ranks = {model: found for model in made.models if (found := bench.ranks(made, data, model)) is not None}
+        truth = {model: exact(found) for model, found in ranks.items()}
+        for estimator in made.estimators:
+            seen = {model: bench.values(made, found, estimator)[0] for model, found in ranks.items()}
+            for first, second in made.options["pairs"]:
+                if first not in seen or second not in seen:
+                    continue
+                for metric in made.metrics:
+                    at = column(metric)
+                    order = np.sign(truth[first][at] - truth[second][at])
+                    right = np.mean(np.sign(seen[first][:, at] - seen[second][:, at]) == order)
+                    rows.append(_row(made, (data, f"{first} or {second}", metric, estimator), 100 * right))
+    return _by_metric(made, rows)
+
+
+def winner_table(made: Experiment, bench: Bench) -> list[Row]:
+    """In how many of 100 repeats the best model by the estimate is the best by the exact metric."""
+    rows = []
+    for data in made.data:
+        ranks = {model: found for model in made.models if (found := bench.ranks(made, data, model)) is not None}
+        if len(ranks) < 2:
+            continue
+        truth = np.stack([exact(found) for found in ranks.values()])
+        if len(ranks) < len(made.models):
+            bench.notes.append(
+                f"{data}: winners among {', '.join(ranks)} only; the paper has {', '.join(made.models)}."
+            )
+        for estimator in made.estimators:
+            seen = np.stack([bench.values(made, found, estimator)[0] for found in ranks.values()])
+            for metric in made.metrics:
+                at = column(metric)
+                right = np.mean(seen[:, :, at].argmax(0) == truth[:, at].argmax())
+                rows.append(_row(made, (data, "winner", metric, estimator), 100 * right))
+        best = {metric: list(ranks)[int(truth[:, column(metric)].argmax())] for metric in made.metrics}
+        names = sorted(set(best.values()))
+        told = f"is {names[0]} by every metric" if len(names) == 1 else "depends on the metric: " + ", ".join(names)
+        bench.notes.append(f"{data}: the true best {told}.")
+    return _by_metric(made, rows)
+
+
+def relative_error_table(made: Experiment, bench: Bench) -> list[Row]:
+    """|estimate − truth| / truth averaged over K = 1..50 (K with a truth of 0 left out), in percent, over the repeats."""
+    rows = []
+    (name,) = made.metrics
+    at = [column(f"{name}@{k}") for k in range(1, 51)]
+    for data, model, ranks in bench.each(made):
+        truth = exact(ranks)[at]
+        fine = truth > 0
+        for estimator in made.estimators:
+            found, size = bench.values(made, ranks, estimator)
+            error = (np.abs(found[:, at] - truth)[:, fine] / truth[fine]).mean(1)
+            rows.append(_row(made, (data, model, f"{name}@1-50", estimator), error.mean(), error.std(ddof=1), 100.0))
+            if estimator == "adaptive_MLE":
+                key = (data, model, f"{name}@1-50", "adaptive size")
+                rows.append(_row(made, key, size.mean(), size.std(ddof=1), 1.0))
+    return rows
+
+
+def beta_table(made: Experiment, bench: Bench) -> list[Row]:
+    """Beta@P: the parameter a fitted to each repeat by eq. 19 (li20 Table 2)."""
+    rows = []
+    for data, model, ranks in bench.each(made):
+        samples = sampled(ranks, made.design, bench.repeats, stream(ranks, made.design, made.seed))
+        found = np.array(
+            [Mapping("beta").fitted(samples.counts(repeat)).a for repeat in range(bench.repeats)], dtype=float
+        )
+        rows.append(_row(made, (data, model, "a", "beta@P"), found.mean(), found.std(ddof=1)))
+    return rows
+
+
+#: li20's three schemes: candidates and design; f keeps N = all items in each (SPEC §5).
+SCHEMES = {"binom": ("all", ""), "hyper": ("all", " without replacement"), "actual": ("unseen", " without replacement")}
+
+
+def mapped_table(made: Experiment, bench: Bench) -> list[Row]:
+    """SHR@k, mean over the repeats, beside HR@f(k) of the full ranking (li20 Tables 3, 5, 6)."""
+    rows = []
+    for data in made.data:
+        for model in made.models:
+            for scheme in made.options["schemes"]:
+                candidates, how = SCHEMES[scheme]
+                found = bench.ranks(made, data, model, candidates)
+                everything = bench.ranks(made, data, model, "all")
+                if found is None or everything is None:
+                    break
+                N = everything.n_items
+                shr = _sampled_recall(found, made.design + how, bench.repeats, made.seed)
+                name = model if len(made.options["schemes"]) == 1 else f"{model}, {scheme}"
+                for k in made.options["k"]:
+                    rows.append(
+                        _row(made, (data, name, f"k={k}", "SHR"), shr[:, k - 1].mean(), shr[:, k - 1].std(ddof=1))
+                    )
+                    for word in made.estimators:
+                        f = _mapping(word).f(k, shr.shape[1] - 1, N)
+                        rows.append(_row(made, (data, name, f"k={k}", word), float(np.mean(found.ranks <= f))))
+    return rows
+
+
+def mapping_error_table(made: Experiment, bench: Bench) -> list[Row]:
+    """|HR@f(k) − SHR@k| and the same over SHR@k, averaged over ranges of k and over the repeats (li20 Table 7)."""
+    rows = []
+    for data, model, ranks in bench.each(made):
+        samples = sampled(ranks, made.design, bench.repeats, stream(ranks, made.design, made.seed))
+        shr = _curves(samples)
+        n = shr.shape[1]
+        ks = np.arange(1, n + 1)
+        spans = {"1-n": ks, "1": ks[:1], "2-10": ks[1:10]}
+        for word in made.estimators:
+            if word == "beta@P":
+                fitted = [Mapping("beta").fitted(samples.counts(repeat)) for repeat in range(bench.repeats)]
+                hr = np.stack([_hit_ratio(ranks, each.f(ks, n - 1, ranks.n_items)) for each in fitted])
+            else:
+                hr = _hit_ratio(ranks, _mapping(word).f(ks, n - 1, ranks.n_items))[None]
+            gap = np.abs(hr - shr)
+            for span, which in spans.items():
+                for error, found in (("abs", gap), ("rel", gap / np.maximum(shr, 1e-12))):
+                    each = found[:, which - 1].mean(1)
+                    rows.append(_row(made, (data, model, f"{error} k={span}", word), each.mean(), each.std(ddof=1)))
+    return rows
+
+
+def _mapping(word: str) -> Mapping:
+    return Mapping("beta", float(word.split("@")[1])) if word.startswith("beta@") else Mapping(word)  # type: ignore[arg-type]
+
+
+def _hit_ratio(ranks: Ranks, cuts: FloatArray) -> FloatArray:
+    """HR at each cut-off, which need not be whole."""
+    return np.searchsorted(np.sort(ranks.ranks), np.floor(cuts + 1e-9), side="right") / len(ranks.ranks)
+
+
+def _curves(samples: Any) -> FloatArray:
+    """SHR@k for k = 1..n, a row per repeat."""
+    size = int(samples.drawn.max()) + 1
+    shares = np.zeros((len(samples.seen), size))
+    shares[:, samples.hits] = samples.seen / samples.seen.sum(1, keepdims=True)
+    return np.cumsum(shares, axis=1)
+
+
+def _sampled_recall(ranks: Ranks, design: str, repeats: int, seed: int) -> FloatArray:
+    return _curves(sampled(ranks, design, repeats, stream(ranks, design, seed)))
+
+
+def _by_metric(made: Experiment, rows: list[Row]) -> list[Row]:
+    """Rows of one metric together, as the papers print them."""
+    place = {metric: at for at, metric in enumerate(made.metrics)}
+    order = {(row.data, row.model): at for at, row in reversed(list(enumerate(rows)))}
+    return sorted(rows, key=lambda row: (order[row.data, row.model], place[row.metric]))
+
+
+#: The words of `kind` in a TOML that make tables.
+TABLES: dict[str, Callable[[Experiment, Bench], list[Row]]] = {
+    "metrics": metric_table,
+    "pairs": pair_table,
+    "winners": winner_table,
+    "relative errors": relative_error_table,
+    "beta": beta_table,
+    "mapped": mapped_table,
+    "mapping errors": mapping_error_table,
+}
+
+
+def check(made: Experiment) -> None:
+    """Refuse a TOML that names what does not exist, before anything is trained."""
+    for metric in made.metrics:
+        parse_metric(metric)
+    if made.kind in {"metrics", "pairs", "winners", "relative errors"}:
+        for estimator in made.estimators:
+            if estimator not in ESTIMATORS and estimator.split(",")[0] not in ESTIMATORS:
+                raise ValueError(
+                    f"{made.name}.toml: there is no estimator {estimator!r}; known are {', '.join(ESTIMATORS)}."
+                )

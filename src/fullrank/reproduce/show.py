@@ -1,0 +1,227 @@
+"""Results for people: text that fits 80 columns, one HTML page, and the page of the documentation."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+import numpy as np
+
+from .catalogue import PAPERS, experiments
+from .claims import CLAIMS
+from .engine import Result
+from .figures import svg
+from .kinds import Row
+
+__all__ = ["as_html", "as_markdown", "as_text", "listing", "summary"]
+
+
+def listing() -> list[str]:
+    """Every experiment in a line."""
+    out = []
+    for paper, found in groupby(experiments().values(), key=lambda made: made.paper):
+        out += ["", f"{paper}: {PAPERS[paper]}"]
+        for made in found:
+            names = " = ".join((made.name, *made.also))
+            out.append(f"  {names:<30} {made.title}"[:100])
+    return out[1:]
+
+
+# ------------------------------------------------------------------------------------------------ text
+
+
+def as_text(result: Result) -> list[str]:
+    """One experiment: a block per data set and model, then what was missing and what to know."""
+    made = result.experiment
+    lines = [f"{made.name}: {made.title}"]
+    if result.rows:
+        unit = {"fraction": "", "": "", "0.001": ", in units of 0.001"}.get(made.unit, f", {made.unit}")
+        lines.append(f"{result.repeats} repeats{unit}; diff: in published standard deviations, or (as it is)")
+    for (data, model), rows in groupby(result.rows, key=lambda row: (row.data, row.model)):
+        lines += ["", f"{data}, {model}", *_block(list(rows))]
+    for panel in result.panels:
+        lines.append(f"  panel: {panel.title} ({len(panel.series)} series)")
+    if result.missing:
+        lines += ["", *(f"missing: {each}" for each in result.missing)]
+    if result.notes or made.remarks:
+        lines += ["", *(f"note: {each}" for each in (*result.notes, *made.remarks))]
+    return lines
+
+
+def _block(rows: Sequence[Row]) -> list[str]:
+    """Metric, estimator, published, measured, difference and, where computed, theory."""
+    with_theory = any(row.theory is not None for row in rows)
+    head = f"  {'metric':<12}{'estimator':<20}{'published':>14}{'measured':>14}{'diff':>8}"
+    out = [head + (f"{'theory':>12}" if with_theory else "")]
+    before = ""
+    for row in rows:
+        digits = _digits(row)
+        name = row.metric if row.metric != before else ""
+        before = row.metric
+        line = f"  {name:<12}{row.estimator:<20}{_pair(row.published, row.published_sd, digits):>14}"
+        line += f"{_pair(row.measured, row.sd, digits):>14}{_difference(row):>8}"
+        if with_theory:
+            line += f"{_pair(row.theory, row.theory_sd, 1):>12}"
+        out.append(line.rstrip())
+    return out
+
+
+def _digits(row: Row) -> int:
+    size = abs(row.published if row.published is not None else row.measured)
+    if row.metric == "a" or row.metric.startswith(("k=", "abs", "rel")):
+        return 4
+    if row.model == "winner" or " or " in row.model:
+        return 0
+    if row.published_sd is None and row.sd is None and float(row.measured).is_integer() and size >= 1:
+        return 0
+    return 3 if size < 1 and row.model in "ABC" else 2
+
+
+def _pair(value: float | None, sd: float | None, digits: int) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.{digits}f}" + ("" if sd is None else f" ±{sd:.{digits}f}")
+
+
+def _difference(row: Row) -> str:
+    if row.difference is None:
+        return ""
+    if row.published_sd:
+        return f"{row.difference:+.1f}"
+    return f"({row.difference:+.{min(_digits(row), 3)}f})"
+
+
+# ------------------------------------------------------------------------------------------------ summary
+
+
+def summary(result: Result) -> str:
+    """One sentence of numbers: how many cells there are, and how far they lie from the published ones."""
+    rows = [row for row in result.rows if row.published is not None]
+    if not rows:
+        return f"{len(result.panels)} panels." if result.panels else "Nothing could be measured."
+    spread = [abs(row.difference or 0.0) for row in rows if row.published_sd]
+    plain = [abs(row.difference or 0.0) for row in rows if not row.published_sd]
+    parts = []
+    if spread:
+        within = sum(each <= 2 for each in spread)
+        parts.append(
+            f"{within} of {len(spread)} cells within 2 published standard deviations (median {np.median(spread):.1f})"
+        )
+    if plain:
+        parts.append(
+            f"{len(plain)} cells without one, median difference {np.median(plain):.3g}, largest {max(plain):.3g}"
+        )
+    checked = [row for row in rows if row.theory is not None and row.theory_sd]
+    if checked:
+        told = np.array([(row.measured, row.sd, row.theory, row.theory_sd) for row in checked], dtype=float).T
+        z = (told[0] - told[2]) / (told[3] / np.sqrt(result.repeats))
+        ratio = told[1] / told[3]
+        parts.append(
+            f"against theory for our own ranks: {np.mean(np.abs(z) <= 3):.0%} of {len(z)} means within 3 Monte-Carlo "
+            f"standard errors (largest {np.abs(z).max():.1f}), spreads {ratio.min():.2f} to {ratio.max():.2f} of theory"
+        )
+    return "; ".join(parts) + "."
+
+
+# ------------------------------------------------------------------------------------------------ pages
+
+
+def as_html(results: Iterable[Result]) -> str:
+    """All results on one self-contained page."""
+    parts = []
+    for result in results:
+        made = result.experiment
+        parts.append(
+            f"<h2 id={html.escape(made.name, True)!r}>{html.escape(made.name)}: {html.escape(made.title)}</h2>"
+        )
+        parts.append(f"<p>{html.escape(summary(result))}</p>")
+        if result.panels:
+            parts.append(f"<div class=figure>{svg(result.panels)}</div>")
+        for (data, model), rows in groupby(result.rows, key=lambda row: (row.data, row.model)):
+            parts.append(f"<h3>{html.escape(f'{data}, {model}')}</h3>{_html_table(list(rows))}")
+        notes = [*(f"missing: {each}" for each in result.missing), *result.notes, *made.remarks]
+        parts += [f"<p class=note>{html.escape(each)}</p>" for each in notes]
+    return _PAGE.replace("{body}", "\n".join(parts))
+
+
+def _html_table(rows: Sequence[Row]) -> str:
+    with_theory = any(row.theory is not None for row in rows)
+    head = "".join(f"<th>{name}" for name in ("metric", "estimator", "published", "measured", "difference",
+                                               *(("theory",) if with_theory else ())))  # fmt: skip
+    body = []
+    for row in rows:
+        digits = _digits(row)
+        cells = [row.metric, row.estimator, _pair(row.published, row.published_sd, digits),
+                 _pair(row.measured, row.sd, digits), _difference(row)]  # fmt: skip
+        if with_theory:
+            cells.append(_pair(row.theory, row.theory_sd, digits))
+        body.append("<tr>" + "".join(f"<td>{html.escape(cell)}" for cell in cells))
+    return f"<table><tr>{head}{''.join(body)}</table>"
+
+
+_PAGE = """<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content="width=device-width,initial-scale=1">
+<title>The papers, reproduced with fullrank</title><style>
+:root{color-scheme:light dark;--ink:#1b1b1b;--paper:#fff;--line:#ddd}
+@media(prefers-color-scheme:dark){:root{--ink:#e6e6e6;--paper:#16181c;--line:#444}}
+body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;
+color:var(--ink);background:var(--paper)}
+table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:13px;display:block;overflow-x:auto}
+th,td{padding:2px 10px;text-align:right;border-bottom:1px solid var(--line)}
+th:nth-child(-n+2),td:nth-child(-n+2){text-align:left}.note{color:#888;font-size:13px;margin:.2rem 0}
+.figure{background:#fff;padding:8px;overflow-x:auto;border-radius:6px}svg{max-width:100%;height:auto}
+</style><h1>The papers, reproduced with fullrank</h1>
+<p>Measured beside published. Differences are in published standard deviations; in brackets where none is printed.</p>
+{body}
+</html>
+"""
+
+
+def as_markdown(results: Sequence[Result]) -> str:
+    """docs/reproduction.md: per table what matches and what does not, then the papers' claims with the measured verdict."""
+    by_name = {result.experiment.name: result for result in results}
+    out = [_INTRO.strip(), "", "## The papers' claims", "", "| | claim | measured | verdict |", "|---|---|---|---|"]
+    for claim in CLAIMS:
+        verdict = claim.judge(by_name)
+        out.append(f"| {claim.paper} | {claim.text} | {verdict.evidence} | {_WORDS[verdict.holds]} |")
+    for paper, found in groupby(results, key=lambda result: result.experiment.paper):
+        out += ["", f"## {paper}: {PAPERS[paper]}"]
+        for result in found:
+            made = result.experiment
+            out += ["", f"### {' = '.join((made.name, *made.also))}: {made.title}", "", summary(result)]
+            out += [f"{each}" for each in made.remarks] + [f"{each}" for each in result.notes]
+            out += [f"Missing: {each}" for each in result.missing]
+            if result.rows:
+                out += ["", "```text", *_compact(result), "```"]
+    return "\n".join(out) + "\n"
+
+
+_WORDS = {True: "holds", False: "does not hold", None: "open"}
+
+
+def _compact(result: Result) -> list[str]:
+    """The table in text, shortened to at most a screen per experiment: the first models of each data set, no more."""
+    out: list[str] = []
+    for (data, model), rows in groupby(result.rows, key=lambda row: (row.data, row.model)):
+        block = [f"{data}, {model}", *_block(list(rows))]
+        if len(out) + len(block) > 70:
+            out.append("... `fullrank reproduce " + result.experiment.name + "` prints the rest.")
+            break
+        out += block
+    return out
+
+
+_INTRO = """
+# The papers, reproduced
+
+Generated by `make reproduce` from the experiments in `src/fullrank/reproduce/`; do not edit by hand. Each table can be had
+alone, `fullrank reproduce kr20-table3`, and figures as PNG, `fullrank reproduce kr20-fig5 --out figures/`.
+
+How to read it: *published* is the paper's number, *measured* ours over as many repeats, *diff* the difference in published
+standard deviations (in brackets: as it is, where none is printed). Models are trained here, so absolute values agree only
+where a model can be remade exactly (Y and Z of kr20); elsewhere compare the order of estimators and the size of the gain.
+*theory* is computed from the ranks of our own models, not simulated. Samples are drawn from true ranks, independently for
+every model: the papers drew the same negatives for all models, which matters for nothing but the counts of winners.
+BV_* and MN_* have two rows: with the prior averaged over all repeats, as published, and with each repeat's *own prior*,
+which is all that a single evaluation has.
+"""

@@ -1,0 +1,347 @@
+"""The engine on toys, the published numbers, and, where the data are, kr20's Table 3."""
+
+import json
+import os
+import tomllib
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import fullrank as fr
+from fullrank.cli import app
+from fullrank.reproduce import experiment, experiments, run
+from fullrank.reproduce.catalogue import Experiment, published
+from fullrank.reproduce.figures import FIGURES, stage_costs
+from fullrank.reproduce.kinds import TABLES, Bench, check
+from fullrank.reproduce.ranks import NotHereError, Ranks, keep, kept, recipes, true_ranks
+from fullrank.reproduce.show import as_html, as_markdown, as_text, listing
+from fullrank.reproduce.simulate import METRICS, column, exact, fits, sampled, theory
+
+N = 600
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("FULLRANK_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def ranks():
+    rng = np.random.default_rng(1)
+    R = 1 + np.floor((N - 1) * rng.random(800) ** 3).astype(np.int64)
+    return Ranks(R, np.full(800, N), "toy")
+
+
+def toy(kind="metrics", **more):
+    R = {name: np.maximum(1, (np.arange(1, 301) ** p % N)).tolist() for name, p in (("A", 1), ("B", 2), ("C", 3))}
+    given = {
+        "kind": kind, "data": ("toy",), "models": ("A", "B", "C"), "design": "uni19", "repeats": 5,
+        "metrics": ("recall@10", "ndcg@10"), "estimators": ("sampled", "BV0.1", "MLE"),
+    }  # fmt: skip
+    options = {"ranks": R, "n_items": N, **more.pop("options", {})}
+    return Experiment("kr20-table99", "a toy", **{**given, **more}, options=options)
+
+
+# ------------------------------------------------------------------------------------------------ catalogue
+
+
+def test_every_table_and_figure_of_the_papers_is_there():
+    wanted = [f"kr20-table{i}" for i in (1, 2, 3, 4)] + [f"kr20-fig{i}" for i in range(1, 7)]
+    wanted += [f"li20-table{i}" for i in (2, 3, 5, 6, 7)] + [f"li20-fig{i}" for i in range(1, 9)]
+    wanted += [f"jin21-table{i}" for i in (2, 3, 4, 6, 7, 8, 9, 10)] + [f"jin21-fig{i}" for i in (1, 2, 3)]
+    wanted += [f"li23-table{i}" for i in (6, 7, 8, 9, 10, 11)] + ["li23-fig1", "li23-fig2"]
+    assert set(wanted) == set(experiments())
+    assert experiment("li23-table1").name == "li23-table6"
+
+
+@pytest.mark.parametrize("name", sorted(experiments()))
+def test_every_toml_loads_and_names_what_exists(name):
+    made = experiment(name)
+    check(made)
+    assert made.kind in (FIGURES if made.is_figure else TABLES)
+    assert set(made.models) <= {*recipes(), "A", "B", "C"}
+    if made.published:
+        found = published(made.published)
+        data, models = {key[0] for key in found}, {key[1].split(",")[0] for key in found}
+        assert data & set(made.data)
+        assert models & {*made.models, "winner"} or all(" or " in model for model in models)
+
+
+def test_published_numbers_parse_and_keys_are_unique():
+    folder = resources.files("fullrank.reproduce").joinpath("published")
+    files = [each.name for each in folder.iterdir() if each.name.endswith(".csv") and "ranks" not in each.name]
+    assert len(files) == 28 + 1
+    for file in files:
+        rows = len(folder.joinpath(file).read_text().splitlines()) - 1
+        assert len(published(file)) == rows, file
+    assert published("kr20_table3_ml1m_metrics.csv")["ml-1m", "Y", "recall@10", "exact"] == (8.84, None)
+    assert published("jin21_table2_ml1m_metrics10.csv")["ml-1m", "EASE", "ap@10", "MES"] == (10.35, 3.13)
+
+
+def test_an_unknown_name_is_refused_with_a_hint():
+    with pytest.raises(ValueError, match="did you mean 'kr20-table3'"):
+        experiment("kr20-tabel3")
+
+
+# ------------------------------------------------------------------------------------------------ simulation
+
+
+def test_batched_fits_are_the_fits_one_by_one(ranks):
+    samples = sampled(ranks, "uni19", 3, np.random.default_rng(0))
+    for name, estimator in {
+        "sampled": fr.Naive(), "rank_estimate": fr.RankEstimate(), "CLS": fr.CLS(), "BV0.01": fr.BiasVariance(0.01),
+        "MLE": fr.MLE(), "MES": fr.MaxEntropy("authors"), "MN_MLE, own prior": fr.Multinomial(prior=fr.MLE()),
+        "BV_MES, own prior": fr.BiasVariance(0.01, prior=fr.MaxEntropy("authors")), "LogSpline": fr.LogSpline(),
+    }.items():  # fmt: skip
+        found, _ = fits(name, samples)
+        for repeat in range(3):
+            fitted = estimator.fit(samples.counts(repeat))
+            for metric in ("recall@10", "ndcg@20", "ap"):
+                assert found[repeat, column(metric)] == pytest.approx(fitted.expect(metric), rel=1e-6, abs=1e-9), name
+
+
+def test_the_pooled_prior_is_the_mean_of_all_repeats(ranks):
+    samples = sampled(ranks, "uni19", 4, np.random.default_rng(0))
+    pooled, own = (fits(name, samples)[0] for name in ("BV_MLE", "BV_MLE, own prior"))
+    assert not np.allclose(pooled, own)
+    one = replace(samples, seen=samples.seen[:1])
+    assert fits("BV_MLE", one)[0] == pytest.approx(fits("BV_MLE, own prior", one)[0])
+
+
+@pytest.mark.parametrize("design", ["uni19", "uni19 without replacement", "adaptive 9..79 stop 1"])
+def test_draws_follow_the_law_of_the_design(ranks, design):
+    samples = sampled(ranks, design, 200, np.random.default_rng(0))
+    law = samples.design.law(ranks.ranks, N, samples.drawn, samples.hits).sum(0)
+    sd = np.sqrt(np.maximum(law, 1) / 200)
+    assert (np.abs(samples.seen.mean(0) - law) < 5 * sd).all()
+
+
+def test_samples_may_be_corrected_with_another_law(ranks):
+    samples = sampled(ranks, "uni19 without replacement", 2, np.random.default_rng(0), law="uni19")
+    assert samples.design == fr.Sample(19)
+
+
+@pytest.mark.parametrize("name", ["sampled", "CLS", "BV0.1", "BV0.01", "MLE", "MES"])
+def test_theory_gives_mean_and_spread_of_the_simulation(ranks, name):
+    mean, sd = theory(ranks, name, "uni19")
+    found, _ = fits(name, sampled(ranks, "uni19", 600, np.random.default_rng(0)))
+    at = [column(metric) for metric in ("recall@10", "ndcg@10", "ap")]
+    z = (found.mean(0) - mean)[at] / (sd[at] / np.sqrt(600))
+    assert np.abs(z).max() < 4
+    assert found.std(0, ddof=1)[at] / sd[at] == pytest.approx(1, abs=0.15)
+
+
+def test_exact_metrics_are_those_of_the_full_ranking(ranks):
+    counts = fr.RankCounts.from_ranks(ranks.ranks, N, "full")
+    truth = fr.Naive().fit(counts)
+    assert exact(ranks)[[column("recall@10"), column("auc")]] == pytest.approx(
+        [truth.expect("recall@10"), truth.expect("auc")]
+    )
+    assert len(exact(ranks)) == len(METRICS)
+
+
+def test_stage_costs_follow_equation_13():
+    R = np.array([1, 1, 300, 600])
+    sizes, cost = stage_costs(Ranks(R, np.full(4, 601), "x"), 100, 601)
+    assert sizes.tolist() == [100, 200, 400]
+    # at the first stage nearly all of the two low targets are beaten: C_0 = M n_0 / m_0 = 4 · 100 / 2
+    assert cost[0] == pytest.approx(200, rel=1e-3)
+    assert cost[1] > 1e6
+
+
+# ------------------------------------------------------------------------------------------------ engine
+
+
+def test_kinds_of_tables_on_a_toy():
+    rows = TABLES["metrics"](toy(), Bench(5))
+    assert [row.estimator for row in rows[:4]] == ["exact", "sampled", "BV0.1", "MLE"]
+    assert rows[0].metric == rows[3].metric == "recall@10"
+    pairs = TABLES["pairs"](toy("pairs", options={"pairs": [["A", "B"]]}), Bench(5))
+    assert {row.model for row in pairs} == {"A or B"}
+    assert all(0 <= row.measured <= 100 for row in pairs)
+    winners = TABLES["winners"](toy("winners"), Bench(5))
+    assert {row.model for row in winners} == {"winner"}
+    errors = TABLES["relative errors"](
+        toy("relative errors", metrics=("recall",), estimators=("MLE", "adaptive_MLE"),
+            options={"adaptive": "adaptive 9..79 stop 1"}), Bench(5))  # fmt: skip
+    assert {row.estimator for row in errors} == {"MLE", "adaptive_MLE", "adaptive size"}
+    assert all(10 <= row.measured <= 80 for row in errors if row.estimator == "adaptive size")
+    beta = TABLES["beta"](toy("beta"), Bench(5))
+    assert all(row.measured > 0 for row in beta)
+    gaps = TABLES["mapping errors"](toy("mapping errors", estimators=("bound", "beta@0.5", "beta@P")), Bench(5))
+    assert all(row.measured >= 0 for row in gaps)
+
+
+def test_every_kind_of_figure_gives_finite_lines():
+    common = {"to": 50, "n": 20, "k": 5, "sizes": [5, 10], "a": [0.3, 0.5], "base": 1.0, "relative": True, "width": 50,
+              "full": [[1, 50]], "sample": [[1, 10]]}  # fmt: skip
+    for kind, make in FIGURES.items():
+        options = dict(common)
+        estimators = ("BV0.1", "MLE")
+        if kind == "alignment":
+            options |= {"full": [N], "sample": [10]}
+            estimators = ("bound", "beta@0.5")
+        if kind == "sizes compared":
+            options |= {"n": [10, 20]}
+        if kind == "metric shapes":
+            options |= {"to": [50, 10]}
+        metrics = ("recall",) if kind == "blind spot" else ("ap",) if kind == "corrected metric" else ("recall@10",)
+        panels = make(toy(kind, options=options, estimators=estimators, metrics=metrics), Bench(3))
+        assert panels, kind
+        for panel in panels:
+            for series in panel.series:
+                assert len(series.x) == len(series.y) > 0, kind
+                assert np.isfinite(series.y).all(), kind
+
+
+def test_results_are_kept_and_read_back():
+    made = experiment("kr20-table2")
+    first = run(made, repeats=20, progress=False)
+    again = run(made, repeats=20, progress=False)
+    assert again.rows == first.rows
+    assert again.seconds == pytest.approx(first.seconds, abs=0.006)  # read, not run
+    exact_rows = run(experiment("kr20-table1"), progress=False).rows
+    assert all(abs(row.measured - row.published) < 0.0006 for row in exact_rows)
+
+
+def test_kept_arrays_survive_and_damage_counts_as_nothing(tmp_path):
+    keep("ranks", "k", a=np.arange(3))
+    assert kept("ranks", "k")["a"].tolist() == [0, 1, 2]
+    (tmp_path / "cache" / "ranks" / "k.npz").write_bytes(b"half a file")
+    assert kept("ranks", "k") is None
+
+
+def test_missing_data_is_one_sentence_and_the_rest_runs(tmp_path, monkeypatch):
+    monkeypatch.setenv("FULLRANK_DATA", str(tmp_path))
+    from fullrank.reproduce import ranks as module
+
+    module.split_of.cache_clear()
+    result = run(experiment("kr20-table3"), repeats=2, progress=False)
+    assert not result.rows
+    assert len(result.missing) == 1
+    assert "ml-1m.train.rating" in result.missing[0]
+    assert any("missing:" in line for line in as_text(result))
+    module.split_of.cache_clear()
+
+
+def test_text_fits_80_columns_and_pages_are_made():
+    result = run(experiment("kr20-table2"), repeats=5, progress=False)
+    figure = run(experiment("li20-fig4"), repeats=5, progress=False)
+    assert max(len(line) for line in as_text(result) if not line.startswith(("note", "missing"))) <= 80
+    page = as_markdown([result, figure])
+    assert "### kr20-table2" in page
+    assert "| kr20 |" in page
+    assert max(map(len, listing())) <= 100
+    pytest.importorskip("altair")
+    pytest.importorskip("vl_convert")
+    whole = as_html([result, figure])
+    assert "<svg" in whole
+    assert "0.990" in whole
+
+
+def test_command_line(tmp_path):
+    runner = CliRunner()
+    assert "kr20-table3" in runner.invoke(app, ["reproduce", "--list"]).output
+    out = runner.invoke(app, ["reproduce", "kr20-table1", "--out", str(tmp_path / "out")])
+    assert out.exit_code == 0
+    assert "published" in out.output
+    told = json.loads((tmp_path / "out" / "kr20-table1.json").read_text())
+    assert told["schema"] == "fullrank.reproduce/1"
+    assert len(told["rows"]) == 12
+    machine = runner.invoke(app, ["reproduce", "kr20-table1", "--json"])
+    assert json.loads(machine.output)[0]["name"] == "kr20-table1"
+
+
+# ------------------------------------------------------------------------------------------------ official files
+
+
+def small_files(folder: Path, name: str) -> None:
+    """A few dozen users in the official format of a data set that is not here."""
+    rng = np.random.default_rng(3)
+    (folder / name).mkdir(parents=True)
+    pairs = [(u, i) for u in range(60) for i in rng.choice(40, 12, replace=False)]
+    if name == "yelp":
+        text = "".join(f"{u}\t{i}\t1.0\t{t}\n" for t, (u, i) in enumerate(pairs))
+        (folder / name / "yelp.rating").write_text(text)
+    elif name == "ml-20m":
+        text = "userId,movieId,rating,timestamp\n" + "".join(
+            f"{u + 1},{i + 1},5.0,{t}\n" for t, (u, i) in enumerate(pairs)
+        )
+        (folder / name / "ratings.csv").write_text(text)
+    else:
+        text = '"User-ID";"ISBN";"Book-Rating"\r\n' + "".join(f'"{u}";"{i:09d}X";"8"\r\n' for u, i in pairs)
+        (folder / name / "BX-Book-Ratings.csv").write_text(text, encoding="latin-1")
+
+
+@pytest.mark.parametrize("name", ["yelp", "ml-20m", "book-x"])
+def test_experiments_run_as_soon_as_the_official_files_are_there(name, tmp_path, monkeypatch):
+    from fullrank.reproduce import ranks as module
+
+    monkeypatch.setenv("FULLRANK_DATA", str(tmp_path / "data"))
+    small_files(tmp_path / "data", name)
+    module.split_of.cache_clear()
+    wanted = {
+        "yelp": ("jin21-table7", "li20-table2", "li23-fig2"),
+        "ml-20m": ("li23-table6",),
+        "book-x": ("li20-fig8",),
+    }
+    for each in wanted[name]:
+        made = experiment(each)
+        small = {"design": "uni9", "models": ("EASE", "itemKNN"), "estimators": made.estimators[:2]}
+        options = dict(made.options)
+        if each == "li20-fig8":
+            options |= {"n": [5, 10], "to": 40}
+        if each == "li23-fig2":
+            options |= {"n": 4}
+        result = run(replace(made, **small, options=options), repeats=3, progress=False)
+        assert any(row.data == name for row in result.rows) or result.panels, each
+        assert not any(f"{name} is not here" in line for line in result.missing)
+    module.split_of.cache_clear()
+
+
+def test_neural_rows_say_how_to_get_them_and_run_once_ranks_are_kept(tmp_path, monkeypatch):
+    from fullrank.reproduce import ranks as module
+
+    monkeypatch.setenv("FULLRANK_DATA", str(tmp_path / "data"))
+    small_files(tmp_path / "data", "yelp")
+    module.split_of.cache_clear()
+    with pytest.raises(NotHereError, match=r"NeuMF on yelp is not trained: make reproduce-neural\."):
+        true_ranks("yelp", "NeuMF")
+
+    class Trained:
+        def fit(self, train, *, progress=True):
+            return np.asarray(train.shape[0] * [[1.0]]), np.linspace(0, 1, train.shape[1])[:, None]
+
+        def __repr__(self):
+            return "NeuMF()"
+
+    monkeypatch.setattr(module, "recommender", lambda data, name: Trained())
+    found = true_ranks("yelp", "NeuMF", neural=True, progress=False)
+    assert len(found.ranks) == 60
+    assert (true_ranks("yelp", "NeuMF").ranks == found.ranks).all()  # kept: no training, no `neural`
+    module.split_of.cache_clear()
+
+
+@pytest.mark.skipif("FULLRANK_DATA" not in os.environ, reason="needs ml-1m in FULLRANK_DATA")
+def test_kr20_table_3_exact_values_of_y_and_z():
+    try:
+        fr.load("ml-1m")
+    except FileNotFoundError:
+        pytest.skip("needs ml-1m in FULLRANK_DATA")
+    truth = published("kr20_table3_ml1m_metrics.csv")
+    for model, metrics, tolerance in (
+        ("Y", ("recall@10", "ndcg@10", "ap", "auc"), 0.01),
+        ("Z", ("recall@10", "ndcg@10", "ap"), 0.02),
+    ):
+        found = 100 * exact(true_ranks("ml-1m", model, "unseen", progress=False))
+        for metric in metrics:
+            assert found[column(metric)] == pytest.approx(truth["ml-1m", model, metric, "exact"][0], abs=tolerance)
+
+
+def test_models_toml_is_plain():
+    text = resources.files("fullrank.reproduce").joinpath("models.toml").read_text()
+    assert set(tomllib.loads(text)) == set(recipes())
