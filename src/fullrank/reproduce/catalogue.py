@@ -26,7 +26,7 @@ PAPERS = {
     "kr20": "Krichene & Rendle, On Sampled Metrics for Item Recommendation, KDD 2020",
     "li20": "Li et al., On Sampling Top-K Recommendation Evaluation, KDD 2020",
     "jin21": "Jin et al., On Estimating Recommendation Evaluation Metrics under Sampling, AAAI 2021",
-    "li23": "Li et al., On Top-k Recommendation Evaluation by item sampling, AAAI 2023",
+    "li23": "Li et al., Towards Reliable Item Sampling for Recommendation Evaluation, AAAI 2023",
 }
 #: How a printed number relates to a fraction.
 UNITS = {"fraction": 1.0, "percent": 100.0, "0.001": 1000.0, "of 100": 1.0, "": 1.0}
@@ -105,10 +105,10 @@ def _read(name: str, text: str) -> Experiment:
     return made
 
 
-def _place(each: Experiment) -> tuple[int, bool, int]:
+def _place(each: Experiment) -> tuple[int, bool, int, str]:
     paper, what = each.name.split("-", 1)
     digits = "".join(letter for letter in what if letter.isdigit())
-    return list(PAPERS).index(paper), what.startswith("fig"), int(digits)
+    return list(PAPERS).index(paper), what.startswith("fig"), int(digits), what
 
 
 # ------------------------------------------------------------------------------------------------ published numbers

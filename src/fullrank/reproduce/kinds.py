@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from ..estimators import Mapping
 from ..metrics import parse_metric
+from ..ranks.design import parse_design
 from .catalogue import Experiment, published
 from .ranks import NotHereError, Ranks, true_ranks
-from .simulate import ESTIMATORS, column, exact, sampled, stream, theory, values
+from .simulate import ESTIMATORS, Samples, column, exact, expected, fits, sampled, stream, theory, values
 
 __all__ = ["TABLES", "Bench", "Row"]
 
@@ -263,6 +264,51 @@ def mapping_error_table(made: Experiment, bench: Bench) -> list[Row]:
     return rows
 
 
+def _ndcg(x: FloatArray) -> FloatArray:
+    return np.asarray(1 / np.log2(x + 1))
+
+
+#: Ways to read "w = M_NDCG(r/C), C = 10" of jin21: functions of the sampled rank r and the rank R̂ it speaks for (eq. 20).
+READINGS: dict[str, Callable[[FloatArray, FloatArray], FloatArray]] = {
+    "M(r/C), printed": lambda r, R: _ndcg(r / 10),
+    "M(ceil(r/C))": lambda r, R: _ndcg(np.ceil(r / 10)),
+    "M(1 + r/C)": lambda r, R: _ndcg(1 + r / 10),
+    "M(r + C)": lambda r, R: _ndcg(r + 10),
+    "M(r C)": lambda r, R: _ndcg(r * 10),
+    "M(r)^(1/C)": lambda r, R: _ndcg(r) ** 0.1,
+    "M(R/C)": lambda r, R: _ndcg(R / 10),
+    "M(R C)": lambda r, R: _ndcg(R * 10),
+    "min(1, M(r/C))": lambda r, R: np.minimum(1.0, _ndcg(r / 10)),
+    "min(1,M(r/C))^1/C": lambda r, R: np.minimum(1.0, _ndcg(r / 10)) ** 0.1,
+    "1 + M(r)/C": lambda r, R: 1 + _ndcg(r) / 10,
+    "1 + [r<=C]/C": lambda r, R: 1 + (r <= 10) / 10,
+    "M(1 + r/(nC))": lambda r, R: _ndcg(1 + r / (10 * len(r))),
+}
+
+
+def weight_readings(made: Experiment, bench: Bench) -> list[Row]:
+    """WMLE over MLE at the expected counts, for several readings of its weight, beside the ratio of the published means."""
+    rows = []
+    design = parse_design(made.design)
+    for data, model, ranks in bench.each(made):
+        drawn, hits, mean, _ = expected(ranks, design)
+        N = ranks.n_items
+        r, R = (hits + 1).astype(np.float64), np.asarray(1 + (N - 1) * hits / drawn, dtype=np.float64)
+        weights = [w(r, R) for w in READINGS.values()]
+        seen = np.stack([mean, *(mean * w for w in weights)]) * len(ranks.ranks)
+        found, _ = fits("MLE", Samples(drawn, hits, seen, N, design))
+        tables = {key: value for file in made.options["tables"] for key, value in published(file).items()}
+        for metric in made.metrics:
+            told = [tables.get((data, model, metric, word), (np.nan, None))[0] for word in ("WMLE", "MLE")]
+            ratio = None if np.isnan(told).any() else told[0] / told[1]
+            at = column(metric)
+            rows += [
+                Row(data, model, metric, name, float(value / found[0, at]), published=ratio)
+                for name, value in zip(READINGS, found[1:, at], strict=True)
+            ]
+    return rows
+
+
 def _mapping(word: str) -> Mapping:
     return Mapping("beta", float(word.split("@")[1])) if word.startswith("beta@") else Mapping(word)  # type: ignore[arg-type]
 
@@ -300,6 +346,7 @@ TABLES: dict[str, Callable[[Experiment, Bench], list[Row]]] = {
     "beta": beta_table,
     "mapped": mapped_table,
     "mapping errors": mapping_error_table,
+    "weight readings": weight_readings,
 }
 
 

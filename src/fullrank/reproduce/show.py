@@ -24,7 +24,7 @@ def listing() -> list[str]:
         out += ["", f"{paper}: {PAPERS[paper]}"]
         for made in found:
             names = " = ".join((made.name, *made.also))
-            out.append(f"  {names:<30} {made.title}"[:100])
+            out.append(f"  {names:<26} {made.title}")
     return out[1:]
 
 
@@ -52,14 +52,14 @@ def as_text(result: Result) -> list[str]:
 def _block(rows: Sequence[Row]) -> list[str]:
     """Metric, estimator, published, measured, difference and, where computed, theory."""
     with_theory = any(row.theory is not None for row in rows)
-    head = f"  {'metric':<12}{'estimator':<20}{'published':>14}{'measured':>14}{'diff':>8}"
+    head = f"  {'metric':<12}{'estimator':<19}{'published':>13}{'measured':>14}{'diff':>8}"
     out = [head + (f"{'theory':>12}" if with_theory else "")]
     before = ""
     for row in rows:
         digits = _digits(row)
         name = row.metric if row.metric != before else ""
         before = row.metric
-        line = f"  {name:<12}{row.estimator:<20}{_pair(row.published, row.published_sd, digits):>14}"
+        line = f"  {name:<12}{row.estimator:<19}{_pair(row.published, row.published_sd, digits):>13}"
         line += f"{_pair(row.measured, row.sd, digits):>14}{_difference(row):>8}"
         if with_theory:
             line += f"{_pair(row.theory, row.theory_sd, 1):>12}"

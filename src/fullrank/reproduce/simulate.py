@@ -37,7 +37,7 @@ from ..ranks.counts import PoolTable, RankCounts
 from ..ranks.design import Adaptive, Design, Sample, parse_design
 from .ranks import Ranks, code_key, keep, kept, key_of
 
-__all__ = ["CUTS", "ESTIMATORS", "METRICS", "Samples", "column", "exact", "sampled", "theory", "values"]
+__all__ = ["CUTS", "ESTIMATORS", "METRICS", "Samples", "column", "exact", "expected", "sampled", "theory", "values"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -322,6 +322,20 @@ def stream(ranks: Ranks, design: str, seed: int) -> np.random.Generator:
 # ------------------------------------------------------------------------------------------------ theory
 
 
+def expected(ranks: Ranks, law: Design) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
+    """The outcomes (drawn, hits), their expected shares p̄ = Σ_R P(R) a_R, and Σ_R P(R) a_R a_Rᵀ."""
+    N = round(ranks.n_items)
+    drawn, hits = law.outcomes(N)
+    R, times = np.unique(ranks.ranks, return_counts=True)
+    mean, second = np.zeros(len(drawn)), np.zeros((len(drawn), len(drawn)))
+    for first in range(0, len(R), 1024):
+        part = slice(first, first + 1024)
+        a = law.law(R[part], N, drawn, hits)
+        mean += times[part] @ a
+        second += (a * times[part, None]).T @ a
+    return drawn, hits, mean / len(ranks.ranks), second / len(ranks.ranks)
+
+
 def theory(ranks: Ranks, estimator: str, design: str) -> tuple[FloatArray, FloatArray]:
     """Mean and standard deviation over samples of every metric, computed: no sample is drawn.
 
@@ -333,19 +347,9 @@ def theory(ranks: Ranks, estimator: str, design: str) -> tuple[FloatArray, Float
     key = key_of("theory", ranks.key, estimator, design, code_key("estimators"))
     found = kept("values", key)
     if found is None:
-        law = parse_design(design)
-        N = round(ranks.n_items)
-        drawn, hits = law.outcomes(N)
-        R, times = np.unique(ranks.ranks, return_counts=True)
-        mean, second = np.zeros(len(drawn)), np.zeros((len(drawn), len(drawn)))
-        for first in range(0, len(R), 1024):
-            part = slice(first, first + 1024)
-            a = law.law(R[part], N, drawn, hits)
-            mean += times[part] @ a
-            second += (a * times[part, None]).T @ a
-        M = len(ranks.ranks)
-        mean /= M
-        spread, directions = np.linalg.eigh((np.diag(mean) - second / M) / M)
+        law, N, M = parse_design(design), round(ranks.n_items), len(ranks.ranks)
+        drawn, hits, mean, second = expected(ranks, law)
+        spread, directions = np.linalg.eigh((np.diag(mean) - second) / M)
         step = (directions * np.sqrt(np.maximum(spread, 0.0))).T
         points = np.concatenate([mean[None], mean + step, mean - step])
         nonlinear = isinstance(ESTIMATORS[estimator], MLE | WeightedMLE | MaxEntropy)
