@@ -90,4 +90,6 @@ def correct(
             if model in counts:
                 raise ValueError(f"two files hold a model named {model!r}: rename one.")
             counts[model] = each
-    show(report_on(counts, metric or DEFAULT_METRICS, estimator=estimator or LogSpline(candidates)), json=json, html=html)
+    show(
+        report_on(counts, metric or DEFAULT_METRICS, estimator=estimator or LogSpline(candidates)), json=json, html=html
+    )
