@@ -115,7 +115,7 @@ def test_user_blocks_do_not_depend_on_the_machine():
     assert abs(spread - 100_000 / BLOCKS).max() < 6 * np.sqrt(100_000 / BLOCKS)
 
 
-@given(st.integers(0, 5), st.sampled_from([3, 10**6, 10**13]))
+@given(st.integers(0, 5), st.sampled_from([3, 10**6, 10**13, 2**62]))
 def test_unique_rows_equals_numpy(seed, top):
     keys = np.random.default_rng(seed).integers(0, top, (200, 3))
     keys = np.concatenate([keys, keys[:50]])

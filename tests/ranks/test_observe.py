@@ -276,6 +276,22 @@ def test_processes_change_nothing(world: tuple[Split, Any], tmp_path: Any) -> No
             same(observe_cases(model, split, design, progress=False, map=pool.map, batch=60), reference)
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_has_threads_of_its_own(world: tuple[Split, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    split, factors = world
+    monkeypatch.setenv("NUMBA_NUM_THREADS", "2")
+    reference = observe_cases(factors, split, Sample(50), progress=False)  # the threads now wait for more
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            same(observe_cases(factors, split, Sample(50), progress=False), reference)
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
 def test_a_memory_mapped_table_travels_as_its_address(tmp_path: Any) -> None:
     np.save(tmp_path / "V.npy", np.random.default_rng(0).normal(size=(5000, 16)).astype(np.float32))
     mapped = np.load(tmp_path / "V.npy", mmap_mode="r")

@@ -153,10 +153,11 @@ class RankCounts:
         if order is None and (T > 1).any():
             raise ValueError("`order` is missing: with several targets per user every case needs its place among them.")
         _refuse((j < 1) | (j > T), "order", j, "a place in 1..targets")
-        keys = np.stack([block, _pool_key(N), m, x, j, T], axis=1)
+        pools, pool = _codes(N)  # few sizes are many cases: one logarithm for each
+        keys = [block, _pool_key(pools)[pool], m, x, j, T]
         if not w.all():  # a case of weight zero says nothing, and a pool of such cases has no mean size
-            keys, m, x, N, w = keys[w > 0], m[w > 0], x[w > 0], N[w > 0], w[w > 0]
-            M = len(x)
+            keys, N, w = [key[w > 0] for key in keys], N[w > 0], w[w > 0]
+            m, x, M = keys[2], keys[3], len(w)
         auc = design.auc(m, x, N)
         scored = np.where(m == ALL, N - 1, m)
         sums = (np.ones(M, dtype=np.int64), scored, w, w * N, w * auc)
@@ -217,7 +218,7 @@ class RankCounts:
         level = min(self.level, other.level)
         keys = np.concatenate([self._keys_at(level), other._keys_at(level)])
         sums = tuple(np.concatenate([getattr(self, name), getattr(other, name)]) for name in _SUMS)
-        return RankCounts(self.design, level, *_grouped(keys, sums))._coarsened()
+        return RankCounts(self.design, level, *_grouped(keys.T, sums))._coarsened()
 
     def __radd__(self, other: object) -> RankCounts:
         """So that ``sum(list_of_counts)`` works."""
@@ -370,7 +371,7 @@ class RankCounts:
         keys[:, 2], keys[:, 3] = ALL, ranks - 1
         sums = (self.cases, self.scored, self.weight * share, self.pool_weight * share, self.auc_weight * share)
         kept = share > 0  # a cell without weight has no mean pool
-        return RankCounts(self.design, self.level, *_grouped(keys[kept], [each[kept] for each in sums]))
+        return RankCounts(self.design, self.level, *_grouped(keys[kept].T, [each[kept] for each in sums]))
 
     def with_mean_pool(self) -> RankCounts:
         """The same counts as if every case had the mean number of candidates (kr20's way)."""
@@ -378,7 +379,7 @@ class RankCounts:
         keys = self.keys.copy()
         keys[:, 1] = _pool_key(np.array([round(N)]))[0] >> (_FINEST - self.level)
         sums = (self.cases, self.scored, self.weight, self.weight * N, self.auc_weight)
-        return RankCounts(self.design, self.level, *_grouped(keys, sums))
+        return RankCounts(self.design, self.level, *_grouped(keys.T, sums))
 
     def select(self, blocks: ArrayLike) -> RankCounts:
         """The counts of the given user blocks (0..255) only."""
@@ -463,13 +464,13 @@ class RankCounts:
 
     def _coarsened(self, most: int = MAX_POOLS) -> RankCounts:
         """The finest level with at most ``most`` pool bins; a function of the set of pools alone, so addition commutes."""
-        level, bins = self.level, np.unique(self.column("pool"))
+        level, bins = self.level, _codes(self.column("pool"))[0]
         while len(bins) > most:
             level, bins = level - 1, np.unique(bins >> 1)
         if level == self.level:
             return self
         return RankCounts(
-            self.design, level, *_grouped(self._keys_at(level), tuple(getattr(self, name) for name in _SUMS))
+            self.design, level, *_grouped(self._keys_at(level).T, tuple(getattr(self, name) for name in _SUMS))
         )
 
 
@@ -488,43 +489,59 @@ def user_blocks(users: ArrayLike) -> IntArray:
     return np.asarray(hashed[inverse.ravel()])
 
 
-def _grouped(keys: IntArray, sums: Sequence[NDArray[Any]]) -> tuple[Any, ...]:
-    """Rows with equal keys, summed; rows sorted."""
-    unique, inverse = unique_rows(keys)
-    return (unique, *(np.bincount(inverse, each, len(unique)).astype(each.dtype) for each in sums))
+def _grouped(columns: Sequence[IntArray] | IntArray, sums: Sequence[NDArray[Any]]) -> tuple[Any, ...]:
+    """Cases with equal keys, summed: the keys, one row per cell and sorted, and the sums."""
+    first, inverse = _distinct(columns)
+    keys = np.stack([column[first] for column in columns], axis=1)
+    return (keys, *(np.bincount(inverse, each, len(keys)).astype(each.dtype, copy=False) for each in sums))
 
 
 def unique_rows(keys: IntArray) -> tuple[IntArray, IntArray]:
-    """The distinct rows, sorted, and where each row went: np.unique(axis=0), without sorting where ranges allow it.
-
-    Each column becomes a code among its own distinct values, and the codes are packed into one integer (mixed radix).
-    """
-    packed, room = np.zeros(len(keys), dtype=np.int64), 1.0
-    for column in keys.T:
-        code, size = _codes(column)
-        packed, room = packed * size + code, room * size
-    if room >= 2.0**62:
-        unique, inverse = np.unique(keys, axis=0, return_inverse=True)
-        return unique, inverse.ravel()
-    inverse, _ = _codes(packed)
-    first = np.empty(int(inverse.max()) + 1, dtype=np.int64)
-    first[inverse] = np.arange(len(keys))
+    """The distinct rows, sorted, and where each row went: np.unique(axis=0), without comparing rows if ranges allow."""
+    first, inverse = _distinct(keys.T)
     return keys[first], inverse
 
 
-def _codes(values: IntArray) -> tuple[IntArray, int]:
-    """Each value's place among the distinct ones, and how many there are."""
-    low = int(values.min())
+def _distinct(columns: Sequence[IntArray] | IntArray) -> tuple[IntArray, IntArray]:
+    """Where the distinct rows of a table are, in sorted order, and which of them each row is.
+
+    Each column becomes a code among its own distinct values, and the codes are packed into one integer (mixed radix).
+    """
+    packed, room = np.zeros(len(columns[0]), dtype=np.int64), 1.0
+    for column in columns:
+        distinct, code = _codes(column)
+        if len(distinct) > 1:
+            packed, room = packed * len(distinct) + code, room * len(distinct)
+    if room >= 2.0**62:
+        _, first, inverse = np.unique(np.asarray(columns).T, axis=0, return_index=True, return_inverse=True)
+        return first, inverse.ravel()
+    distinct, inverse = _codes(packed)
+    first = np.empty(len(distinct), dtype=np.int64)
+    first[inverse] = np.arange(len(inverse))
+    return first, inverse
+
+
+def _codes(values: IntArray) -> tuple[IntArray, IntArray]:
+    """The distinct values, sorted, and each value's place among them: np.unique, by a table or one plain sort if it can."""
+    n, low = len(values), int(values.min())
     span = int(values.max()) - low + 1
     if span == 1:
-        return np.zeros(len(values), dtype=np.int64), 1
-    if span > max(2**21, 4 * len(values)):
+        return values[:1], np.zeros(n, dtype=np.int64)
+    if span <= 4 * n:
+        present = np.zeros(span, dtype=bool)
+        present[values - low] = True
+        place = np.cumsum(present, dtype=np.int32)
+        return np.flatnonzero(present) + low, place[values - low].astype(np.int64) - 1
+    bits = n.bit_length()
+    if span.bit_length() + bits > 63:
         distinct, inverse = np.unique(values, return_inverse=True)
-        return inverse.ravel(), len(distinct)
-    present = np.zeros(span, dtype=bool)
-    present[values - low] = True
-    place = np.cumsum(present, dtype=np.int32)
-    return place[values - low].astype(np.int64) - 1, int(place[-1])
+        return distinct, inverse.ravel()
+    both = np.sort((values - low) << bits | np.arange(n))  # each value with its place: sorting it is sorting both
+    ordered = both >> bits
+    fresh = np.diff(ordered, prepend=-1) > 0
+    inverse = np.empty(n, dtype=np.int64)
+    inverse[both & ((1 << bits) - 1)] = np.cumsum(fresh) - 1
+    return ordered[fresh] + low, inverse
 
 
 def _sum_by(which: IntArray, values: FloatArray, size: int) -> FloatArray:

@@ -539,6 +539,21 @@ def _threads() -> int:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+_HELPERS: dict[tuple[int, int], ThreadPoolExecutor] = {}
+
+
+def _helpers(threads: int) -> ThreadPoolExecutor:
+    """Threads that wait for work between calls: starting them would cost as much as a thousand users.
+
+    Kept by process, since threads do not survive a fork; what they are given never waits for them in turn.
+    """
+    key = os.getpid(), threads
+    found = _HELPERS.get(key)
+    if found is None:
+        found = _HELPERS.setdefault(key, ThreadPoolExecutor(threads, thread_name_prefix="fullrank"))
+    return found
+
+
 class _Team:
     """As many threads as there are cores, this one included, that share out spans of work.
 
@@ -548,14 +563,6 @@ class _Team:
 
     def __init__(self) -> None:
         self.size = _threads()
-        self._pool: ThreadPoolExecutor | None = None
-
-    def __enter__(self) -> _Team:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown()
 
     def share(
         self, n: int, work: Callable[[Iterator[tuple[int, int]]], None], least: int = 64, step: int | None = None
@@ -567,8 +574,6 @@ class _Team:
         if threads <= 1:
             work(iter(spans))
             return
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self.size - 1)
         queue = deque(spans)  # popping is atomic
 
         def taken() -> Iterator[tuple[int, int]]:
@@ -576,12 +581,14 @@ class _Team:
                 while True:
                     yield queue.popleft()
 
-        others = [self._pool.submit(work, taken()) for _ in range(threads - 1)]
+        others = [_helpers(self.size - 1).submit(work, taken()) for _ in range(threads - 1)]
         try:
             work(taken())
         finally:
+            queue.clear()  # after an error nothing more is begun; otherwise it is empty
             for future in others:
-                future.result()
+                if not future.cancel():  # one that has not begun, because others use the threads, is not needed
+                    future.result()
 
 
 class _OneBlasThread:
@@ -687,8 +694,7 @@ def _run_kernel(task: _Task, state: _State, model: Any, row: Array) -> None:
         for first, last in spans:
             kernel(model, state.cases, state.rules, first, last, scratch, *seen)
 
-    with _Team() as team:
-        team.share(len(state.cases.users), run, least=1 if task.exhaustive else 64)
+    _Team().share(len(state.cases.users), run, least=1 if task.exhaustive else 64)
 
 
 def _by_structure(task: _Task, state: _State) -> None:
@@ -724,9 +730,7 @@ def _item_bounds(team: _Team, scorer: Factors) -> Array:
 
 def _by_products(task: _Task, state: _State) -> None:
     """Factors, every candidate: matrix products in tiles, counted while they are in the cache."""
-    with _Team() as team:
-        done = _count_products(task, state, team)
-    if not done:
+    if not _count_products(task, state, _Team()):
         _by_structure(task, state)
 
 
