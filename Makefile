@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST_ARGS ?=
 
-.PHONY: demo test lint types bench docs reproduce reproduce-neural clean help
+.PHONY: demo test lint types bench docs reproduce reproduce-neural install clean help
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -26,6 +26,9 @@ help:  ## this list
 
 demo: .venv/.core  ## see in a few seconds what fullrank is for
 	@$(BIN)/fullrank demo
+
+install: .venv/.report  ## .venv/bin/fullrank, with charts and pages
+	@echo "ready: .venv/bin/fullrank --help"
 
 test: .venv/.dev  ## run all tests that need no download
 	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
