@@ -19,11 +19,11 @@ SURFACE = [
     *("expected_naive", "sampled_recall", "hoeffding", "bounds"),
     *("Naive", "RankEstimate", "CLS", "BiasVariance", "MLE", "WeightedMLE", "MaxEntropy", "Multinomial", "Mapping"),
     *("LogSpline", "parse_estimator", "RankDistribution"),
-    *("correct", "Report", "compare", "Comparison", "Accumulator"),
+    *("evaluate", "plan", "correct", "Report", "compare", "Comparison", "Accumulator"),
 ]
 #: Promised, allowed to appear.
 SOON = [
-    *("HyperPrior", "evaluate", "plan", "data", "backends", "demo", "reproduce", "testing"),
+    *("HyperPrior", "data", "backends", "demo", "reproduce", "testing"),
     *("Scorer", "Estimator", "Estimate", "PointEstimate"),
 ]
 

@@ -34,7 +34,7 @@ from .estimators import (
 
 from .ranks.theory import expected_naive, hoeffding, sampled_recall
 from .report import Report
-from .evaluate import Accumulator, Comparison, compare, correct
+from .evaluate import Accumulator, Comparison, compare, correct, evaluate, plan
 
 if TYPE_CHECKING:  # loaded when first asked for: they bring SciPy's sparse matrices, files and models
     from . import models
@@ -107,4 +107,6 @@ __all__ = [
     "compare",
     "Comparison",
     "Accumulator",
+    "evaluate",
+    "plan",
 ]

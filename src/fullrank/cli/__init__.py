@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from .._version import __version__
-from . import compare, correct, data, demo, reproduce
+from . import compare, correct, data, demo, evaluate, plan, reproduce
 
 __all__ = ["app", "main"]
 
@@ -43,9 +43,11 @@ def _root(
 
 
 app.command()(demo.demo)
+app.command()(evaluate.evaluate)
 app.command()(correct.correct)
 app.command()(compare.compare)
 app.command()(reproduce.reproduce)
+app.command()(plan.plan)
 app.add_typer(data.app, name="data")
 
 

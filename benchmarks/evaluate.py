@@ -1,0 +1,142 @@
+"""What `fr.evaluate` and `fr.plan` promise, measured.
+
+    python benchmarks/evaluate.py precision --models citeulike-a/als,gowalla/knn --runs 30
+    python benchmarks/evaluate.py plan
+    python benchmarks/evaluate.py free
+    python benchmarks/evaluate.py speed
+
+`precision` and `plan` take true ranks of real recommenders (FULLRANK_RANKS): drawing negatives for a target of known rank is
+a hypergeometric draw, which is exactly what scoring would give, so that hundreds of runs are possible. Everything else of
+`evaluate` runs as it does for users. `free` and `speed` score real models on real data (FULLRANK_DATA).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+import fullrank as fr
+from fullrank.ranks import observe as observing
+from fullrank.ranks.design import ALL, Adaptive, Exhaustive
+
+MODELS = (
+    "citeulike-a/als",
+    "citeulike-a/bpr",
+    "citeulike-a/knn",
+    "citeulike-a/ease",
+    "gowalla/als",
+    "gowalla/bpr",
+    "gowalla/knn",
+)
+METRICS = ("ndcg@10", "recall@10")
+
+
+def ranks_of(name: str) -> tuple[np.ndarray, np.ndarray]:
+    path = Path(os.environ["FULLRANK_RANKS"]) / f"{name.replace('/', '__')}.npz"
+    with np.load(path) as file:
+        return file["R_masked"].astype(np.int64), file["N_masked"].astype(np.int64)
+
+
+class World:
+    """Cases whose true ranks are known: what observing them would show, without a model."""
+
+    def __init__(self, ranks: np.ndarray, pools: np.ndarray) -> None:
+        self.ranks, self.pools = ranks, pools
+        n = len(ranks)
+        self.split = fr.Split(sp.csr_matrix((n, int(pools.max()))), np.arange(n), np.zeros(n, dtype=np.int64))
+        self.model = (np.zeros((n, 1)), np.zeros((int(pools.max()), 1)))
+
+    def observe_cases(self, model, split, design, *, rng=0, previous=None, **_):
+        """Like the real one: a longer sample begins with the shorter one."""
+        R, N = self.ranks[split.users], self.pools[split.users]
+        one = np.ones(len(R), dtype=np.int64)
+        if isinstance(design, Exhaustive):
+            return observing.CaseOutcomes(0 * one, R - 1, N, one, one, design, int(rng))
+        if isinstance(design, Adaptive):
+            design = design.resolve(int(self.pools.max()))
+        m = 0 * one if previous is None else previous.compared.copy()
+        x = 0 * one if previous is None else previous.hits.copy()
+        chance = np.random.default_rng([int(rng), int(m.sum())])
+        live = np.ones(len(R), dtype=bool)
+        for stage in design.stages(int(self.pools.max())):
+            goal = np.minimum(stage or 1 << 62, N - 1)
+            go = live & (m < goal)
+            good = (R - 1 - x)[go]
+            x[go] += chance.hypergeometric(good, (N - 1 - m)[go] - good, (goal - m)[go])
+            m[go] = goal[go]
+            live &= ~((m == goal) & (x >= getattr(design, "stop_at", 0)))
+        return observing.CaseOutcomes(np.where(m == N - 1, ALL, m), x, N, one, one, design, int(rng))
+
+    def evaluate(self, **options):
+        real, observing.observe_cases = observing.observe_cases, self.observe_cases
+        try:
+            return fr.evaluate({"model": self.model}, self.split, METRICS, progress=False, **options)
+        finally:
+            observing.observe_cases = real
+
+    def truth(self, metric: str) -> float:
+        return float(fr.parse_metric(metric).gain(self.ranks, self.pools.mean()).mean())
+
+
+def precision(models: list[str], runs: int, first: int, wanted: float, out: Path | None) -> None:
+    """Coverage, half-width and cost of sampling in rounds until ±2 % is met."""
+    print(f"sampling forced, precision {wanted} for the cases, {', '.join(METRICS)}; {runs} runs per model")
+    print(
+        f"{'model':<18}{'items':>8}{'rounds':>8}{'seconds':>9}{'met':>6}  "
+        + "".join(f"{m + ' half':>16}{'covered':>9}" for m in METRICS)
+    )
+    rows = []
+    for name in models:
+        world = World(*ranks_of(name))
+        full = float((world.pools - 1).sum())
+        found = []
+        for seed in range(first, first + runs):
+            begin = time.perf_counter()
+            report = world.evaluate(design="adaptive", precision=wanted, rng=seed)
+            row = {"model": name, "seed": seed, "seconds": time.perf_counter() - begin}
+            row["share"] = report.rows[0]["items_scored"] / full
+            row["rounds"] = [each["design"] for each in report.provenance["runs"]["model"]["rounds"]]
+            row["stopped"] = report.provenance["runs"]["model"]["stopped"]
+            for each in report.rows:
+                row[each["metric"]] = {
+                    "half": (each["high"] - each["low"]) / 2 / each["value"],
+                    "error": each["value"] / world.truth(each["metric"]) - 1,
+                    "covered": bool(each["low"] <= world.truth(each["metric"]) <= each["high"]),
+                }
+            found.append(row)
+            if out is not None:
+                with out.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
+        rows += found
+        show(name, found)
+    show("all (mean of models)", rows)
+
+
+def show(name: str, rows: list[dict]) -> None:
+    met = np.mean([row["stopped"] in ("precision", "exact") for row in rows])
+    line = f"{name:<18}{np.mean([row['share'] for row in rows]):>8.1%}{np.mean([len(row['rounds']) for row in rows]):>8.1f}"
+    line += f"{np.mean([row['seconds'] for row in rows]):>9.1f}{met:>6.0%}  "
+    for metric in METRICS:
+        line += f"{np.mean([row[metric]['half'] for row in rows]):>16.4f}{np.mean([row[metric]['covered'] for row in rows]):>9.1%}"
+    print(line, flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["precision", "plan", "free", "speed"])
+    parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--runs", type=int, default=30)
+    parser.add_argument("--first", type=int, default=0, help="first seed")
+    parser.add_argument("--precision", type=float, default=0.02)
+    parser.add_argument("--out", type=Path, help="append one JSON line per run")
+    given = parser.parse_args()
+    if given.what == "precision":
+        precision(given.models.split(","), given.runs, given.first, given.precision, given.out)
+    sys.exit(0)

@@ -1,0 +1,144 @@
+"""``fullrank evaluate``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ._models import model_from, named, read_config, split_from
+from ._options import Estimator, Html, Json, Metrics, show
+
+__all__ = ["evaluate"]
+
+_KEYS = (
+    "data", "train", "test", "how", "models", "metrics", "precision", "absolute", "design", "estimator", "target",
+    "candidates", "ties", "max_items", "max_seconds", "backend", "checkpoint", "seed", "level", "items", "html",
+)  # fmt: skip
+
+
+def evaluate(
+    config: Annotated[Path | None, typer.Argument(help="TOML file with the options below; flags win over it.")] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--model", "-M", help="NAME=users.npy,items.npy | NAME=model.npz | NAME=module:name | NAME=scores.parquet"
+        ),
+    ] = None,
+    data: Annotated[str | None, typer.Option(help="A data set by name, such as ml-1m (see `fullrank data`).")] = None,
+    train: Annotated[Path | None, typer.Option(help="Instead: a file of interactions (CSV, TSV, Parquet).")] = None,
+    test: Annotated[Path | None, typer.Option(help="The held-out interactions; without it, one per user is.")] = None,
+    how: Annotated[str | None, typer.Option(help="How to split: last, random, ratio, last-ratio, given.")] = None,
+    metric: Metrics = None,
+    precision: Annotated[
+        float | None, typer.Option("--precision", "-p", help="Wanted half-width, relative: 0.02.")
+    ] = None,
+    absolute: Annotated[bool | None, typer.Option("--absolute", help="The precision is not relative.")] = None,
+    design: Annotated[
+        str | None, typer.Option(help="full, uni99, adaptive; with --precision, adaptive forces sampling.")
+    ] = None,
+    estimator: Estimator = None,
+    target: Annotated[str | None, typer.Option(help="cases (these) or population (where they come from).")] = None,
+    candidates: Annotated[str | None, typer.Option(help="unseen or all.")] = None,
+    ties: Annotated[str | None, typer.Option(help="random, optimistic or pessimistic.")] = None,
+    max_items: Annotated[int | None, typer.Option(help="Score no more negatives than this, in all.")] = None,
+    max_seconds: Annotated[float | None, typer.Option(help="Take no longer than this.")] = None,
+    backend: Annotated[str | None, typer.Option(help="Where blocks of users run, such as processes or ray.")] = None,
+    checkpoint: Annotated[Path | None, typer.Option(help="Folder to keep progress in, and to resume from.")] = None,
+    items: Annotated[
+        int | None, typer.Option("--items", "-n", help="For files of ranks: candidates, target included.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of negatives and ties.")] = None,
+    json: Json = False,
+    html: Html = None,
+) -> None:
+    """Evaluate models as precisely as you ask, with as little scoring as that takes.
+
+    A model is one of:
+
+    \b
+      users.npy,items.npy   two tables of factors (and perhaps biases), or Parquet
+      model.npz             a model saved by fullrank
+      module:name           Python: a function of (users, items), a model, or a
+                            function of nothing or of the split that makes one
+      scores.parquet        candidates with scores, or ranks (see fullrank correct)
+
+    \b
+    Examples:
+      fullrank evaluate --data ml-1m -M als=users.npy,items.npy -p 0.02
+      fullrank evaluate --train train.csv --test test.csv -M mine=my:score \\
+          -M ease=ease.npz -m ndcg@10 --html report.html
+      fullrank evaluate run.toml --seed 7
+
+    \b
+    where run.toml holds
+      data = "ml-1m"
+      metrics = ["ndcg@10", "recall@10"]
+      precision = 0.02
+      [models]
+      als = "users.npy,items.npy"
+
+    Ctrl-C ends the run with what was reached so far; --checkpoint goes on there.
+    """
+    from ..evaluate import DEFAULT_METRICS
+    from ..evaluate import evaluate as run
+
+    flags = {
+        "data": data, "train": train, "test": test, "how": how, "models": model, "metrics": metric, "precision": precision,
+        "absolute": absolute, "design": design, "estimator": estimator, "target": target, "candidates": candidates,
+        "ties": ties, "max_items": max_items, "max_seconds": max_seconds, "backend": backend, "checkpoint": checkpoint,
+        "items": items, "seed": seed, "html": html,
+    }  # fmt: skip
+    given = {**read_config(config, _KEYS), **{key: value for key, value in flags.items() if value not in (None, [])}}
+    models = named(given.pop("models", []))
+    if not models:
+        raise ValueError("--model is missing: what to evaluate, as in --model als=users.npy,items.npy.")
+    metrics = given.pop("metrics", list(DEFAULT_METRICS))
+    page = given.pop("html", None)
+    number = int(given.pop("seed", 0))
+    where = {key: given.pop(key, None) for key in ("data", "train", "test", "how")}
+    n_items = given.pop("items", None)
+    tables = {name: what for name, what in models.items() if _is_table(what)}
+    if tables:
+        if len(tables) < len(models):
+            raise ValueError("files of ranks or scores and models that can be asked do not mix: evaluate each alone.")
+        if where["data"] is not None:
+            raise ValueError(
+                "--data has no meaning for files of ranks or scores: give --items, and --train where needed."
+            )
+        report = _from_tables(tables, where["train"], n_items, metrics, given, number)
+    else:
+        split = split_from(**where, seed=number)
+        report = run(
+            {name: model_from(what, split) for name, what in models.items()}, split, metrics, rng=number, **given
+        )
+    show(report, json=json, html=None if page is None else Path(page))
+
+
+def _is_table(what: str) -> bool:
+    return "," not in what and Path(what).suffix.lower() in {".csv", ".tsv", ".txt", ".parquet", ".pq"}
+
+
+def _from_tables(
+    tables: dict[str, str], train: Any, n_items: int | None, metrics: Any, options: dict[str, Any], seed: int
+) -> Any:
+    """Scores or ranks that are there already: nothing is left to decide, so they are corrected as they are."""
+    from ..evaluate import report_on
+    from ..ranks.counts import RankCounts
+    from ..ranks.design import parse_design
+    from ..ranks.tables import read_counts
+
+    extra = sorted(set(options) - {"design", "estimator", "target", "level"})
+    if extra:
+        raise ValueError(
+            f"--{extra[0].replace('_', '-')} has no meaning for files of ranks or scores: they are as they are."
+        )
+    if "design" not in options:
+        raise ValueError("--design is missing: how the candidates in the files were drawn, such as uni99 or full.")
+    design = parse_design(options.pop("design"))
+    counts: dict[str, RankCounts] = {}
+    for name, what in tables.items():
+        found = read_counts(Path(what), design, n_items, train=train, rng=seed)
+        counts.update(found if len(found) > 1 else {name: next(iter(found.values()))})
+    return report_on(counts, metrics, **options)

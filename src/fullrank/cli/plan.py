@@ -1,0 +1,71 @@
+"""``fullrank plan``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ._models import read_config
+from ._options import Html, Json, Metrics, show_lines, width
+
+__all__ = ["plan"]
+
+_KEYS = (
+    "items", "cases", "metrics", "precision", "absolute", "target", "level", "max_items", "gather_cost", "pilot", "html",
+)  # fmt: skip
+
+
+def plan(
+    config: Annotated[Path | None, typer.Argument(help="TOML file with the options below; flags win over it.")] = None,
+    items: Annotated[int | None, typer.Option("--items", "-n", help="Candidates, target included.")] = None,
+    cases: Annotated[int | None, typer.Option("--cases", "-c", help="Test cases.")] = None,
+    metric: Metrics = None,
+    precision: Annotated[
+        float | None, typer.Option("--precision", "-p", help="Wanted half-width, relative: 0.02.")
+    ] = None,
+    absolute: Annotated[bool | None, typer.Option("--absolute", help="The precision is not relative.")] = None,
+    target: Annotated[str | None, typer.Option(help="cases (these) or population (where they come from).")] = None,
+    max_items: Annotated[int | None, typer.Option(help="Score no more negatives than this, in all.")] = None,
+    gather_cost: Annotated[
+        float | None, typer.Option(help="An item scored alone costs so many in a whole row.")
+    ] = None,
+    pilot: Annotated[Path | None, typer.Option(help="Counts of a small run, saved with counts.save(path).")] = None,
+    seed: Annotated[int, typer.Option(help="Nothing is drawn that depends on it; every verb has it.")] = 0,
+    json: Json = False,
+    html: Html = None,
+) -> None:
+    """Say what to sample, what it will cost and what it will reach, before anything is scored.
+
+    \b
+    Examples:
+      fullrank plan --items 1000000 --cases 50000 -m ndcg@10 --precision 0.02
+      fullrank plan --pilot pilot.npz -m recall@20 -p 0.05 --target population
+    """
+    import json as as_json
+
+    from ..evaluate import plan as run
+    from ..ranks.counts import RankCounts
+
+    flags = {
+        "items": items, "cases": cases, "metrics": metric, "precision": precision, "absolute": absolute, "target": target,
+        "max_items": max_items, "gather_cost": gather_cost, "pilot": pilot, "html": html,
+    }  # fmt: skip
+    given = {**read_config(config, _KEYS), **{key: value for key, value in flags.items() if value not in (None, [])}}
+    page = given.pop("html", None)
+    known = given.pop("pilot", None)
+    if known is None and ("items" not in given or "cases" not in given):
+        raise ValueError(
+            "--items and --cases are missing: how large the catalogue is, and how many test cases there are."
+        )
+    made = run(
+        given.pop("items", None), given.pop("cases", None), given.pop("metrics", "ndcg@10"),
+        pilot=None if known is None else RankCounts.load(known), **given,
+    )  # fmt: skip
+    if page is not None:
+        made.to_html(page)
+    if json:
+        typer.echo(as_json.dumps(made.to_dict(), indent=2))
+    else:
+        show_lines(made.lines(width()))

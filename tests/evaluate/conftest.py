@@ -1,0 +1,9 @@
+"""What the tests of evaluate and plan share."""
+
+import pytest
+from worlds import make_world
+
+
+@pytest.fixture(scope="session")
+def world():
+    return make_world()
