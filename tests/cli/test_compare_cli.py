@@ -55,6 +55,21 @@ def test_text_tables_and_page(tmp_path, counts):
     assert "Model against model" in page.read_text()
 
 
+def test_a_toml_file_holds_the_options_and_flags_win(tmp_path, counts, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    csv.write_csv(pa.table({"A": counts[1][0], "B": counts[1][1]}), "ranks.csv")
+    options = 'files = ["ranks.csv"]\nitems = 5000\ndesign = "uni99"\nmetrics = ["recall@5"]\nlevel = 0.9\n'
+    (tmp_path / "run.toml").write_text(options)
+    (document,) = json.loads(run("run.toml", "--json").stdout)
+    assert (document["metric"], document["level"]) == ("recall@5", 0.9)
+    (document,) = json.loads(run("run.toml", "--json", "-m", "ndcg@3", "--negatives", 99).stdout)
+    assert document["metric"] == "ndcg@3"
+    (tmp_path / "bad.toml").write_text("itemz = 3")
+    assert "unknown key 'itemz'" in str(run("bad.toml").exception)
+    (tmp_path / "bad.toml").write_text("items = ")
+    assert "is not TOML" in str(run("bad.toml").exception)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

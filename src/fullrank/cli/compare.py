@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,7 +18,8 @@ __all__ = ["compare"]
 
 def compare(
     files: Annotated[
-        list[Path], typer.Argument(help="CSV, TSV or Parquet of sampled ranks, or counts saved by RankCounts.save.")
+        list[Path],
+        typer.Argument(help="CSV, TSV or Parquet of sampled ranks, counts saved by RankCounts.save, or one TOML file."),
     ],
     items: Annotated[
         int | None, typer.Option("--items", "-n", help="Candidates in the full ranking, target included.")
@@ -31,9 +32,9 @@ def compare(
     metric: Annotated[list[str] | None, typer.Option("--metric", "-m", help="Such as ndcg@10 or recall@5,10.")] = None,
     estimator: Annotated[str | None, typer.Option("--estimator", "-e", help="Such as mle, bv0.01, mn_mle.")] = None,
     target: Annotated[
-        str, typer.Option(help="'cases': these very cases; 'population': all users like them.")
-    ] = "cases",
-    level: Annotated[float, typer.Option(help="Level of intervals and tests.")] = 0.95,
+        str | None, typer.Option(help="cases (these) or population (where they come from); cases by default.")
+    ] = None,
+    level: Annotated[float | None, typer.Option(help="Level of intervals and tests, 0.95 by default.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON (a list of fullrank.comparison/1).")] = False,
     latex: Annotated[bool, typer.Option("--latex", help="Print a LaTeX table.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
@@ -49,6 +50,9 @@ def compare(
     `fullrank compare ranks.csv --items 3706 --negatives 99 -m ndcg@10`
 
     `fullrank compare ease.npz als.npz --latex -m ndcg@10 -m recall@10`
+
+    `fullrank compare run.toml`, where run.toml holds `files = ["ranks.csv"]`, `items = 3706`, `design = "uni99"`,
+    `metrics = ["ndcg@10"]`; flags win over it
     """
     from ..estimators.intervals import check_interval
     from ..evaluate import report_on
@@ -57,12 +61,16 @@ def compare(
 
     if json + latex + markdown > 1:
         raise ValueError("--json, --latex and --markdown exclude one another: ask for one.")
+    flags = {"items": items, "negatives": negatives, "without_replacement": without_replacement or None, "design": design,
+             "metrics": metric, "estimator": estimator, "target": target, "level": level}  # fmt: skip
+    given, paths = _settings(files, {key: value for key, value in flags.items() if value is not None})
+    target, level = str(given.get("target", "cases")), float(given.get("level", 0.95))
     check_interval(level, target)
-    counts = _read(files, items, _design(design, negatives, without_replacement))
+    counts = _read(paths, given.get("items"), _design(given))
     if len(counts) < 2:
         raise ValueError(f"there is one model, {next(iter(counts))!r}: a comparison needs at least two.")
-    wanted = parse_metrics(metric or ["ndcg@10"])
-    report = report_on(counts, wanted, estimator=estimator, level=level, target=target)
+    wanted = parse_metrics(given.get("metrics") or ["ndcg@10"])
+    report = report_on(counts, wanted, estimator=given.get("estimator"), level=level, target=target)
     if html is not None:
         report.to_html(html)
     if latex or markdown:
@@ -75,14 +83,47 @@ def compare(
     typer.echo("\n\n".join(map(str, found)))
 
 
-def _design(design: str | None, negatives: int | None, without_replacement: bool) -> Design | None:
+_KEYS = ("files", "items", "negatives", "without_replacement", "design", "metrics", "estimator", "target", "level")
+
+
+def _settings(files: list[Path], flags: dict[str, Any]) -> tuple[dict[str, Any], list[Path]]:
+    """Options and files, from flags and, where one is named, a TOML file; flags win."""
+    import tomllib
+
+    tables = [path for path in files if path.suffix.lower() == ".toml"]
+    if not tables:
+        return flags, files
+    if len(tables) > 1:
+        raise ValueError("there are two TOML files: give one.")
+    path = tables[0]
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file {str(path)!r}.")
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{str(path)!r} is not TOML: {error}.") from None
+    found = {key.replace("-", "_"): value for key, value in document.items()}
+    unknown = [key for key in found if key not in _KEYS]
+    if unknown:
+        raise ValueError(f"{str(path)!r} has an unknown key {unknown[0]!r}: known are {', '.join(_KEYS)}.")
+    if {"negatives", "design"} & set(flags):  # the flag's way of saying how negatives were drawn replaces the file's
+        found = {key: value for key, value in found.items() if key not in {"negatives", "design"}}
+    more = [Path(each) for each in found.pop("files", [])]
+    rest = [each for each in files if each is not path]
+    if not more + rest:
+        raise ValueError(f"{str(path)!r} names no files: add files = ['ranks.csv'].")
+    return {**found, **flags}, [*rest, *more]
+
+
+def _design(given: dict[str, Any]) -> Design | None:
     from ..ranks.design import Sample, parse_design
 
+    design, negatives = given.get("design"), given.get("negatives")
     if design is not None and negatives is not None:
         raise ValueError("say how negatives were drawn once: either --negatives 99 or --design 'uni99'.")
     if design is not None:
         return parse_design(design)
-    return None if negatives is None else Sample(negatives, not without_replacement)
+    return None if negatives is None else Sample(negatives, not given.get("without_replacement", False))
 
 
 def _read(files: list[Path], items: int | None, design: Design | None) -> dict[str, RankCounts]:
