@@ -52,6 +52,7 @@ docs: .venv/.docs  ## build the documentation into site/ (open site/index.html)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 
 REPRODUCTION ?= artifacts/reproduction
+NEURAL ?= ml-1m
 REPRODUCE = $(BIN)/fullrank reproduce --all --out $(REPRODUCTION) --html $(REPRODUCTION)/index.html --doc docs/reproduction.md
 
 .venv/.reproduce: pyproject.toml | .venv/bin/python
@@ -61,9 +62,9 @@ REPRODUCE = $(BIN)/fullrank reproduce --all --out $(REPRODUCTION) --html $(REPRO
 reproduce: .venv/.reproduce  ## the papers' tables and figures, as far as the data at hand allow; goes on where it stopped
 	$(REPRODUCE)
 
-reproduce-neural: .venv/.reproduce  ## the same after training NeuMF, MultiVAE and NGCF (about an hour for ml-1m)
+reproduce-neural: .venv/.reproduce  ## the same after training NeuMF, MultiVAE and NGCF on NEURAL (ml-1m: under an hour)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[neural]"
-	$(REPRODUCE) --neural
+	$(REPRODUCE) $(NEURAL:%=--neural %)
 
 clean:  ## remove what make made
 	rm -rf .venv site .pytest_cache .mypy_cache .ruff_cache .hypothesis

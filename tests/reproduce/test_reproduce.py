@@ -309,7 +309,7 @@ def test_neural_rows_say_how_to_get_them_and_run_once_ranks_are_kept(tmp_path, m
     monkeypatch.setenv("FULLRANK_DATA", str(tmp_path / "data"))
     small_files(tmp_path / "data", "yelp")
     module.split_of.cache_clear()
-    with pytest.raises(NotHereError, match=r"NeuMF on yelp is not trained: make reproduce-neural\."):
+    with pytest.raises(NotHereError, match=r"NeuMF on yelp is not trained: make reproduce-neural NEURAL=yelp\."):
         true_ranks("yelp", "NeuMF")
 
     class Trained:

@@ -22,8 +22,9 @@ def reproduce(
     ] = None,
     doc: Annotated[Path | None, typer.Option("--doc", help="Write the page of the documentation to this file.")] = None,
     neural: Annotated[
-        bool, typer.Option("--neural", help="Train NeuMF, MultiVAE and NGCF where needed (long).")
-    ] = False,
+        list[str] | None,
+        typer.Option("--neural", help="Data set to train NeuMF, MultiVAE and NGCF on (long); repeatable."),
+    ] = None,
     json: Json = False,
     html: Html = None,
 ) -> None:
@@ -58,7 +59,7 @@ def reproduce(
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
     results = []
-    for result in run_all(wanted, repeats=repeats, neural=neural, progress=not json):
+    for result in run_all(wanted, repeats=repeats, neural=neural or (), progress=not json):
         results.append(result)
         if not json:
             typer.echo("\n".join([*as_text(result), ""]))

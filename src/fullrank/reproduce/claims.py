@@ -85,6 +85,20 @@ def _pairs_resolved(results: Results) -> Verdict:
     )
 
 
+def _sizes_needed(results: Results) -> Verdict:
+    """From kr20-fig6: the least sample size of those tried from which X, Y and Z stand in their true order."""
+    needed = {}
+    for panel in results["kr20-fig6"].panels:
+        x, y, z = (next(each for each in panel.series if each.name == name) for name in "XYZ")
+        right = [c > b > a for a, b, c in zip(x.y, y.y, z.y, strict=True)]
+        last_wrong = max((place for place, fine in enumerate(right) if not fine), default=-1)
+        needed[panel.title.split(", ")[1]] = x.x[last_wrong + 1] if last_wrong + 1 < len(right) else np.inf
+    told = ", ".join(f"{word} from {size:.0f}" for word, size in needed.items())
+    return Verdict(
+        needed["BV0.1"] <= 100 and needed["uncorrected"] >= 700, f"expected order of X, Y, Z right: {told} negatives"
+    )
+
+
 def _rank_errors(results: Results, name: str, estimators: tuple[str, ...]) -> dict[str, float]:
     """Mean |bias| of recall@10 relative to the exact one, over models."""
     out = {}
@@ -210,6 +224,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim("kr20", "sampled Recall, NDCG and AP order recommenders wrongly, AUC rightly", _inconsistent),
     Claim("kr20", "corrected by BV with γ ≤ 0.1 the mean order is right", _corrected_order),
     Claim("kr20", "corrections resolve most of the wrong pair orders", _pairs_resolved),
+    Claim("kr20", "uncorrected Recall@10 needs about 1000 samples for the right order, BV 0.1 about 60", _sizes_needed),
     Claim("li20", "bound and Beta@0.5 align SHR@k with HR@f(k) better than linear and Beta@1", _mappings),
     Claim("li20", "SHR@k names the winner of HR@f(k)", _winners_kept),
     Claim("jin21", "ml-1m: CLS and BV 0.1 are biased, MLE and MES nearly unbiased", _bias("jin21-table2")),

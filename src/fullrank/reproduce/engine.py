@@ -48,23 +48,24 @@ class Result:
         }
 
 
-def run(made: Experiment, *, repeats: int | None = None, neural: bool = False, progress: bool = True) -> Result:
+def run(made: Experiment, *, repeats: int | None = None, neural: Iterable[str] = (), progress: bool = True) -> Result:
     """One experiment, from the cache where nothing it depends on has changed.
 
-    ``neural`` allows training neural models; without it their rows are there only if their ranks are kept. Interrupted,
+    ``neural`` names data sets to train neural models on; elsewhere rows need kept ranks. Interrupted,
     it leaves what was finished (models, ranks, fits), and the next run goes on from there.
     """
     repeats = made.repeats if repeats is None else repeats
     if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 2:
         raise ValueError(f"`repeats` is {repeats!r}; allowed is a whole number from 2.")
     check(made)
-    key = key_of("result", __version__, _told(made), repeats, _state(made, neural))
+    trained = frozenset(neural)
+    key = key_of("result", __version__, _told(made), repeats, _state(made, trained))
     path = cache_folder() / "results" / f"{made.name}-{key}.json"
     if (found := _read(path, made)) is not None:
         return found
     start = time.perf_counter()
     with _bar(made.name, progress) as tick:
-        bench = Bench(repeats, neural, progress, tick=tick)
+        bench = Bench(repeats, trained, progress, tick=tick)
         rows: list[Row] = []
         panels: list[Panel] = []
         if made.kind in TABLES:
@@ -79,14 +80,14 @@ def run(made: Experiment, *, repeats: int | None = None, neural: bool = False, p
     result = Result(made, repeats, tuple(rows), tuple(panels), tuple(bench.missing), tuple(bench.notes), seconds)
     path.parent.mkdir(parents=True, exist_ok=True)
     # models that were trained on the way change the state the result is kept under
-    key = key_of("result", __version__, _told(made), repeats, _state(made, neural))
+    key = key_of("result", __version__, _told(made), repeats, _state(made, trained))
     path = path.with_name(f"{made.name}-{key}.json")
     write_atomically(path, json.dumps(result.to_dict()).encode())
     return result
 
 
 def run_all(
-    names: Iterable[str] | None = None, *, repeats: int | None = None, neural: bool = False, progress: bool = True
+    names: Iterable[str] | None = None, *, repeats: int | None = None, neural: Iterable[str] = (), progress: bool = True
 ) -> Iterator[Result]:
     """Experiments one after the other, each as soon as it is done."""
     wanted = experiments().values() if names is None else [experiments()[name] for name in names]
@@ -99,7 +100,7 @@ def _told(made: Experiment) -> dict[str, Any]:
     return {key: str(value) for key, value in vars(replace(made, title="", remarks=(), also=())).items()}
 
 
-def _state(made: Experiment, neural: bool) -> list[str]:
+def _state(made: Experiment, neural: frozenset[str]) -> list[str]:
     """Which data and models the experiment would find: a result without them must not stand when they have come."""
     out = []
     for data in made.data:
@@ -118,7 +119,7 @@ def _state(made: Experiment, neural: bool) -> list[str]:
                 out.append(str(error))
                 continue
             there = not recipes()[model].get("neural") or kept("ranks", key_of("ranks", split.checksum, repr(unfitted)))
-            out.append(f"{unfitted!r} {'there' if there else 'to train' if neural else 'not trained'}")
+            out.append(f"{unfitted!r} {'there' if there else 'to train' if data in neural else 'not trained'}")
     return [*out, code_key("reproduce"), code_key("estimators")]
 
 

@@ -149,7 +149,7 @@ def corrected_metric(made: Experiment, bench: Bench) -> list[Panel]:
         left.append(_series(word, hits + 1, M))
         right.append(_series(word, R, law @ M))
     return [
-        Panel("on the sample", "sampled rank", f"corrected {metric}", tuple(left)),
+        Panel("on the sample", "sampled rank", f"corrected {metric}", tuple(left), log_x=True),
         Panel("in expectation", "true rank", f"expected {metric}", tuple(right), log_x=True),
     ]
 
@@ -403,11 +403,15 @@ _COLOURS = ("#1b1b1b", "#2a7fbf", "#d2601a", "#1f9e79", "#c45a9a", "#a67c00", "#
 
 
 def draw(panels: Iterable[Panel]) -> Any:
-    """The panels as one Altair chart, two beside each other, names at the line's end being in a legend below."""
+    """The panels as one Altair chart, two beside each other, with the names below each."""
     from ..report.charts import load_altair
 
     alt = load_altair()
     charts = []
+    panels = list(panels)
+    # a name has one colour in all panels
+    every = list(dict.fromkeys(each.name for panel in panels for each in panel.series))
+    colours = {name: _COLOURS[place % len(_COLOURS)] for place, name in enumerate(every)}
     for panel in panels:
         rows = [
             {"name": each.name, "x": x, "y": y, "place": place}
@@ -417,7 +421,7 @@ def draw(panels: Iterable[Panel]) -> Any:
         ]
         names = [each.name for each in panel.series]
         colour = alt.Color(
-            "name:N", sort=names, title=None, scale=alt.Scale(domain=names, range=list(_COLOURS[: len(names)])),
+            "name:N", sort=names, title=None, scale=alt.Scale(domain=names, range=[colours[name] for name in names]),
             legend=alt.Legend(orient="bottom", columns=3, labelLimit=180) if len(names) > 1 else None,
         )  # fmt: skip
         x = alt.X("x:Q", title=panel.x, scale=alt.Scale(type="log" if panel.log_x else "linear", nice=False))

@@ -55,10 +55,10 @@ class Row:
 
 @dataclass
 class Bench:
-    """What a kind works with: repeats, which models may be trained, what was missing, and a tick per piece of work."""
+    """What a kind works with: repeats, data on which to train neural models, what was missing, a tick per piece of work."""
 
     repeats: int
-    neural: bool = False
+    neural: frozenset[str] = frozenset()
     progress: bool = True
     missing: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -72,7 +72,9 @@ class Bench:
             ranks = np.array(given[model], dtype=np.int64)
             return Ranks(ranks, np.full(len(ranks), made.options["n_items"], dtype=np.int64), f"{made.name}-{model}")
         try:
-            return true_ranks(data, model, candidates or made.candidates, neural=self.neural, progress=self.progress)
+            return true_ranks(
+                data, model, candidates or made.candidates, neural=data in self.neural, progress=self.progress
+            )
         except NotHereError as error:
             if str(error) not in self.missing:
                 self.missing.append(str(error))

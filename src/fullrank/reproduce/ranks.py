@@ -162,4 +162,5 @@ def _train(split: Split, unfitted: Any, label: str, progress: bool) -> dict[str,
 
 
 def _not_trained(data: str, model: str) -> str:
-    return f"{model} on {data} is not trained: make reproduce-neural."
+    more = "" if data == "ml-1m" else f" NEURAL={data}"
+    return f"{model} on {data} is not trained: make reproduce-neural{more}."

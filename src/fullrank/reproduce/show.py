@@ -12,7 +12,7 @@ from .catalogue import PAPERS, experiments
 from .claims import CLAIMS
 from .engine import Result
 from .figures import svg
-from .kinds import Row
+from .kinds import READINGS, Row
 
 __all__ = ["as_html", "as_markdown", "as_text", "listing", "summary"]
 
@@ -52,7 +52,8 @@ def as_text(result: Result) -> list[str]:
 def _block(rows: Sequence[Row]) -> list[str]:
     """Metric, estimator, published, measured, difference and, where computed, theory."""
     with_theory = any(row.theory is not None for row in rows)
-    head = f"  {'metric':<12}{'estimator':<19}{'published':>13}{'measured':>14}{'diff':>8}"
+    wide = 14 if with_theory else 16
+    head = f"  {'metric':<12}{'estimator':<19}{'published':>13}{'measured':>{wide}}{'diff':>8}"
     out = [head + (f"{'theory':>12}" if with_theory else "")]
     before = ""
     for row in rows:
@@ -60,7 +61,7 @@ def _block(rows: Sequence[Row]) -> list[str]:
         name = row.metric if row.metric != before else ""
         before = row.metric
         line = f"  {name:<12}{row.estimator:<19}{_pair(row.published, row.published_sd, digits):>13}"
-        line += f"{_pair(row.measured, row.sd, digits):>14}{_difference(row):>8}"
+        line += f"{_pair(row.measured, row.sd, digits):>{wide}}{_difference(row):>8}"
         if with_theory:
             line += f"{_pair(row.theory, row.theory_sd, 1):>12}"
         out.append(line.rstrip())
@@ -73,6 +74,8 @@ def _digits(row: Row) -> int:
         return 4
     if row.model == "winner" or " or " in row.model:
         return 0
+    if row.estimator in READINGS:
+        return 3
     if row.published_sd is None and row.sd is None and float(row.measured).is_integer() and size >= 1:
         return 0
     return 3 if size < 1 and row.model in "ABC" else 2
