@@ -17,6 +17,9 @@ def reproduce(
     list_: Annotated[bool, typer.Option("--list", help="Name everything there is, and leave.")] = False,
     all_: Annotated[bool, typer.Option("--all", help="Everything the data at hand allow.")] = False,
     repeats: Annotated[int | None, typer.Option(min=2, help="Repeats, instead of the papers' 100.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of the samples, instead of each experiment's own.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Write figures (PNG) and results (JSON) to this folder.")
     ] = None,
@@ -59,7 +62,7 @@ def reproduce(
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
     results = []
-    for result in run_all(wanted, repeats=repeats, neural=neural or (), progress=not json):
+    for result in run_all(wanted, repeats=repeats, seed=seed, neural=neural or (), progress=not json):
         results.append(result)
         if not json:
             typer.echo("\n".join([*as_text(result), ""]))

@@ -87,12 +87,17 @@ def run(made: Experiment, *, repeats: int | None = None, neural: Iterable[str] =
 
 
 def run_all(
-    names: Iterable[str] | None = None, *, repeats: int | None = None, neural: Iterable[str] = (), progress: bool = True
+    names: Iterable[str] | None = None,
+    *,
+    repeats: int | None = None,
+    seed: int | None = None,
+    neural: Iterable[str] = (),
+    progress: bool = True,
 ) -> Iterator[Result]:
-    """Experiments one after the other, each as soon as it is done."""
+    """Experiments one after the other, each as soon as it is done; ``seed`` replaces their own."""
     wanted = experiments().values() if names is None else [experiments()[name] for name in names]
     for made in wanted:
-        yield run(made, repeats=repeats, neural=neural, progress=progress)
+        yield run(made if seed is None else replace(made, seed=seed), repeats=repeats, neural=neural, progress=progress)
 
 
 def _told(made: Experiment) -> dict[str, Any]:

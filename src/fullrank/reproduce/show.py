@@ -52,8 +52,8 @@ def as_text(result: Result) -> list[str]:
 def _block(rows: Sequence[Row]) -> list[str]:
     """Metric, estimator, published, measured, difference and, where computed, theory."""
     with_theory = any(row.theory is not None for row in rows)
-    wide = 14 if with_theory else 16
-    head = f"  {'metric':<12}{'estimator':<19}{'published':>13}{'measured':>{wide}}{'diff':>8}"
+    wide, gap = (14, 8) if with_theory else (16, 10)
+    head = f"  {'metric':<12}{'estimator':<19}{'published':>13}{'measured':>{wide}}{'diff':>{gap}}"
     out = [head + (f"{'theory':>12}" if with_theory else "")]
     before = ""
     for row in rows:
@@ -61,7 +61,7 @@ def _block(rows: Sequence[Row]) -> list[str]:
         name = row.metric if row.metric != before else ""
         before = row.metric
         line = f"  {name:<12}{row.estimator:<19}{_pair(row.published, row.published_sd, digits):>13}"
-        line += f"{_pair(row.measured, row.sd, digits):>{wide}}{_difference(row):>8}"
+        line += f"{_pair(row.measured, row.sd, digits):>{wide}}{_difference(row):>{gap}}"
         if with_theory:
             line += f"{_pair(row.theory, row.theory_sd, 1):>12}"
         out.append(line.rstrip())
@@ -193,24 +193,37 @@ def as_markdown(results: Sequence[Result]) -> str:
             made = result.experiment
             out += ["", f"### {' = '.join((made.name, *made.also))}: {made.title}", "", summary(result)]
             out += [f"{each}" for each in made.remarks] + [f"{each}" for each in result.notes]
-            out += [f"Missing: {each}" for each in result.missing]
+            out += _absent(result.missing)
             if result.rows:
                 out += ["", "```text", *_compact(result), "```"]
     return "\n".join(out) + "\n"
 
 
+def _absent(missing: Sequence[str]) -> list[str]:
+    """What was missing, in a line or two: no sentence twice, no path of the machine it ran on."""
+    neural = [each.split(" is not trained")[0] for each in missing if " is not trained" in each]
+    data = [each.split(" is not here")[0] for each in missing if " is not here" in each]
+    rest = [each for each in missing if " is not trained" not in each and " is not here" not in each]
+    out = [f"Not here: {'; '.join(data)} (`fullrank data` says how to get it)."] if data else []
+    out += [f"Not trained: {', '.join(neural)} (`make reproduce-neural`)."] if neural else []
+    return out + [f"Not run: {each}" for each in rest]
+
+
 _WORDS = {True: "holds", False: "does not hold", None: "open"}
 
 
-def _compact(result: Result) -> list[str]:
-    """The table in text, shortened to at most a screen per experiment: the first models of each data set, no more."""
+def _compact(result: Result, most: int = 60) -> list[str]:
+    """The table in text; of a long one, the rows of one metric."""
+    rows = list(result.rows)
+    metrics = list(dict.fromkeys(row.metric for row in rows))
+    shown = next((metric for metric in metrics if metric.endswith(("@10", "=10"))), metrics[0])
+    if len(rows) > most and len(metrics) > 1:
+        rows = [row for row in rows if row.metric == shown]
     out: list[str] = []
-    for (data, model), rows in groupby(result.rows, key=lambda row: (row.data, row.model)):
-        block = [f"{data}, {model}", *_block(list(rows))]
-        if len(out) + len(block) > 70:
-            out.append("... `fullrank reproduce " + result.experiment.name + "` prints the rest.")
-            break
-        out += block
+    for (data, model), block in groupby(rows, key=lambda row: (row.data, row.model)):
+        out += [f"{data}, {model}", *_block(list(block))]
+    if len(rows) < len(result.rows):
+        out.append(f"(of {len(metrics)} metrics; `fullrank reproduce {result.experiment.name}` prints all)")
     return out
 
 
