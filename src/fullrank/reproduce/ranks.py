@@ -88,10 +88,11 @@ def key_of(*parts: Any) -> str:
 
 
 @cache
-def code_key(folder: str) -> str:
-    """A fingerprint of a folder of this package: what was kept does not outlive the code that made it."""
+def code_key(folder: str, *names: str) -> str:
+    """A fingerprint of files of this package (all, unless named): what was kept does not outlive the code that made it."""
     found = sorted(resources.files("fullrank").joinpath(folder).iterdir(), key=lambda each: each.name)
-    return key_of([each.read_text(encoding="utf-8") for each in found if each.name.endswith((".py", ".json"))])
+    wanted = [each for each in found if (each.name in names if names else each.name.endswith((".py", ".json")))]
+    return key_of([each.read_text(encoding="utf-8") for each in wanted])
 
 
 # ------------------------------------------------------------------------------------------------ data and models

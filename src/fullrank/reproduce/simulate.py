@@ -303,7 +303,7 @@ def values(
     The seed is mixed with the model's key, so that models are independent, and with nothing else: every estimator sees
     the same samples.
     """
-    key = key_of("values", ranks.key, estimator, design, law, repeats, seed, code_key("estimators"))
+    key = key_of("values", ranks.key, estimator, design, law, repeats, seed, code_of(estimator))
     found = kept("values", key)
     if found is None:
         samples = sampled(ranks, design, repeats, stream(ranks, design, seed), law)
@@ -312,6 +312,18 @@ def values(
         found = {"values": answers, "head": head, "size": size}
         keep("values", key, **found)
     return found["values"], found["head"], found["size"]
+
+
+def code_of(name: str) -> str:
+    """A fingerprint of the files that an estimator's mathematics is in: other estimators may change without it."""
+    estimator = ESTIMATORS[name.removesuffix(OWN)]
+    files = {"_grid.py"}
+    for each in (estimator, getattr(estimator, "prior", None)):
+        if each is not None:
+            files.add(type(each).__module__.rsplit(".", 1)[-1] + ".py")
+    if isinstance(estimator, LogSpline):
+        files.add("hyperprior.json")
+    return code_key("estimators", *sorted(files))
 
 
 def stream(ranks: Ranks, design: str, seed: int) -> np.random.Generator:
@@ -344,7 +356,7 @@ def theory(ranks: Ranks, estimator: str, design: str) -> tuple[FloatArray, Float
     variance Σ_k [f(p̄ + √λ_k v_k) − f(p̄ − √λ_k v_k)]²/4: exact where f is linear in p̃ (sampled, CLS, BV), to second order in
     1/√M where it is not (MLE, MES).
     """
-    key = key_of("theory", ranks.key, estimator, design, code_key("estimators"))
+    key = key_of("theory", ranks.key, estimator, design, code_of(estimator))
     found = kept("values", key)
     if found is None:
         law, N, M = parse_design(design), round(ranks.n_items), len(ranks.ranks)
