@@ -131,3 +131,9 @@ def test_misuse_is_one_sentence():
         fr.Precision.gain([1])
     with pytest.raises(ValueError, match="it must return one number per rank"):
         fr.Metric("mine", lambda R: np.ones(7)).gain([1, 2])
+
+
+@pytest.mark.parametrize("text", ["recall@99999999999999999999999", "ndcg@9223372036854775808", "recall@" + "9" * 5000])
+def test_cut_offs_beyond_any_catalogue_are_refused(text):
+    with pytest.raises(ValueError, match=r"cannot read metric|positive whole number"):
+        fr.parse_metric(text)

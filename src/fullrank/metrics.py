@@ -75,7 +75,7 @@ class Metric:
                 f"for a built-in metric use fr.parse_metric({self.name!r})."
             )
         if self.k is not None:
-            if isinstance(self.k, bool) or not isinstance(self.k, int | np.integer) or self.k < 1:
+            if isinstance(self.k, bool) or not isinstance(self.k, int | np.integer) or not 1 <= self.k < 2**63:
                 raise ValueError(f"`k` must be a positive whole number, not {self.k!r}: write {self.name}@10.")
             object.__setattr__(self, "k", int(self.k))
 
@@ -198,7 +198,7 @@ def parse_metrics(text: str | Metric | Iterable[str | Metric]) -> tuple[Metric, 
         return found
     match = _PATTERN.fullmatch(text)
     cuts = [] if match is None or match[2] is None else [cut.strip() for cut in match[2].split(",")]
-    if match is None or not all(cut.isdigit() for cut in cuts):
+    if match is None or not all(cut.isdigit() and len(cut) < 20 for cut in cuts):
         raise ValueError(f"cannot read metric {text!r}: write a name and a cut-off, for example 'ndcg@10'.")
     word = match[1].strip().lower().replace("-", "_").replace(" ", "_")
     if word not in ALIASES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import sys
 from typing import Annotated, Any
 
@@ -87,6 +88,6 @@ def _usage(error: Any) -> str:
         known = [name for option in context.command.params for name in option.opts if name.startswith("--")]
         near = difflib.get_close_matches(str(mistyped), known, 1)
         told = f"no such option {mistyped}" + (f"; did you mean {near[0]}?" if near else "")
-    told = told.replace(". Did you mean", "; did you mean")
+    told = re.sub(r"\. Did you mean ('[^']*').*", r"; did you mean \1?", told)  # the nearest is enough
     end = "" if told.endswith("?") else ";"
     return f"{told}{end} see `{command} --help`."
