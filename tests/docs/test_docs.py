@@ -49,6 +49,21 @@ def test_the_json_has_the_documented_fields_and_no_other(design, estimator):
     assert all(f"`{name}`" in text for name in document["provenance"])
 
 
+def test_the_json_of_comparisons_and_plans_is_documented():
+    text = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
+    counts = {
+        name: fr.RankCounts.from_ranks([1, 4, 2, top] * 20, 500, "uni99") for name, top in {"A": 9, "B": 1}.items()
+    }
+    found = [fr.compare(counts).to_dict()]
+    if hasattr(fr, "plan"):
+        found.append(fr.plan(n_items=500, cases=100, metric="recall@10", precision=0.1).to_dict())
+    for document in found:
+        assert f"`{document['schema']}`" in text
+        inner = [each[0] for each in document.values() if isinstance(each, list) and each and isinstance(each[0], dict)]
+        for one in [document, *(each for each in inner if "cost" not in each)]:
+            assert [name for name in one if f"`{name}`" not in text] == []
+
+
 def test_recipes_are_at_most_thirty_lines():
     for page in (ROOT / "docs/recipes").glob("*.md"):
         assert len(page.read_text(encoding="utf-8").splitlines()) <= 30, page.name
