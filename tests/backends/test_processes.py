@@ -79,6 +79,22 @@ def test_workers_of_a_compiled_model_killed_from_outside(split: Split, two: Proc
     assert killed == [0, 7, 11]
 
 
+def test_ranges_of_items_in_workers_change_no_digit(split: Split) -> None:
+    model = make_model("bias", split)
+    for workers, shards in ((2, 3), (2, 2)):
+        with ProcessBackend(workers, item_shards=shards) as backend:
+            for k, design in enumerate(DESIGNS[::2]):
+
+                def deadly(task: Any, blocks: Any, k: int = k, backend: ProcessBackend = backend) -> Iterator[Any]:
+                    for n, result in enumerate(backend.map(task, blocks)):
+                        if n == 4 and k == 1:
+                            os.kill(backend._team[0].process.pid, signal.SIGKILL)
+                        yield result
+
+                expected = observe_cases(model, split, design, progress=False)
+                same(observe_cases(model, split, design, progress=False, map=deadly, batch=5), expected)
+
+
 def test_a_block_that_always_kills_is_named(split: Split) -> None:
     with ProcessBackend(1, retries=1) as backend, pytest.raises(BlockError) as caught:
         observe_cases(Trouble(29, "kill"), split, DESIGNS[1], progress=False, map=backend, name="bad")

@@ -104,6 +104,31 @@ def test_a_node_removed_mid_run_costs_nothing(
     assert removed
 
 
+def test_ranges_of_items_on_two_nodes_change_no_digit(split: Split, cluster: Any) -> None:
+    model = make_model("bias", split)
+    for design in DESIGNS[:1] + DESIGNS[3:4]:
+        expected = observe_cases(model, split, design, progress=False)
+        same(observe_cases(model, split, design, progress=False, map=RayBackend(item_shards=3), batch=5), expected)
+
+
+def test_a_node_that_keeps_a_range_may_go(split: Split, cluster: Any) -> None:
+    node = cluster.add_node(num_cpus=2, object_store_memory=STORE, node_ip_address="127.0.0.1")
+    cluster.wait_for_nodes()
+    removed = []
+
+    def losing(task: Any, blocks: Any) -> Iterator[Any]:
+        for n, result in enumerate(RayBackend(item_shards=6, in_flight=6).map(task, blocks)):
+            if n == 5:
+                cluster.remove_node(node, allow_graceful=False)
+                removed.append(n)
+            yield result
+
+    model = make_model("factors", split)
+    seen = observe_cases(model, split, DESIGNS[0], progress=False, map=losing, batch=2)
+    same(seen, observe_cases(model, split, DESIGNS[0], progress=False))
+    assert removed
+
+
 def test_a_block_that_always_kills_is_named(split: Split, cluster: Any) -> None:
     with pytest.raises(BlockError, match="model `bad`: the block of users 24 to 31 was given up after 2 attempts"):
         observe_cases(Trouble(29, "kill"), split, DESIGNS[1], progress=False, map=RayBackend(retries=1), name="bad")

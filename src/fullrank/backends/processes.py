@@ -70,8 +70,15 @@ class ProcessBackend:
 
     def map(self, task: Callable[[Any], Any], blocks: Iterable[Any]) -> Iterator[Any]:
         """The results of ``task(block)`` for all blocks, as they come."""
+        if self.item_shards is None:
+            return self._map(task, blocks)
+        from fullrank.ranks.shards import spread
+
+        return spread(self._map, task, blocks, self.item_shards)
+
+    def _map(self, task: Callable[[Any], Any], blocks: Iterable[Any]) -> Iterator[Any]:
         with _Parcel(task) as parcel:
-            team = _Team(self._team, self.size, self._threads, parcel)
+            team = _Team(self._team, self.size, self._threads, parcel, 2 * (self.item_shards or 0) + 1)
             try:
                 yield from run(team, task, blocks, retries=self.retries, timeout=self.timeout)
             finally:
@@ -222,7 +229,8 @@ def _die_with_parent() -> None:
 
 
 class _Worker:
-    def __init__(self, threads: int) -> None:
+    def __init__(self, place: int, threads: int) -> None:
+        self.place = place
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_work, args=(theirs, threads), daemon=True, name="fullrank worker")
@@ -254,18 +262,26 @@ class _Worker:
 class _Team:
     """The `Runner` over worker processes: a handle is the worker that has the block."""
 
-    def __init__(self, workers: list[_Worker], size: int, threads: int, parcel: _Parcel) -> None:
-        self.workers, self.size, self.threads, self.parcel = workers, size, threads, parcel
+    def __init__(self, workers: list[_Worker], size: int, threads: int, parcel: _Parcel, ahead: int) -> None:
+        self.workers, self.size, self.threads, self.parcel, self.ahead = workers, size, threads, parcel, ahead
         self.deaths = 0
         self.answers = 0
 
+    def _places(self, block: Any) -> list[int]:
+        """The free places at which the block may run: a range of items has one place, so that it is opened once."""
+        busy = {each.place for each in self.workers if each.busy}
+        shard = getattr(block, "shard", None)
+        allowed = range(self.size) if shard is None else (shard % self.size,)
+        return [place for place in allowed if place not in busy]
+
     def room(self, block: Any) -> bool:
-        return len(self.workers) < self.size or any(not each.busy for each in self.workers)
+        return bool(self._places(block))
 
     def start(self, block: Any) -> Hashable:
-        worker = next((each for each in self.workers if not each.busy), None)
+        places = self._places(block)
+        worker = next((each for each in self.workers if each.place in places), None)
         if worker is None:
-            worker = _Worker(self.threads)
+            worker = _Worker(places[0], self.threads)
             self.workers.append(worker)
         worker.give(self.parcel, block)
         return worker

@@ -83,6 +83,13 @@ class RayBackend:
 
     def map(self, task: Callable[[Any], Any], blocks: Iterable[Any]) -> Iterator[Any]:
         """The results of ``task(block)`` for all blocks, as they come."""
+        if self.item_shards is None:
+            return self._map(task, blocks)
+        from fullrank.ranks.shards import spread
+
+        return spread(self._map, task, blocks, self.item_shards)
+
+    def _map(self, task: Callable[[Any], Any], blocks: Iterable[Any]) -> Iterator[Any]:
         ray = self.connect()
         with contextlib.closing(_Cluster(ray, self, task)) as cluster:
             yield from run(cluster, task, blocks, retries=self.retries, timeout=self.timeout)
@@ -160,6 +167,13 @@ def _run_block(box: list[Any], token: str, version: str, threads: int, block: An
     return attempt(_OPEN[token], block)
 
 
+class _Keeper:
+    """An actor that keeps one range of items."""
+
+    def run(self, *letter: Any) -> Any:
+        return _run_block(*letter)
+
+
 # ---------------------------------------------------------------------------------------------------------- in the driver
 
 
@@ -176,15 +190,20 @@ class _Cluster:
                 f"model `{self.name}` cannot be sent to Ray's workers ({_first_line(error)}) It must be picklable."
             ) from None
         self.token = uuid.uuid4().hex
-        self.remote = ray.remote(_run_block).options(
-            num_cpus=backend.num_cpus, num_gpus=backend.num_gpus, name=f"fullrank {self.name}",
-            scheduling_strategy="SPREAD",
-            max_retries=0,  # `schedule` starts lost blocks again, here as everywhere
-        )  # fmt: skip
+        self.needs = {"num_cpus": backend.num_cpus, "num_gpus": backend.num_gpus, "scheduling_strategy": "SPREAD"}
+        # `schedule` starts lost blocks again, here as everywhere
+        self.remote = ray.remote(_run_block).options(max_retries=0, name=f"fullrank {self.name}", **self.needs)
+        self.keepers: dict[int, Any] = {}
+        self.places = 0
+        self.at: dict[Any, int] = {}
+        self.ahead = 2 * (backend.item_shards or 0) + 1
         self.running: set[Any] = set()
         self.limit, self.looked = 0, -_LOOK_SECONDS
 
     def room(self, block: Any) -> bool:
+        shard = getattr(block, "shard", None)
+        if shard is not None and list(self.at.values()).count(shard) >= _AHEAD:
+            return False
         if self.backend.in_flight is not None:
             self.limit = self.backend.in_flight
         elif time.monotonic() - self.looked > _LOOK_SECONDS:  # clusters grow and shrink
@@ -205,9 +224,27 @@ class _Cluster:
 
     def start(self, block: Any) -> Hashable:
         threads = max(1, int(self.backend.num_cpus))
-        handle = self.remote.remote(self.box, self.token, __version__, threads, block)
+        call, shard = self.remote.remote, getattr(block, "shard", None)
+        if shard is not None:
+            call = self._keeper(shard).run.remote
+        handle = call(self.box, self.token, __version__, threads, block)
         self.running.add(handle)
+        if shard is not None:
+            self.at[handle] = shard
         return handle  # type: ignore[no-any-return]
+
+    def _keeper(self, shard: int) -> Any:
+        """The worker of a range, started when it is first needed; as many as fit the cluster share the ranges.
+
+        They ask for no CPU of their own: one that moves after the loss of its node must find a place.
+        """
+        self.places = self.places or self.backend.in_flight or max(1, self.limit // _AHEAD)
+        place = shard % self.places
+        if place not in self.keepers:
+            needs = {**self.needs, "num_cpus": 0}
+            kind = self.ray.remote(_Keeper).options(max_restarts=-1, max_task_retries=0, **needs)
+            self.keepers[place] = kind.remote()
+        return self.keepers[place]
 
     def wait(self, seconds: float | None) -> Iterable[tuple[Hashable, Any]]:
         ready, rest = self.ray.wait(list(self.running), num_returns=1, timeout=seconds)
@@ -219,6 +256,7 @@ class _Cluster:
         from ray.exceptions import RayError, RayTaskError
 
         self.running.discard(handle)
+        self.at.pop(handle, None)
         try:
             return self.ray.get(handle)
         except RayTaskError as error:  # before the task itself: it could not be opened
@@ -234,10 +272,14 @@ class _Cluster:
 
     def drop(self, handle: Hashable) -> None:
         self.running.discard(handle)
+        kept = self.at.pop(handle, None) is not None
         with contextlib.suppress(Exception):  # it may have ended, or Ray may be gone
-            self.ray.cancel(handle, force=True)
+            self.ray.cancel(handle, force=not kept)  # a keeper has others waiting
 
     def close(self) -> None:
         for handle in list(self.running):
             self.drop(handle)
+        for keeper in self.keepers.values():
+            with contextlib.suppress(Exception):
+                self.ray.kill(keeper)
         self.box.clear()

@@ -58,6 +58,9 @@ def attempt(task: Callable[[Any], Any], block: Any) -> Any:
 class Runner(Protocol):
     """Somewhere to run blocks; a handle stands for one block on its way."""
 
+    #: How many blocks to choose the next one from: more than one where a block cannot run just anywhere.
+    ahead: int
+
     def room(self, block: Any) -> bool:
         """Whether one more block can be started now."""
         ...
@@ -101,9 +104,8 @@ def run(
     try:
         while True:
             while failed is None:  # as many as there is room for
-                while again and again[0] not in held:
-                    again.popleft()  # a second copy that is no longer needed
-                if not again and not exhausted:
+                again = deque(index for index in again if index in held)  # a second copy may be no longer needed
+                while len(again) < runner.ahead and not exhausted:
                     for index, block in source:
                         if block is not None:
                             held[index] = block
@@ -111,11 +113,14 @@ def run(
                         break
                     else:
                         exhausted = True
-                if not again:
-                    again.extend(_slow(running, seconds) if exhausted else ())
-                if not again or not runner.room(held[again[0]]):
+                    if not exhausted and block is None:
+                        break
+                if not again and exhausted:
+                    again.extend(_slow(running, seconds))
+                index = next((each for each in again if runner.room(held[each])), -1)
+                if index < 0:
                     break
-                index = again.popleft()
+                again.remove(index)
                 running[runner.start(held[index])] = _Running(index, time.monotonic())
             if not running:
                 if failed is None and again:

@@ -7,6 +7,7 @@ from fullrank.models.itemknn import ItemCF, ItemKNN
 from fullrank.models.neural import NGCF, MultiVAE, NeuMF
 from fullrank.models.popularity import Popularity
 from fullrank.models.scorer import Factors, ItemItem, Pairs, Rows, Scorer, Table, as_scorer
+from fullrank.models.stored import StoredFactors, read_factors
 
 __all__ = [
     "ALS",
@@ -26,7 +27,9 @@ __all__ = [
     "Recommender",
     "Rows",
     "Scorer",
+    "StoredFactors",
     "Table",
     "as_scorer",
     "load_model",
+    "read_factors",
 ]

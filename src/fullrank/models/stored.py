@@ -1,0 +1,407 @@
+"""Factors that lie in files: memory-mapped `.npy`, or Parquet, Arrow and Feather datasets on any file system.
+
+`.npy` files are mapped as they are. A dataset (one file, a folder, or many shards; local, or on any file system that pyarrow
+or fsspec can open) is streamed once, batch by batch, into a `.npy` of the cache, which is mapped from then on: the system
+keeps in memory what is used and no more, and nothing is ever wholly loaded. Where only a range of items is needed (item
+shards), only that range is read and written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fullrank._files import replacing
+from fullrank.models.scorer import Factors, _digest
+
+__all__ = ["StoredFactors", "StoredTable", "read_factors"]
+
+Array = NDArray[Any]
+
+#: Rows read at a time.
+BATCH = 1 << 15
+_VECTORS = ("embedding", "vector", "factors", "features")
+_IDS = ("position", "index", "id", "user_id", "item_id", "user", "item")
+
+
+def read_factors(
+    users: Any,
+    items: Any,
+    bias: Any = None,
+    *,
+    cache: str | os.PathLike[str] | None = None,
+    filesystem: Any = None,
+    vectors: str | None = None,
+    ids: str | None = None,
+    name: str = "factors",
+) -> StoredFactors:
+    """A factor model whose tables stay in files; a model like any other for ``observe`` and ``evaluate``.
+
+    ``users`` and ``items`` are each a `.npy` file, an array, or a dataset of one row per user (item): a path, a folder, a
+    list of shards, a URI ("s3://…", "gs://…", "hdfs://…"), or an open ``pyarrow.dataset``, with ``filesystem`` any of
+    pyarrow's or fsspec's. The row's vector is a column of lists (``vectors``; found if there is only one), or, without
+    one, all columns of floats side by side. Its position is the whole number in the column ``ids`` (found under its usual
+    names) or, without one, its place in the files, taken in the order of their names.
+
+    ``cache`` is the folder of the `.npy` copies (else the platform's cache): made once, recognised by names, sizes and
+    times of the files, safe to delete. Workers on other machines make their own there. ``bias`` is one number per item.
+    """
+    tables = [
+        _table(source, what, cache, filesystem, vectors, ids) for source, what in ((users, "users"), (items, "items"))
+    ]
+    return StoredFactors(tables[0], tables[1], bias, name)
+
+
+class StoredFactors(Factors):
+    """`Factors` whose tables are opened when they are first needed, wherever that is. Made by :func:`read_factors`."""
+
+    def __init__(self, users: StoredTable, items: StoredTable, bias: Any = None, name: str = "factors") -> None:
+        if users.width != items.width:
+            raise ValueError(
+                f"model `{name}` has user factors of width {users.width} and item factors of width {items.width}; they "
+                "must agree."
+            )
+        kind = np.result_type(users.dtype, items.dtype)
+        if bias is not None:
+            bias = np.ascontiguousarray(bias, dtype=kind)
+            if bias.shape != (items.rows,):
+                raise ValueError(f"`bias` has shape {bias.shape}; needed is one per item, ({items.rows},).")
+        self.__setstate__({"tables": (users.as_type(kind), items.as_type(kind)), "bias": bias, "name": name})
+
+    @property
+    def users(self) -> Array:
+        """The users' table, memory-mapped."""
+        return self._open(0)
+
+    @property
+    def items(self) -> Array:
+        """The items' table, memory-mapped."""
+        return self._open(1)
+
+    def _open(self, which: int) -> Array:
+        if self._opened[which] is None:
+            self._opened[which] = self._tables[which].open(*self._ranges[which])
+        out: Array = self._opened[which]
+        return out
+
+    @property
+    def n_users(self) -> int:
+        """Number of users it knows."""
+        return self._tables[0].rows
+
+    @property
+    def n_items(self) -> int:
+        """Number of items it knows."""
+        return self._tables[1].rows
+
+    def digest(self) -> str:
+        """A fingerprint of the files."""
+        parts = () if self.bias is None else (self.bias,)
+        return hashlib.sha256(
+            "".join([*(table.fingerprint for table in self._tables), _digest(*parts)]).encode()
+        ).hexdigest()
+
+    def for_items(self, low: int, high: int) -> StoredFactors:
+        """The same model, of whose items only those from ``low`` to ``high`` − 1 will be asked."""
+        out = object.__new__(StoredFactors)
+        out.__setstate__(self.__getstate__() | {"range": (low, high)})
+        return out
+
+    def __repr__(self) -> str:
+        return f"StoredFactors({self.n_users:,} users × {self.n_items:,} items, {self._tables[0].width} factors)"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"tables": self._tables, "bias": self.bias, "name": self.name, "range": self._ranges[1]}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(
+            _tables=state["tables"], bias=state["bias"], name=state["name"], _opened=[None, None],
+            _ranges=((), state.get("range", ())),
+        )  # fmt: skip
+
+    _tables: tuple[StoredTable, StoredTable]
+    _ranges: tuple[Any, Any]
+    _opened: list[Any]
+
+
+@dataclass(frozen=True)
+class StoredTable:
+    """A table of vectors in files: what it is, and how to open it; small, and the same on every machine."""
+
+    source: Any  # a .npy path, an array, or (paths, format, file system)
+    rows: int
+    width: int
+    dtype: str
+    fingerprint: str
+    cache: str | None = None
+    vectors: tuple[str, ...] = ()
+    ids: str | None = None
+
+    def as_type(self, kind: Any) -> StoredTable:
+        """The same table, to be opened as another type."""
+        from dataclasses import replace
+
+        return self if np.dtype(kind) == np.dtype(self.dtype) else replace(self, dtype=np.dtype(kind).str)
+
+    def open(self, low: int = 0, high: int | None = None) -> Array:
+        """All rows, memory-mapped, in their places; those outside low..high−1 are not filled."""
+        if isinstance(self.source, np.ndarray):
+            return np.ascontiguousarray(self.source, dtype=self.dtype)
+        if isinstance(self.source, str):
+            mapped = _map(self.source)
+            if mapped.dtype == np.dtype(self.dtype):
+                return mapped
+        high = self.rows if high is None else high
+        key = hashlib.sha256(f"{self.fingerprint} {self.dtype} {low} {high}".encode()).hexdigest()[:32]
+        path = _folder(self.cache) / f"{key}.npy"
+        if not path.exists():
+            self._convert(path, low, high)
+        return _map(str(path))
+
+    def _convert(self, path: Path, low: int, high: int) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        kind = np.dtype(self.dtype)
+        stride = self.width * kind.itemsize
+        written = np.zeros(high - low, dtype=bool)
+        with replacing(path) as file:
+            np.lib.format.write_array_header_2_0(
+                file, {"descr": kind.str, "fortran_order": False, "shape": (self.rows, self.width)}
+            )
+            start = file.tell()
+            for places, values in self._batches(low, high):
+                keep = (places >= low) & (places < high)
+                places, values = places[keep], np.ascontiguousarray(values[keep], dtype=kind)
+                if np.diff(places).min(initial=1) < 1:
+                    order = np.argsort(places, kind="stable")
+                    places, values = places[order], values[order]
+                if len(places) > len(np.unique(places)) or written[places - low].any():
+                    raise ValueError(f"column `{self.ids}` of the {self.source[0][0]!r} files holds a position twice.")
+                written[places - low] = True
+                edges = [0, *(np.flatnonzero(np.diff(places) > 1) + 1), len(places)]
+                for a, b in itertools.pairwise(edges):
+                    if a < b:
+                        file.seek(start + int(places[a]) * stride)
+                        file.write(values[a:b].data)
+            if not written.all():
+                missing = low + int(np.flatnonzero(~written)[0])
+                raise ValueError(f"the files have no vector for position {missing}; needed are 0 to {self.rows - 1}.")
+            file.truncate(start + self.rows * stride)  # what was not written takes no room
+
+    def _batches(self, low: int, high: int) -> Iterator[tuple[Any, Array]]:
+        """(positions, vectors), batch by batch; without ids, files that hold nothing of the range are skipped."""
+        if isinstance(self.source, str):
+            mapped = _map(self.source)
+            for first in range(low, high, BATCH):
+                yield np.arange(first, min(first + BATCH, high)), mapped[first : min(first + BATCH, high)]
+            return
+        import pyarrow.dataset as ds
+
+        columns = [*self.vectors, *([self.ids] if self.ids else [])]
+        place = 0
+        for fragment in _dataset(*self.source).get_fragments():
+            if self.ids is None:
+                n = fragment.count_rows()
+                if place + n <= low or place >= high:
+                    place += n
+                    continue
+            wanted = None if self.ids is None else (ds.field(self.ids) >= low) & (ds.field(self.ids) < high)
+            batches = fragment.to_batches(
+                columns=columns, filter=wanted, batch_size=BATCH, batch_readahead=2, fragment_readahead=1
+            )
+            for batch in batches:
+                if not batch.num_rows:
+                    continue
+                values = _vectors(batch, self.vectors, self.width)
+                if self.ids is None:
+                    yield np.arange(place, place + batch.num_rows), values
+                    place += batch.num_rows
+                else:
+                    yield np.asarray(batch.column(self.ids).to_numpy(zero_copy_only=False), dtype=np.int64), values
+
+
+def _folder(cache: str | None) -> Path:
+    if cache is not None:
+        return Path(cache)
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("fullrank")) / "factors"
+
+
+def _map(path: str) -> Array:
+    try:
+        out: Array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except ValueError as error:
+        raise ValueError(f"{path!r} is not a readable .npy of numbers: {str(error).rstrip('.')}.") from None
+    return out
+
+
+# ------------------------------------------------------------------------------------------------------- what is there
+
+
+def _table(source: Any, what: str, cache: Any, filesystem: Any, vectors: str | None, ids: str | None) -> StoredTable:
+    if isinstance(source, os.PathLike):
+        source = os.fspath(source)
+    cache = None if cache is None else os.path.abspath(os.fspath(cache))
+    if isinstance(source, str) and source.endswith(".npy"):
+        source = os.path.abspath(source)
+        array, stat = _map(source), os.stat(source)
+        shape, kind = _shaped(array, what, source)
+        mark = hashlib.sha256(f"{source} {stat.st_size} {stat.st_mtime_ns}".encode()).hexdigest()
+        return StoredTable(source, *shape, kind, mark, cache)
+    if isinstance(source, np.ndarray):
+        shape, kind = _shaped(source, what, "the array")
+        return StoredTable(source, *shape, kind, _digest(source), cache)
+    return _of_dataset(source, what, cache, filesystem, vectors, ids)
+
+
+def _shaped(array: Array, what: str, where: str) -> tuple[tuple[int, int], str]:
+    if array.ndim != 2 or array.dtype.kind not in "fiu":
+        raise ValueError(
+            f"`{what}` in {where} is of shape {array.shape} and type {array.dtype}; a matrix of numbers was expected."
+        )
+    return (len(array), array.shape[1]), _float(array.dtype)
+
+
+def _float(kind: Any) -> str:
+    kind = np.dtype(kind)
+    return (kind if kind in (np.float32, np.float64) else np.dtype(np.float32 if kind == np.float16 else float)).str
+
+
+def _dataset(paths: tuple[str, ...], kind: str, filesystem: Any) -> Any:
+    import pyarrow.dataset as ds
+
+    return ds.dataset(list(paths), format=kind, filesystem=filesystem)
+
+
+def _of_dataset(
+    source: Any, what: str, cache: str | None, filesystem: Any, vectors: str | None, ids: str | None
+) -> StoredTable:
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+
+    if isinstance(source, ds.FileSystemDataset):
+        found = source
+    else:
+        try:
+            if isinstance(source, str) and "://" in source and filesystem is None:
+                filesystem, source = _from_uri(source)
+            found = _discover(source, filesystem)
+        except (pa.ArrowInvalid, OSError, TypeError) as error:
+            first = (str(error).splitlines() or [type(error).__name__])[0]
+            raise ValueError(f"`{what}` {source!r} cannot be read as a dataset of vectors: {first}") from None
+    paths = tuple(sorted(found.files))
+    if not paths:
+        raise ValueError(f"`{what}` {source!r} holds no files.")
+    kind = found.format.default_extname
+    system = found.filesystem
+    if not isinstance(source, ds.FileSystemDataset):
+        found = _dataset(paths, kind, system)
+    columns, width, dtype = _columns(found, what, vectors)
+    place = _id_column(found.schema, what, columns, ids)
+    marks = [f"{each.path} {each.size} {each.mtime_ns}" for each in system.get_file_info(list(paths))]
+    text = "\n".join([*marks, repr(columns), repr(place)])
+    return StoredTable(
+        (paths, kind, system), found.count_rows(), width, _float(dtype), hashlib.sha256(text.encode()).hexdigest(), cache,
+        columns, place,
+    )  # fmt: skip
+
+
+def _discover(source: Any, filesystem: Any) -> Any:
+    import pyarrow.dataset as ds
+
+    name = str(source[0] if isinstance(source, list | tuple) else source)
+    kind = next((k for k, ends in _ENDINGS.items() if name.endswith(ends)), None)
+    given = [os.fspath(each) for each in source] if isinstance(source, list | tuple) else source
+    if kind is not None:
+        return ds.dataset(given, format=kind, filesystem=filesystem)
+    for kind in _ENDINGS:  # a folder: of whatever is in it
+        found = ds.dataset(given, format=kind, filesystem=filesystem, exclude_invalid_files=True)
+        if found.files:
+            return found
+    return found
+
+
+_ENDINGS = {"parquet": (".parquet", ".pq"), "feather": (".feather", ".arrow", ".ipc")}
+
+
+def _from_uri(uri: str) -> tuple[Any, str]:
+    """pyarrow's own file system for a URI, or fsspec's where pyarrow has none."""
+    import pyarrow as pa
+    import pyarrow.fs as fs
+
+    try:
+        system, path = fs.FileSystem.from_uri(uri)
+        return system, str(path)
+    except pa.ArrowInvalid:
+        try:
+            import fsspec
+        except ImportError:
+            raise ValueError(f"pyarrow cannot open {uri!r}; with `pip install fsspec` and its driver it may.") from None
+        system, path = fsspec.core.url_to_fs(uri)
+        return fs.PyFileSystem(fs.FSSpecHandler(system)), str(path)
+
+
+def _columns(found: Any, what: str, vectors: str | None) -> tuple[tuple[str, ...], int, Any]:
+    import pyarrow as pa
+
+    schema = found.schema
+    names = ", ".join(map(repr, schema.names))
+    lists = [
+        field.name
+        for field in schema
+        if pa.types.is_list(field.type) or pa.types.is_large_list(field.type) or pa.types.is_fixed_size_list(field.type)
+    ]
+    if vectors is not None and vectors not in lists:
+        raise ValueError(f"`{what}` has no column of lists {vectors!r}; it has {names}.")
+    if vectors is None and len(lists) > 1:
+        vectors = next((each for each in _VECTORS if each in lists), None)
+        if vectors is None:
+            raise ValueError(
+                f"`{what}` has several columns of lists, {', '.join(map(repr, lists))}: name one by `vectors`."
+            )
+    if vectors is None and lists:
+        vectors = lists[0]
+    if vectors is None:
+        floats = tuple(field.name for field in schema if pa.types.is_floating(field.type))
+        if not floats:
+            raise ValueError(f"`{what}` has neither a column of lists nor columns of floats; it has {names}.")
+        return floats, len(floats), np.result_type(*(schema.field(each).type.to_pandas_dtype() for each in floats))
+    kind = schema.field(vectors).type
+    width = kind.list_size if pa.types.is_fixed_size_list(kind) else len(found.head(1, columns=[vectors])[vectors][0])
+    return (vectors,), int(width), kind.value_type.to_pandas_dtype()
+
+
+def _id_column(schema: Any, what: str, columns: tuple[str, ...], ids: str | None) -> str | None:
+    import pyarrow as pa
+
+    whole = [field.name for field in schema if pa.types.is_integer(field.type)]
+    if ids is not None:
+        if ids not in schema.names:
+            raise ValueError(f"`{what}` has no column {ids!r}; it has {', '.join(map(repr, schema.names))}.")
+        if ids not in whole:
+            raise ValueError(
+                f"column `{ids}` of `{what}` is of type {schema.field(ids).type}; positions are whole numbers."
+            )
+        return ids
+    return next((each for each in _IDS if each in whole and each not in columns), None)
+
+
+def _vectors(batch: Any, columns: tuple[str, ...], width: int) -> Array:
+    """The vectors of a batch, one row each."""
+    import pyarrow as pa
+
+    if len(columns) > 1 or pa.types.is_floating(batch.column(columns[0]).type):
+        return np.stack([batch.column(each).to_numpy(zero_copy_only=False) for each in columns], axis=1)
+    column = batch.column(columns[0])
+    flat = column.flatten()  # of its own part only, unlike `.values`
+    if len(flat) != len(column) * width or column.null_count or flat.null_count:
+        raise ValueError(f"column `{columns[0]}` holds a vector that is missing or not {width} long.")
+    return np.asarray(flat.to_numpy(zero_copy_only=False)).reshape(len(column), width)
