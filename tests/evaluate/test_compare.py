@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fullrank as fr
-from fullrank.evaluate.compare import comparisons, holm
+from fullrank.evaluate.compare import _foreseen, comparisons, holm
 from fullrank.evaluate.pairing import case_spread, covariances, expected_counts, influences, same_cases
 
 N = 2000
@@ -216,6 +216,15 @@ def test_more_negatives_settle_it_when_they_are_drawn():
     assert fr.compare(later, "ndcg@10").pair(first, second).p_value < found.pair(first, second).p_value
 
 
+def test_what_larger_samples_would_leave_open_is_foreseen():
+    ranks = true_ranks(3.0, 3000)
+    pilot = fr.LogSpline().fit(sampled(ranks, 99))
+    for negatives in (299, 799):
+        foreseen = _foreseen(pilot, fr.NDCG @ 10, fr.Sample(negatives))
+        low, high = fr.LogSpline().fit(sampled(ranks, negatives, 3)).interval("ndcg@10")
+        assert sum(foreseen) / 2 == pytest.approx((high - low) / 3.92, rel=0.3)
+
+
 def test_when_cases_are_too_few_it_says_how_many():
     rng = np.random.default_rng(0)
     a = true_ranks(3.0, 400)
@@ -248,6 +257,7 @@ def test_every_kind_of_estimator_can_be_compared(three, estimator):
     found = fr.compare(three, "ndcg@10", estimator=estimator)
     assert found.models[-1] == "C"
     assert all(pair.low <= pair.difference <= pair.high for pair in found.pairs)
+    assert found.told_apart("A", "B") or "would separate" in found.more("A", "B")
 
 
 def test_auc_own_metrics_adaptive_and_several_targets(three):

@@ -6,7 +6,7 @@ import math
 import textwrap
 from collections.abc import Iterable, Sequence
 from collections.abc import Mapping as MappingType
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -199,9 +199,9 @@ class Comparison:
         if pair.difference == 0:
             out.append(f"{first} and {second} tie.")
         elif self.told_apart(first, second):
-            out.append(f"{first} leads {second} by {limits} (p = {_p(pair.p_holm)}, Holm).")
+            out.append(f"{first} leads {second} by {limits} ({_p(pair.p_holm)}, Holm).")
         else:
-            out.append(f"{first} and {second} cannot be told apart: {limits} (p = {_p(pair.p_holm)}, Holm).")
+            out.append(f"{first} and {second} cannot be told apart: {limits} ({_p(pair.p_holm)}, Holm).")
             out.append(self.more(first, second))
         if len(self.models) > 2:
             ranking = " > ".join(" = ".join(group) for group in self.groups)
@@ -301,8 +301,10 @@ def comparisons(
         )
     spread = len(names) > 1 and not (target == "cases" and all(_exact(each.counts) for each in estimates.values()))
     found = {name: influences(each, metrics) for name, each in estimates.items()} if same and spread else None
-    first = next(iter(estimates.values()))
-    about = f"{first.counts}; {describe(first.estimator)}"
+    about = "; ".join(
+        [*dict.fromkeys(str(each.counts) for each in estimates.values())][:3]
+        + [*dict.fromkeys(describe(each.estimator) for each in estimates.values())][:3]
+    )
     notes = (
         () if same or len(names) < 2 else ("the models were not evaluated on the same cases: taken as independent.",)
     )
@@ -314,7 +316,8 @@ def comparisons(
         ]
         value, low, high = (np.array(each, dtype=np.float64) for each in zip(*numbers, strict=True))
         here = None if found is None else [found[name][index] for name in names]
-        out.append(_compared(metric, names, value, low, high, here, level, target, same, about, notes, dict(estimates)))
+        made = _compared(metric, names, value, low, high, here, level, target)
+        out.append(replace(made, paired=same, about=about, notes=notes, estimates=dict(estimates)))
     return out
 
 
@@ -362,10 +365,6 @@ def _compared(
     found: list[Influence] | None,
     level: float,
     target: str,
-    paired: bool,
-    about: str,
-    notes: tuple[str, ...],
-    estimates: dict[str, Any],
 ) -> Comparison:
     down, up = _one_sided(value, low, high, level)
     together = _correlations(found, (down + up) / 2, target)
@@ -392,10 +391,6 @@ def _compared(
         groups=_groups(models, pairs, level),
         level=level,
         target=target,
-        paired=paired,
-        about=about,
-        notes=notes,
-        estimates=estimates,
     )
 
 
@@ -516,13 +511,26 @@ def _shared(pair: Difference, comparison: Comparison) -> float:
 
 
 def _foreseen(estimate: Any, metric: Metric, design: Design) -> tuple[float, float]:
-    """Standard deviations below and above the value, as a fit to the counts expected of another design would have them."""
+    """Standard deviations below and above the value, as a fit to the counts expected of another design would have them.
+
+    Estimators without a posterior take long over an interval: theirs is taken to shrink with the root of the sample.
+    """
     value = estimate.expect(metric)
+    if getattr(estimate, "posterior", None) is None:
+        low, high = estimate.interval(metric, level=0.95, target="cases")
+        root = math.sqrt(_size(design, estimate.counts) / _size(estimate.counts.design, estimate.counts)) * _z(0.95)
+        return max(value - low, 0.0) / root, max(high - value, 0.0) / root
     fitted = estimate.estimator.fit(expected_counts(estimate, design))
     centre = fitted.expect(metric)
     low, high = fitted.interval(metric, level=0.95, target="cases")
     scale = value / centre if centre > 0 and value > 0 else 1.0
     return max(centre - low, 0.0) * scale / _z(0.95), max(high - centre, 0.0) * scale / _z(0.95)
+
+
+def _size(design: Design, counts: RankCounts) -> float:
+    """The largest sample of a design."""
+    N = round(counts.n_items)
+    return max(float(N - 1 if size == ALL else size) for size in design.stages(N))
 
 
 def _scaled(design: Design, factor: float, n_items: int) -> Design:
@@ -562,7 +570,7 @@ def _aligned(line: list[str], widths: list[int]) -> str:
 
 
 def _p(value: float) -> str:
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+    return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"
 
 
 def _finite(value: float) -> float | None:
