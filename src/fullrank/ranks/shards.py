@@ -101,11 +101,10 @@ class ShardTask:
                     state, model, scratch, low, high, part.scores, part.rows[first:last], part.goal[first:last], hits
                 )
 
-        with _Team() as team:
-            if task.exhaustive:
-                team.share(len(state.cases.users), everything, least=1)
-            else:
-                team.share(len(part.rows), drawn, step=CASES_AT_ONCE)
+        if task.exhaustive:
+            _Team().share(len(state.cases.users), everything, least=1)
+        else:
+            _Team().share(len(part.rows), drawn, step=CASES_AT_ONCE)
         state.complain(self.name)
         return part.block.first, hits if part.rows is None else hits[part.rows]
 
