@@ -186,10 +186,11 @@ def test_no_arguments_show_help():
 
 def test_every_verb_teaches_by_example():
     verbs = [["--help"], ["demo", "--help"], ["correct", "--help"], ["data", "--help"], ["data", "import", "--help"]]
+    verbs += [[verb, "--help"] for verb in ("evaluate", "plan", "compare", "reproduce")]
     for verb in verbs:
         text = run(*verb).stdout
         assert "Example" in text
-        assert "  fullrank " in text
+        assert "\n    fullrank " in text
         assert max(map(len, text.splitlines())) <= 80
 
 

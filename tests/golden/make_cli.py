@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "-e", "mle",
     ),
     "demo": ("demo", "--html", "demo.html"),
+    "plan": ("plan", "--items", "20000", "--cases", "2000", "-m", "ndcg@10", "--precision", "0.05"),
     "data-show": ("data", "show", "ml-20m"),
 }  # fmt: skip
 

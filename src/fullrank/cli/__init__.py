@@ -33,6 +33,7 @@ def _root(
     Examples:
       fullrank demo                     see what it is for; nothing to download
       fullrank correct ranks.csv --items 3706 --negatives 99 -m ndcg@10
+      fullrank evaluate --data ml-1m -M als=users.npy,items.npy --precision 0.02
       fullrank correct --help           every verb explains itself by example
 
     Verbs take --json for machines and --html PATH for a page. Exit codes: 0 done, 1 a fault of fullrank's own, 2 bad

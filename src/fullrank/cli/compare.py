@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ._options import Html
+from ._options import Html, show_lines, width
 
 if TYPE_CHECKING:
     from ..ranks.counts import RankCounts
@@ -45,14 +45,18 @@ def compare(
     A file of ranks has a column `rank` (and perhaps `model`, `user_id`, `n_items`, `negatives`), or one column of ranks per
     model. A file of counts is named after its model.
 
+    \b
     Examples:
+      fullrank compare ranks.csv --items 3706 --negatives 99 -m ndcg@10
+      fullrank compare ease.npz als.npz --latex -m ndcg@10 -m recall@10
+      fullrank compare run.toml
 
-    `fullrank compare ranks.csv --items 3706 --negatives 99 -m ndcg@10`
-
-    `fullrank compare ease.npz als.npz --latex -m ndcg@10 -m recall@10`
-
-    `fullrank compare run.toml`, where run.toml holds `files = ["ranks.csv"]`, `items = 3706`, `design = "uni99"`,
-    `metrics = ["ndcg@10"]`; flags win over it
+    \b
+    where run.toml holds (flags win over it)
+      files = ["ranks.csv"]
+      items = 3706
+      design = "uni99"
+      metrics = ["ndcg@10"]
     """
     from ..estimators.intervals import check_interval
     from ..evaluate import report_on
@@ -80,7 +84,7 @@ def compare(
     if json:
         typer.echo("[\n" + ",\n".join(each.to_json() for each in found) + "\n]")
         return
-    typer.echo("\n\n".join(map(str, found)))
+    show_lines([line for each in found for line in ["", *each.lines(width())]][1:])
 
 
 _KEYS = ("files", "items", "negatives", "without_replacement", "design", "metrics", "estimator", "target", "level")

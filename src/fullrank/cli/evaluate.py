@@ -62,7 +62,7 @@ def evaluate(
       model.npz             a model saved by fullrank
       module:name           Python: a function of (users, items), a model, or a
                             function of nothing or of the split that makes one
-      scores.parquet        candidates with scores, or ranks (see fullrank correct)
+      scores.parquet        scored candidates, or ranks (see fullrank correct)
 
     \b
     Examples:
@@ -124,6 +124,7 @@ def _from_tables(
     tables: dict[str, str], train: Any, n_items: int | None, metrics: Any, options: dict[str, Any], seed: int
 ) -> Any:
     """Scores or ranks that are there already: nothing is left to decide, so they are corrected as they are."""
+    from ..estimators import LogSpline
     from ..evaluate import report_on
     from ..ranks.counts import RankCounts
     from ..ranks.design import parse_design
@@ -141,4 +142,5 @@ def _from_tables(
     for name, what in tables.items():
         found = read_counts(Path(what), design, n_items, train=train, rng=seed)
         counts.update(found if len(found) > 1 else {name: next(iter(found.values()))})
+    options.setdefault("estimator", LogSpline("unseen"))  # as `correct` takes for granted of files
     return report_on(counts, metrics, **options)

@@ -36,13 +36,11 @@ def reproduce(
     What was trained or fitted is kept (in `FULLRANK_CACHE`, else the platform's cache), so a second run takes seconds, and
     an interrupted one goes on. Missing data are named, and the rest runs.
 
+    \b
     Examples:
-
-    `fullrank reproduce --list`
-
-    `fullrank reproduce kr20-table3`
-
-    `fullrank reproduce --all --out reproduction --html reproduction/index.html`
+      fullrank reproduce --list
+      fullrank reproduce kr20-table3
+      fullrank reproduce --all --out reproduction --html reproduction/index.html
     """
     import json as as_json
 
