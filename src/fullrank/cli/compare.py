@@ -58,6 +58,7 @@ def compare(
       design = "uni99"
       metrics = ["ndcg@10"]
     """
+    from ..estimators import LogSpline
     from ..estimators.intervals import check_interval
     from ..evaluate import report_on
     from ..evaluate.compare import comparisons
@@ -74,7 +75,7 @@ def compare(
     if len(counts) < 2:
         raise ValueError(f"there is one model, {next(iter(counts))!r}: a comparison needs at least two.")
     wanted = parse_metrics(given.get("metrics") or ["ndcg@10"])
-    report = report_on(counts, wanted, estimator=given.get("estimator"), level=level, target=target)
+    report = report_on(counts, wanted, estimator=given.get("estimator") or LogSpline("unseen"), level=level, target=target)
     if html is not None:
         report.to_html(html)
     if latex or markdown:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..estimators import Estimator
+from ..estimators import Estimator, LogSpline
 from ..metrics import Metric
 from ..ranks.counts import RankCounts
 from ..ranks.design import Design, Exhaustive, Sample, parse_design
@@ -163,8 +163,9 @@ class Accumulator:
         level: float = 0.95,
         target: str = "cases",
     ) -> Report:
-        """The report so far; updates may go on."""
-        return report_on({self.name: self.counts}, metrics, estimator=estimator, level=level, target=target)
+        """The report so far; updates may go on. Without an estimator: LogSpline, candidates taken to be unseen items."""
+        chosen = LogSpline("unseen") if estimator is None else estimator
+        return report_on({self.name: self.counts}, metrics, estimator=chosen, level=level, target=target)
 
     def __repr__(self) -> str:
         counts = self._gather()

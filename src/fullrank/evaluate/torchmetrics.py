@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..estimators import DEFAULT_ESTIMATOR, Estimator, parse_estimator
+from ..estimators import Estimator, LogSpline, parse_estimator
 from ..metrics import Metric, parse_metrics
 from ..ranks.counts import BLOCKS, RankCounts, user_blocks
 from ..ranks.design import ALL, Adaptive, Design, parse_design
@@ -73,7 +73,7 @@ class FullRankMetric(_base()):  # type: ignore[misc]  # a class of another packa
         self.design = chosen.resolve(int(n_items)) if isinstance(chosen, Adaptive) else chosen
         self.n_items = int(n_items)
         self.ties = ties
-        self.estimator = parse_estimator(DEFAULT_ESTIMATOR if estimator is None else estimator)
+        self.estimator = parse_estimator(LogSpline("unseen") if estimator is None else estimator)
         self.metrics = parse_metrics(metric)
         self._single = isinstance(metric, str | Metric) and len(self.metrics) == 1
         stages = self.design.stages(self.n_items)
