@@ -28,6 +28,7 @@ Array = NDArray[Any]
 _FORMAT, _VERSION = "fullrank observations", 1
 _HEAD = struct.Struct("<4sqqqI")  # mark, first user, end, bytes of the body, checksum of all of it
 _MARK = b"BLK1"
+_ARRAYS = 4  # drawn, hits, candidates, order
 _SYNC_SECONDS = 2.0
 _WORDS = {
     "split": "another split",
@@ -78,8 +79,11 @@ class Checkpoint:
             self._file.close()
             self._file = None
 
-    def restore(self, users: int) -> Iterator[tuple[int, int, tuple[Array, ...]]]:
-        """The finished blocks: (first user, end, arrays). Leaves the file ready for the next record."""
+    def restore(self, users: int, ptr: Array | None = None) -> Iterator[tuple[int, int, tuple[Array, ...]]]:
+        """The finished blocks: (first user, end, arrays). Leaves the file ready for the next record.
+
+        With ``ptr``, where each user's cases begin, a block must hold as many cases as its users have.
+        """
         if self._file is None:
             return
         file, end = self._file, os.fstat(self._file.fileno()).st_size
@@ -95,7 +99,13 @@ class Checkpoint:
                 break  # cut off while it was written: the block is done again
             if zlib.crc32(body, zlib.crc32(head[:-4])) != checksum:
                 raise self._damaged(at)
-            yield first, last, _unpack(body)
+            try:
+                arrays = _unpack(body)
+            except (struct.error, ValueError):
+                raise self._damaged(at) from None
+            if ptr is not None and len(arrays[0]) != ptr[last] - ptr[first]:
+                raise self._damaged(at)
+            yield first, last, arrays
         else:
             return
         file.seek(at)
@@ -129,7 +139,7 @@ class Checkpoint:
     def _check(self, line: bytes) -> None:
         try:
             header = json.loads(line)
-            known = header["format"] == _FORMAT
+            known = header["format"] == _FORMAT and ("run" in header or header.get("version") != _VERSION)
         except (ValueError, KeyError, TypeError):
             known = False
         if not known:
@@ -174,4 +184,6 @@ def _pack(arrays: tuple[Array, ...]) -> bytes:
 def _unpack(body: bytes) -> tuple[Array, ...]:
     (n,) = struct.unpack_from("<q", body)
     flat = np.frombuffer(body, dtype="<i8", offset=8).astype(np.int64)
-    return tuple(flat.reshape(-1, n))
+    if n < 1 or len(flat) != _ARRAYS * n:
+        raise ValueError("not as many numbers as it says")
+    return tuple(flat.reshape(_ARRAYS, n))

@@ -162,7 +162,7 @@ def observe_cases(
     total = len(cases.users)
     done = np.zeros(total, dtype=bool)
     with Checkpoint.open(checkpoint, lambda: task.identity(split, listed, explicit, previous)) as kept:
-        for first, last, arrays in kept.restore(total):
+        for first, last, arrays in kept.restore(total, cases.ptr):
             span = slice(cases.ptr[first], cases.ptr[last])
             for key, values in zip(_FIELDS, arrays, strict=True):
                 out[key][span] = values
