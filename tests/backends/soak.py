@@ -19,12 +19,12 @@ from typing import Any
 for key in ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[key] = "1"  # children are forked: no threads
 
-import numpy as np
-import worlds
+import numpy as np  # noqa: E402
+import worlds  # noqa: E402
 
-import fullrank.ranks.observe as module
-from fullrank.ranks.checkpoint import Checkpoint
-from fullrank.ranks.observe import observe_cases
+import fullrank.ranks.observe as module  # noqa: E402
+from fullrank.ranks.checkpoint import Checkpoint  # noqa: E402
+from fullrank.ranks.observe import observe_cases  # noqa: E402
 
 KINDS = ("factors", "item-item", "function")
 HOW = ("between", "inside", "torn", "outside")
