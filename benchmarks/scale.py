@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -160,20 +161,23 @@ def counts(users: int, items: int) -> None:
             np.full(len(seen), 99), seen, np.full(len(seen), items), design, users=np.full(len(seen), block),
             weights=cells[seen].astype(float),
         )  # fmt: skip
-        parts.append(part)
+        parts.append(replace(part, cases=cells[seen], scored=99 * cells[seen]))  # a cell is that many users
     total = sum(parts[1:], parts[0])
     made = time.perf_counter() - start
-    truth = float(np.where(rank <= 10, 1, 0).mean())
+    metrics = (fr.Recall @ 10, fr.Recall @ 1_000_000)
+    truth = [float((rank <= k).mean()) for k in (10, 1_000_000)]
+    assert len(total) == users // 256 * 256
     print(
         f"| counts of {users:,} users × {items:,} items made and added | {made:.1f} s | {total.keys.nbytes / 1e6:.1f} MB of keys | |"
     )
     for estimator in (fr.MLE(), fr.BiasVariance(), fr.Multinomial(), fr.MaxEntropy(), fr.LogSpline()):
         start = time.perf_counter()
-        value = estimator.fit(total).expect(fr.Recall @ 10)
+        fitted = estimator.fit(total)
+        values = [fitted.expect(metric) for metric in metrics]
+        took = time.perf_counter() - start
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        print(
-            f"| {estimator} | {time.perf_counter() - start:.2f} s | peak {peak:.2f} GiB | Recall@10 {value:.4f} (law: {truth:.4f}) |"
-        )
+        said = ", ".join(f"{m} {v:.4f} (law {t:.4f})" for m, v, t in zip(metrics, values, truth, strict=True))
+        print(f"| {type(estimator).__name__} | {took:.2f} s | peak {peak:.2f} GiB | {said} |")
 
 
 def cost() -> None:
