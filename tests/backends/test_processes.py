@@ -214,17 +214,20 @@ def test_backends_by_name() -> None:
 
 DRIVER = """
 import sys
+import numpy as np
 import worlds
 from fullrank.backends import ProcessBackend
+import fullrank.backends.processes as processes
 import fullrank.ranks.observe as module
 if __name__ == "__main__":
     module.ROWS_PER_CALL = 8
+    processes._roomy = lambda size: sys.argv[3]
     backend = ProcessBackend(2)
     def telling(task, blocks):
         for result in backend.map(task, blocks):
             yield result
             print([each.process.pid for each in backend._team], flush=True)  # the block is kept by now
-    model = worlds.Trouble(59, "sleep", sys.argv[2])
+    model = worlds.Trouble(59, "sleep", sys.argv[2], np.ones(1000))
     module.observe_cases(model, worlds.make_split(), worlds.DESIGNS[1], progress=False, checkpoint=sys.argv[1], map=telling)
 """
 
@@ -234,11 +237,12 @@ def test_a_killed_driver_leaves_no_workers_and_a_checkpoint(split: Split, tmp_pa
     script.write_text(DRIVER)
     path = os.pathsep.join([str(Path(worlds.__file__).parent), *sys.path])
     environment = {**os.environ, "PYTHONPATH": path}
-    before = {each.name for each in Path("/dev/shm").glob("fullrank-*")} if Path("/dev/shm").exists() else set()
-    command = [sys.executable, str(script), str(tmp_path / "kept"), str(tmp_path / "flag")]
+    (tmp_path / "memory").mkdir()
+    command = [sys.executable, str(script), *(str(tmp_path / each) for each in ("kept", "flag", "memory"))]
     driver = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     assert driver.stdout is not None
     lines = [driver.stdout.readline() for _ in range(7)]  # all blocks but the one that sleeps
+    assert list((tmp_path / "memory").iterdir())
     driver.kill()
     driver.wait()
     driver.stdout.close()
@@ -249,8 +253,7 @@ def test_a_killed_driver_leaves_no_workers_and_a_checkpoint(split: Split, tmp_pa
             break
         time.sleep(0.1)
     assert not any(_alive(pid) for pid in pids)
-    if Path("/dev/shm").exists():
-        assert {each.name for each in Path("/dev/shm").glob("fullrank-*")} <= before
+    assert not list((tmp_path / "memory").iterdir())
     done: list[int] = []
 
     def counting(task: Any, blocks: Any) -> Iterator[Any]:

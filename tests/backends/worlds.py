@@ -85,6 +85,7 @@ class Trouble:
     user: int
     how: str
     flag: str = ""
+    table: Any = None  # something that takes room
 
     def __call__(self, users: Any, items: Any) -> Any:
         if self.user in users and self._first():

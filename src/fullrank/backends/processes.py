@@ -193,7 +193,8 @@ def _open(name: str, head: bytes, path: str | None, spans: list[tuple[int, int]]
 def _work(pipe: Connection, threads: int) -> None:
     """The life of a worker: open tasks, answer blocks, until the other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides when to stop
-    _die_with_parent()
+    left: list[str] = []
+    _die_with_parent(left)
     for key in ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[key] = str(threads)  # for what is imported from now on
     import threadpoolctl
@@ -205,6 +206,7 @@ def _work(pipe: Connection, threads: int) -> None:
             what, content = pipe.recv()
             if what == "task":
                 task = broken = None
+                left[:] = [content[2]] if content[2] else []
                 try:
                     task = _open(*content)
                 except Exception as error:
@@ -215,14 +217,17 @@ def _work(pipe: Connection, threads: int) -> None:
                 pipe.send(broken or attempt(task, content))
 
 
-def _die_with_parent() -> None:
-    """A killed driver closes no pipe that its workers also hold: watch it instead."""
+def _die_with_parent(left: list[str]) -> None:
+    """A killed driver closes no pipe that its workers also hold, and takes no file away: watch it, and do both."""
     parent = multiprocessing.parent_process()
     if parent is None:
         return
 
     def watch() -> None:
         wait([parent.sentinel])
+        for path in left:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
