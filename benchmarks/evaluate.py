@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 import time
 from pathlib import Path
 
@@ -128,6 +127,69 @@ def show(name: str, rows: list[dict]) -> None:
     print(line, flush=True)
 
 
+def plans(models: list[str], wanted: float) -> None:
+    """What `plan` says from a small pilot, against what the run then takes."""
+    print(f"plan from a pilot (adaptive 99..799 stop 1) against the run, precision {wanted}")
+    print(
+        f"{'model':<18}{'items: planned':>16}{'taken':>9}{'off':>7}{'half-width: planned':>22}{'reached':>9}{'off':>7}"
+    )
+    for name in models:
+        world = World(*ranks_of(name))
+        full = float((world.pools - 1).sum())
+        pilot = world.observe_cases(None, world.split, Adaptive(99, 799, 1, replace=False), rng=11).counts(world.split)
+        made = fr.plan(metric=METRICS, precision=wanted, pilot=fr.LogSpline("unseen").fit(pilot))
+        report = world.evaluate(design="adaptive", precision=wanted, rng=3)
+        half = max((row["high"] - row["low"]) / 2 / row["value"] for row in report.rows)
+        items = report.rows[0]["items_scored"]
+        print(
+            f"{name:<18}{made.items / full:>16.1%}{items / full:>9.1%}{made.items / items - 1:>+7.0%}"
+            f"{made.half_width:>22.4f}{half:>9.4f}{made.half_width / half - 1 if half else 0:>+7.0%}",
+            flush=True,
+        )
+
+
+def free(data: str = "citeulike-a") -> None:
+    """Left free: what an item costs both ways, and which way was taken."""
+    split = fr.load(data)
+    rng = np.random.default_rng(0)
+    U, V = (rng.normal(size=(n, 64)).astype(np.float32) for n in (split.n_users, split.n_items))
+
+    def slow_rows(users, items):  # a model whose every score costs the same, row or not
+        return np.einsum("bd,bmd->bm", U[users], V[items])
+
+    for name, model in {"64 factors": (U, V), "a function": slow_rows}.items():
+        report = fr.evaluate({name: model}, split, METRICS, precision=0.1, progress=False)
+        print(f"{data}, {name}: {report.rows[0]['design']}; {' '.join(report.notes)}", flush=True)
+
+
+def speed(data: str = "gowalla", factors: int = 64) -> None:
+    """`evaluate` of a factor model, from call to report, against implicit's full evaluation of the same model."""
+    from implicit.cpu.als import AlternatingLeastSquares
+    from implicit.evaluation import ranking_metrics_at_k
+
+    split = fr.load(data)
+    model = AlternatingLeastSquares(factors=factors, iterations=2, random_state=0)
+    model.fit(split.train.astype(np.float32), show_progress=False)
+    test = sp.csr_matrix(
+        (np.ones(len(split.users), dtype=np.float32), (split.users, split.items)), shape=split.train.shape
+    )
+    seconds = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        report = fr.evaluate({"als": model}, split, METRICS, progress=False)
+        seconds.append(time.perf_counter() - begin)
+    begin = time.perf_counter()
+    theirs = ranking_metrics_at_k(model, split.train.astype(np.float32), test, K=10, show_progress=False)
+    peer = time.perf_counter() - begin
+    print(f"{data}, {split.n_users:,} users × {split.n_items:,} items × {factors} factors, {len(split.users):,} cases")
+    print(
+        f"implicit {peer:.2f} s; fr.evaluate {min(seconds[1:]):.2f} s = {min(seconds[1:]) / peer:.2f} of it; cold start {seconds[0]:.2f} s"
+    )
+    print(
+        f"ndcg@10: implicit {theirs['ndcg']:.5f}, fr.evaluate {report.value('als', 'ndcg@10'):.5f} ({report.rows[0]['design']})"
+    )
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["precision", "plan", "free", "speed"])
@@ -139,4 +201,9 @@ if __name__ == "__main__":
     given = parser.parse_args()
     if given.what == "precision":
         precision(given.models.split(","), given.runs, given.first, given.precision, given.out)
-    sys.exit(0)
+    elif given.what == "plan":
+        plans(given.models.split(","), given.precision)
+    elif given.what == "free":
+        free()
+    else:
+        speed()

@@ -130,7 +130,7 @@ def _from_tables(
     from ..ranks.design import parse_design
     from ..ranks.tables import read_counts
 
-    extra = sorted(set(options) - {"design", "estimator", "target", "level"})
+    extra = sorted(set(options) - {"design", "estimator", "target", "level", "candidates"})
     if extra:
         raise ValueError(
             f"--{extra[0].replace('_', '-')} has no meaning for files of ranks or scores: they are as they are."
@@ -138,6 +138,8 @@ def _from_tables(
     if "design" not in options:
         raise ValueError("--design is missing: how the candidates in the files were drawn, such as uni99 or full.")
     design = parse_design(options.pop("design"))
+    options.setdefault("estimator", LogSpline(options.pop("candidates", "unseen")))
+    options.pop("candidates", None)
     counts: dict[str, RankCounts] = {}
     for name, what in tables.items():
         found = read_counts(Path(what), design, n_items, train=train, rng=seed)

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from .._files import write_atomically
 from ..estimators import (
-    DEFAULT_ESTIMATOR,
     MLE,
     Estimate,
     Estimator,
@@ -197,7 +196,7 @@ class _Job:
             backend = import_module("fullrank.backends").resolve(backend)
         return cls(
             split, parse_metrics(metrics), chosen,
-            parse_estimator(DEFAULT_ESTIMATOR if estimator is None else estimator), precision, target, candidates, ties,
+            _default(candidates) if estimator is None else parse_estimator(estimator), precision, target, candidates, ties,
             max_items, max_seconds, map if backend is None else getattr(backend, "map", backend), folder, _seed(rng),
             absolute, level, progress, started,
         )  # fmt: skip
@@ -219,6 +218,11 @@ class _Job:
         """The half-width that is wanted of each metric."""
         wanted = self.precision or DEFAULT_PRECISION
         return {metric: wanted if self.absolute else wanted * max(abs(v), 1e-12) for metric, v in values.items()}
+
+
+def _default(candidates: Any) -> LogSpline:
+    """LogSpline under the prior for these candidates; for pools of one's own, the one the counts look like."""
+    return LogSpline(candidates if isinstance(candidates, str) and candidates in ("unseen", "all") else None)
 
 
 def _named(models: Any) -> dict[str, Any]:
@@ -468,7 +472,7 @@ def _speeds(job: _Job, scorer: Any, name: str) -> _Speeds:
 
 def _guessed_seconds(job: _Job, speeds: _Speeds) -> float:
     """What sampling would take, by the prior's guess of the ranks."""
-    guess = Guess.prior(job.split.n_items)
+    guess = Guess.prior(job.split.n_items, "all" if job.candidates == "all" else "unseen")
     cases = len(job.split.users)
     rehearsal = Rehearsal.of(guess, cases, job.metrics, _start(job))
     goals = job.goals({metric: guess.value(metric) for metric in job.metrics})
@@ -518,7 +522,7 @@ def _in_rounds(job: _Job, scorer: Any, name: str, speeds: _Speeds | None) -> _Se
         if seen.why or time.perf_counter() >= job.seconds_end:
             return replace(seen, why="budget")
         known = bool((seen.outcomes.drawn == ALL).all())
-        dist = estimate if isinstance(estimate, RankDistribution) else LogSpline().fit(seen.counts(split))
+        dist = estimate if isinstance(estimate, RankDistribution) else _default(job.candidates).fit(seen.counts(split))
         guess = Guess.of(dist)
         if job.target == "population":
             grown = crowd.grown(guess, seen, half, goals, stop, ceiling, start)

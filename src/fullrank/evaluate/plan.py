@@ -263,7 +263,7 @@ def plan(
         if design.stages(n_items)[-1] >= n_items - 1:
             continue
         counts = made_up(design, ranks, n_items)
-        dist = LogSpline().fit(counts)
+        dist = guess.estimator.fit(counts)
         half = {m: _half(dist, m, level) * float(np.sqrt(len(counts) / cases)) for m in wanted}
         choices.append(choice(design, counts.items_scored / len(counts), half, _prior(dist, wanted), 1.0))
     reachable = {m: goal > floors[m] for m, goal in goals.items()}
@@ -275,7 +275,7 @@ def plan(
     else:
         inner = {m: AIM * float(np.sqrt(max(goals[m] ** 2 - floors[m] ** 2, (0.32 * floors[m]) ** 2))) for m in wanted}
         found = rehearsal.cheapest(inner, level, most_items=room)
-    dist = LogSpline().fit(rehearsal.counts(found.stop, found.ceiling))
+    dist = guess.estimator.fit(rehearsal.counts(found.stop, found.ceiling))
     best = choice(found.design, found.items, found.half_widths, _prior(dist, wanted), part)
     exact_is_cheaper = best.share * gather_cost >= 1.0 and (max_items is None or full <= max_items)
     choices.append(Choice(**{**vars(best), "recommended": not exact_is_cheaper}))

@@ -60,16 +60,18 @@ class Guess:
     groups: tuple[tuple[int, int, float], ...]  # j, T, share of the cases
     n_items: int
     source: str
+    estimator: LogSpline  # what the run will be fitted with
 
     @classmethod
-    def prior(cls, n_items: int) -> Guess:
+    def prior(cls, n_items: int, candidates: str = "unseen") -> Guess:
         """What recommenders usually show: the mean of the prior that LogSpline starts from."""
         grid = _cells(n_items)
-        prior = shipped()
+        prior = shipped(candidates)
         model = SplineModel.on(grid, prior)
         means = np.stack([prior.mean(component, n_items) for component in range(len(prior))])
         mass = (prior.weights / prior.weights.sum()) @ model.mass(means)
-        return cls(grid, mass[None, :], ((1, 1, 1.0),), int(n_items), "what recommenders usually show (the prior)")
+        source = "what recommenders usually show (the prior)"
+        return cls(grid, mass[None, :], ((1, 1, 1.0),), int(n_items), source, LogSpline(candidates))
 
     @classmethod
     def of(cls, dist: RankDistribution, source: str = "a pilot") -> Guess:
@@ -98,7 +100,8 @@ class Guess:
                 rows.append(np.bincount(cell[here], known.weight[here], len(grid)) / w)
                 groups.append((j, T, w))
         total = sum(w for *_, w in groups)
-        return cls(grid, np.stack(rows), tuple((j, T, w / total) for j, T, w in groups), N, source)
+        estimator = dist.estimator if isinstance(dist.estimator, LogSpline) else LogSpline()
+        return cls(grid, np.stack(rows), tuple((j, T, w / total) for j, T, w in groups), N, source, estimator)
 
     @cached_property
     def mass(self) -> FloatArray:
@@ -289,7 +292,7 @@ class Rehearsal:
     def fitted(self, metrics: Iterable[Metric], stop: int, ceiling: int, level: float) -> dict[Metric, float]:
         """The half-widths for these cases that LogSpline gives on the made-up counts, at the guess's own values."""
         counts = self.counts(stop, ceiling)
-        dist = LogSpline().fit(counts)
+        dist = self.guess.estimator.fit(counts)
         fewer = float(np.sqrt(len(counts) / self.cases))
         out = {}
         for metric in metrics:
