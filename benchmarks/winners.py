@@ -106,7 +106,7 @@ def from_ranks(samples: int, target: str, only: list[str]) -> dict:
                 counts = {
                     name: draw(ranks[pick], pool[pick], DESIGNS[label], rng) for name, (ranks, pool) in known.items()
                 }
-                estimates = {name: logspline(data_set).fit(each) for name, each in counts.items()}
+                estimates = {name: logspline(data_set, "unseen").fit(each) for name, each in counts.items()}
                 rivals = None
                 if label.startswith("adaptive") and target == "cases":
                     rivals = {name: fr.MLE().fit(each) for name, each in counts.items()}
@@ -129,7 +129,7 @@ def with_shared_negatives(samples: int, data_sets: list[str]) -> dict:
         for label, design in DESIGNS.items():
             for seed in range(samples):
                 counts = {name: fr.observe(m, split, design, rng=seed, progress=False) for name, m in models.items()}
-                estimates = {name: logspline(data_set).fit(each) for name, each in counts.items()}
+                estimates = {name: logspline(data_set, "unseen").fit(each) for name, each in counts.items()}
                 rivals = None
                 if label.startswith("adaptive"):
                     rivals = {name: fr.MLE().fit(each) for name, each in counts.items()}
