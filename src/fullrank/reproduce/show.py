@@ -113,7 +113,8 @@ def summary(result: Result) -> str:
         )
     if plain:
         parts.append(
-            f"{len(plain)} cells without one, median difference {np.median(plain):.3g}, largest {max(plain):.3g}"
+            f"{len(plain)} cells without a published standard deviation, median difference {np.median(plain):.3g}, "
+            f"largest {max(plain):.3g}"
         )
     checked = [row for row in rows if row.theory is not None and row.theory_sd]
     if checked:
@@ -186,7 +187,8 @@ def as_markdown(results: Sequence[Result]) -> str:
     out = [_INTRO.strip(), "", "## The papers' claims", "", "| | claim | measured | verdict |", "|---|---|---|---|"]
     for claim in CLAIMS:
         verdict = claim.judge(by_name)
-        out.append(f"| {claim.paper} | {claim.text} | {verdict.evidence} | {_WORDS[verdict.holds]} |")
+        evidence = verdict.evidence.replace("|", "\\|")  # a bar would end the cell
+        out.append(f"| {claim.paper} | {claim.text} | {evidence} | {_WORDS[verdict.holds]} |")
     for paper, found in groupby(results, key=lambda result: result.experiment.paper):
         out += ["", f"## {paper}: {PAPERS[paper]}"]
         for result in found:
@@ -237,7 +239,7 @@ How to read it: *published* is the paper's number, *measured* ours over as many 
 standard deviations (in brackets: as it is, where none is printed). Models are trained here, so absolute values agree only
 where a model can be remade exactly (Y and Z of kr20); elsewhere compare the order of estimators and the size of the gain.
 *theory* is computed from the ranks of our own models, not simulated. Samples are drawn from true ranks, independently for
-every model: the papers drew the same negatives for all models, which matters for nothing but the counts of winners.
+every model: li23 drew the same negatives for all models, which matters for nothing but the counts of winners.
 BV_* and MN_* have two rows: with the prior averaged over all repeats, as published, and with each repeat's *own prior*,
 which is all that a single evaluation has.
 """
