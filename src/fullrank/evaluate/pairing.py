@@ -29,7 +29,7 @@ __all__ = ["Influence", "case_spread", "covariances", "expected_counts", "influe
 FloatArray = NDArray[np.float64]
 
 #: Log-densities of ranks move along this many hat functions of log R: each by about ``REACH``, and smoothly (the penalty on
-#: second differences of the P-spline). So chosen, influences correlate by 0.97 with refits of LogSpline (citeulike-a).
+#: second differences of the P-spline). So chosen, influences go with refits of LogSpline (tests).
 HATS, REACH, SMOOTH = 12, 0.5, 100.0
 #: Fewer user blocks than this say nothing about a correlation.
 FEWEST_BLOCKS = 20
