@@ -75,7 +75,9 @@ def compare(
     if len(counts) < 2:
         raise ValueError(f"there is one model, {next(iter(counts))!r}: a comparison needs at least two.")
     wanted = parse_metrics(given.get("metrics") or ["ndcg@10"])
-    report = report_on(counts, wanted, estimator=given.get("estimator") or LogSpline("unseen"), level=level, target=target)
+    report = report_on(
+        counts, wanted, estimator=given.get("estimator") or LogSpline("unseen"), level=level, target=target
+    )
     if html is not None:
         report.to_html(html)
     if latex or markdown:
