@@ -554,6 +554,10 @@ def _in_rounds(job: _Job, scorer: Any, name: str, speeds: _Speeds | None) -> _Se
             stop, ceiling = max(stop, rehearsal.most), N - 1
             continue
         asked = {metric: goal for metric, goal in case_goals.items() if half[metric] > goals[metric]} or case_goals
+        if len(seen.rounds) > 2:  # plans fell short: by as much as the guess errs where we are, aim lower
+            open_now = inside if job.target == "population" else half
+            foreseen = rehearsal.fitted(asked, stop, rehearsal.nearest(ceiling), job.level)
+            asked = {m: goal * float(np.clip(foreseen[m] / open_now[m], 0.5, 1.0)) for m, goal in asked.items()}
         least = (stop, ceiling)
         found = rehearsal.cheapest(asked, job.level, least, afford)
         if (found.stop, found.ceiling) == least:  # the plan believed it was there already

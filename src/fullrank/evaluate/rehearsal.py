@@ -239,6 +239,10 @@ class Rehearsal:
         beaten = self.hits[stages] >= stop
         return np.where(beaten.any(0), stages[np.argmax(beaten, axis=0)], len(self.sizes) - 1)
 
+    def nearest(self, ceiling: int) -> int:
+        """The ceiling among those rehearsed that is nearest to this one."""
+        return int(self.sizes[np.argmin(np.abs(self.sizes - ceiling))])
+
     def counts(self, stop: int, ceiling: int) -> RankCounts:
         """The counts that the design would give."""
         place, hits = self.outcomes(stop, ceiling)
