@@ -16,7 +16,7 @@ smoothing included.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from importlib import resources
 from typing import Any
@@ -55,7 +55,7 @@ class LogSpline:
     True
     """
 
-    candidates: str | None = None
+    candidates: str | None = field(default=None, metadata={"usual": "unseen"})
     prior: HyperPrior | None = None
 
     def __post_init__(self) -> None:
