@@ -1,7 +1,7 @@
 """What the tests of evaluate and plan share."""
 
 import pytest
-from worlds import make_world
+from made_up import make_world
 
 
 @pytest.fixture(scope="session")

@@ -131,7 +131,7 @@ def test_report_and_text(batch):
     assert repr(acc) == "<Accumulator: 200 cases of uni99 among 3,706 items>"
     report = acc.report(["ndcg@10", "recall@5"])
     assert report.models == ["EASE"]
-    assert report.value("EASE", "ndcg@10") == fr.LogSpline().fit(acc.counts).expect("ndcg@10")
+    assert report.value("EASE", "ndcg@10") == fr.LogSpline("unseen").fit(acc.counts).expect("ndcg@10")
 
 
 @pytest.mark.parametrize(

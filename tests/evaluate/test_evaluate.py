@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from worlds import make_world
+from made_up import make_world
 
 import fullrank as fr
 from fullrank.evaluate.rehearsal import Guess
@@ -171,7 +171,7 @@ import os, signal, sys
 import numpy as np
 import fullrank as fr
 sys.path.insert(0, {tests!r})
-from worlds import make_world
+from made_up import make_world
 models, split = make_world(users=2500, items=500)
 U, V = models["good"]
 calls = 0

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from worlds import make_world
+from made_up import make_world
 
 import fullrank as fr
 from fullrank.evaluate.plan import sampling_cost

@@ -29,7 +29,7 @@ def test_counts_are_those_of_the_accumulator(scores, design):
         metric.update(part, 0)
         acc.update(part, 0)
     assert metric.counts == acc.counts
-    assert float(metric.compute()) == pytest.approx(fr.LogSpline().fit(acc.counts).expect("ndcg@10"), rel=1e-6)
+    assert float(metric.compute()) == pytest.approx(fr.LogSpline("unseen").fit(acc.counts).expect("ndcg@10"), rel=1e-6)
 
 
 def test_forms_of_targets_users_and_reset(scores):
