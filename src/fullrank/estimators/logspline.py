@@ -329,12 +329,12 @@ def posterior_mode(
             H = Q + fisher
         move = positive_solve(H, gradient)
         decrement = float(gradient @ move)
-        if decrement < 1e-7:
+        if decrement < 1e-7 + 1e-12 * M:  # far below what the posterior leaves open, and above rounding at 10⁹ cases
             break
         length = min(1.0, 4.0 / max(float(np.abs(move).max()), 1e-12))
         while True:
             then, π_then, likely_then = value(β + length * move)
-            if then >= now - 1e-10 or length < 1e-6:
+            if then >= now - 1e-10 - 1e-15 * abs(now) or length < 1e-6:
                 break
             length /= 2
         β, now, π, likely = β + length * move, then, π_then, likely_then
