@@ -251,6 +251,8 @@ def summary(found, covered, held, samples, cover, seconds) -> tuple[str, dict]:
         f"{len({row[0] for row in found})} recommenders on {len({row[0].split('__')[0] for row in found})} data sets; {samples} samples "
         "each, models sampled independently. LogSpline's prior is fitted without the data set under test. "
         f"`python benchmarks/accuracy.py --samples {samples} --coverage {cover}` printed this in {seconds / 60:.0f} minutes ({platform.machine()}, {os.cpu_count()} cores).",
+        "",
+        "![NDCG error against items scored, by estimator](accuracy.svg)",
     ]
     document: dict = {"errors": [], "coverage": [], "winners": [], "samples": samples}
     by = defaultdict(list)
