@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ._counts import counts_from
+from ._models import read_config
 from ._options import Html, show_lines, width
 
 if TYPE_CHECKING:
@@ -71,7 +73,8 @@ def compare(
     given, paths = _settings(files, {key: value for key, value in flags.items() if value is not None})
     target, level = str(given.get("target", "cases")), float(given.get("level", 0.95))
     check_interval(level, target)
-    counts = _read(paths, given.get("items"), _design(given))
+    drawn = _design(given)
+    counts = counts_from(paths, lambda path: _read(path, given.get("items"), drawn))
     if len(counts) < 2:
         raise ValueError(f"there is one model, {next(iter(counts))!r}: a comparison needs at least two.")
     wanted = parse_metrics(given.get("metrics") or ["ndcg@10"])
@@ -95,24 +98,13 @@ _KEYS = ("files", "items", "negatives", "without_replacement", "design", "metric
 
 def _settings(files: list[Path], flags: dict[str, Any]) -> tuple[dict[str, Any], list[Path]]:
     """Options and files, from flags and, where one is named, a TOML file; flags win."""
-    import tomllib
-
     tables = [path for path in files if path.suffix.lower() == ".toml"]
     if not tables:
         return flags, files
     if len(tables) > 1:
         raise ValueError("there are two TOML files: give one.")
     path = tables[0]
-    if not path.exists():
-        raise FileNotFoundError(f"there is no file {str(path)!r}.")
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{str(path)!r} is not TOML: {error}.") from None
-    found = {key.replace("-", "_"): value for key, value in document.items()}
-    unknown = [key for key in found if key not in _KEYS]
-    if unknown:
-        raise ValueError(f"{str(path)!r} has an unknown key {unknown[0]!r}: known are {', '.join(_KEYS)}.")
+    found = read_config(path, _KEYS)
     if {"negatives", "design"} & set(flags):  # the flag's way of saying how negatives were drawn replaces the file's
         found = {key: value for key, value in found.items() if key not in {"negatives", "design"}}
     more = [Path(each) for each in found.pop("files", [])]
@@ -133,35 +125,15 @@ def _design(given: dict[str, Any]) -> Design | None:
     return None if negatives is None else Sample(negatives, not given.get("without_replacement", False))
 
 
-def _read(files: list[Path], items: int | None, design: Design | None) -> dict[str, RankCounts]:
-    """Counts by model, from files of either kind."""
+def _read(path: Path, items: int | None, design: Design | None) -> dict[str, RankCounts]:
+    """Saved counts, or whatever :func:`read_counts` takes."""
     from ..ranks.counts import RankCounts
-    from ..ranks.tables import read_ranks
+    from ..ranks.tables import read_counts
 
-    counts: dict[str, RankCounts] = {}
-
-    def keep(model: str, each: RankCounts) -> None:
-        if model in counts:
-            raise ValueError(f"two files hold a model named {model!r}: rename one.")
-        counts[model] = each
-
-    for path in files:
-        if path.suffix.lower() == ".npz":
-            if not path.exists():
-                raise FileNotFoundError(f"there is no file {str(path)!r}.")
-            keep(path.stem, RankCounts.load(path))
-            continue
-        if design is None:
-            raise ValueError("say how negatives were drawn: either --negatives 99 or --design 'uni99'.")
-        for table in read_ranks(path):
-            n_items = items if table.n_items is None else table.n_items
-            if n_items is None:
-                raise ValueError("--items is missing: how many candidates (target included) the full ranking has.")
-            try:
-                made = RankCounts.from_ranks(
-                    table.ranks, n_items, design, drawn=table.drawn, users=table.users, weights=table.weights
-                )
-            except (ValueError, TypeError) as error:
-                raise ValueError(f"{path}, model {table.model!r}: {error}") from None
-            keep(table.model, made)
-    return counts
+    if path.suffix.lower() == ".npz":
+        if not path.exists():
+            raise FileNotFoundError(f"there is no file {str(path)!r}.")
+        return {path.stem: RankCounts.load(path)}
+    if design is None:
+        raise ValueError("say how negatives were drawn: either --negatives 99 or --design 'uni99'.")
+    return read_counts(path, design, items)

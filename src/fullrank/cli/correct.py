@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ._counts import counts_from
 from ._options import Estimator, Html, Json, Metrics, Seed, show
 
 __all__ = ["correct"]
@@ -72,24 +73,16 @@ def correct(
     """
     from ..estimators import LogSpline
     from ..evaluate import DEFAULT_METRICS, report_on
-    from ..ranks.counts import RankCounts
     from ..ranks.design import Sample, parse_design
     from ..ranks.tables import read_counts
 
     if (design is None) == (negatives is None):
         raise ValueError("say how negatives were drawn: either --negatives 99 or --design 'uni99'.")
     chosen = parse_design(design) if design is not None else Sample(negatives or 0, not without_replacement)
-    counts: dict[str, RankCounts] = {}
-    for path in files:
-        try:
-            found = read_counts(path, chosen, items, targets=targets, lists=lists, qrels=qrels, train=train, rng=seed)
-        except (ValueError, TypeError) as error:
-            told = str(error)
-            raise ValueError(told if str(path) in told or told.startswith("--") else f"{path}: {told}") from None
-        for model, each in found.items():
-            if model in counts:
-                raise ValueError(f"two files hold a model named {model!r}: rename one.")
-            counts[model] = each
+    counts = counts_from(
+        files,
+        lambda path: read_counts(path, chosen, items, targets=targets, lists=lists, qrels=qrels, train=train, rng=seed),
+    )
     show(
         report_on(counts, metric or DEFAULT_METRICS, estimator=estimator or LogSpline(candidates)), json=json, html=html
     )

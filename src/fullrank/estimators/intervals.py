@@ -12,6 +12,7 @@ Nothing is scored again. Three ways, by what is known:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -144,14 +145,20 @@ def simulated(problem: Problem, solve: Solve, size: int, rng: np.random.Generato
     return Replicates(problem.grid, fitted.reshape(size, -1, len(problem.grid)), groups)
 
 
+@lru_cache(maxsize=32)
+def z_of(level: float) -> float:
+    """How many standard errors an interval at ``level`` reaches to each side."""
+    from scipy.special import ndtri
+
+    return float(ndtri(0.5 + level / 2))
+
+
 def replicate_interval(values: FloatArray, value: float, level: float) -> tuple[float, float]:
     """The estimate ± z standard deviations of the replicates.
 
     Their mean differs from the estimate by the estimator's own bias, which is no part of an interval around it.
     """
-    from scipy.special import ndtri
-
-    half = float(ndtri(0.5 + level / 2)) * float(values.std(ddof=1))
+    half = z_of(level) * float(values.std(ddof=1))
     # a share cannot be negative, though an estimate of it (BiasVariance) may be
     return max(value - half, min(value, 0.0)), value + half
 

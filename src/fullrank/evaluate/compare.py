@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..estimators import DEFAULT_ESTIMATOR, Estimate, Estimator, describe, parse_estimator
-from ..estimators.intervals import check_interval
+from ..estimators.intervals import check_interval, z_of
 from ..metrics import Metric, parse_metric
 from ..ranks.counts import RankCounts
 from ..ranks.design import ALL, Adaptive, Design, Exhaustive, Sample
@@ -396,7 +396,7 @@ def _compared(
 
 def _one_sided(value: FloatArray, low: FloatArray, high: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
     """Standard deviations below and above each value: intervals need not be symmetric."""
-    z = _z(level)
+    z = z_of(level)
     return np.maximum(value - low, 0.0) / z, np.maximum(high - value, 0.0) / z
 
 
@@ -417,7 +417,7 @@ def _difference(
 
     d = float(value[i] - value[k])
     below, above = _combined(down[i], up[k], ρ), _combined(up[i], down[k], ρ)
-    z = _z(level)
+    z = z_of(level)
     if below == 0:
         probability = 0.5 if d == 0 else 1.0
         return d, d, d + z * above, probability, (i, k), 1.0 if d == 0 else 0.0
@@ -465,7 +465,7 @@ def _more(comparison: Comparison, pair: Difference) -> str:
     metric = comparison.metric
     two = [comparison.estimates[name] for name in (pair.model, pair.other)]
     # Holm asks more of a pair than the level alone: by as much as its p-value was raised
-    z = _z(1 - (1 - comparison.level) * (pair.p_value / pair.p_holm if pair.p_holm > 0 else 1.0))
+    z = z_of(1 - (1 - comparison.level) * (pair.p_value / pair.p_holm if pair.p_holm > 0 else 1.0))
     cases = 0.0
     if comparison.target == "population":
         one, other = (influences(each, [metric])[0] for each in two)
@@ -500,7 +500,7 @@ def _more(comparison: Comparison, pair: Difference) -> str:
 
 def _shared(pair: Difference, comparison: Comparison) -> float:
     """The correlation that the interval of the difference was made with."""
-    z = _z(comparison.level)
+    z = z_of(comparison.level)
     (low_a, _), (_, high_b) = comparison.intervals[pair.model], comparison.intervals[pair.other]
     a = (comparison.values[pair.model] - low_a) / z
     b = (high_b - comparison.values[pair.other]) / z
@@ -518,13 +518,13 @@ def _foreseen(estimate: Any, metric: Metric, design: Design) -> tuple[float, flo
     value = estimate.expect(metric)
     if getattr(estimate, "posterior", None) is None:
         low, high = estimate.interval(metric, level=0.95, target="cases")
-        root = math.sqrt(_size(design, estimate.counts) / _size(estimate.counts.design, estimate.counts)) * _z(0.95)
+        root = math.sqrt(_size(design, estimate.counts) / _size(estimate.counts.design, estimate.counts)) * z_of(0.95)
         return max(value - low, 0.0) / root, max(high - value, 0.0) / root
     fitted = estimate.estimator.fit(expected_counts(estimate, design))
     centre = fitted.expect(metric)
     low, high = fitted.interval(metric, level=0.95, target="cases")
     scale = value / centre if centre > 0 and value > 0 else 1.0
-    return max(centre - low, 0.0) * scale / _z(0.95), max(high - centre, 0.0) * scale / _z(0.95)
+    return max(centre - low, 0.0) * scale / z_of(0.95), max(high - centre, 0.0) * scale / z_of(0.95)
 
 
 def _size(design: Design, counts: RankCounts) -> float:
@@ -548,12 +548,6 @@ def _scaled(design: Design, factor: float, n_items: int) -> Design:
 
 def _exact(counts: RankCounts) -> bool:
     return bool((counts.sizes == ALL).all())
-
-
-def _z(level: float) -> float:
-    from scipy.special import ndtri
-
-    return float(ndtri(0.5 + level / 2))
 
 
 def _times(factor: float) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 
 from ..estimators import LogSpline, RankDistribution
 from ..estimators._grid import Grid
+from ..estimators.intervals import z_of
 from ..estimators.logspline import SplineModel, shipped
 from ..metrics import Metric
 from ..ranks.counts import RankCounts
 from ..ranks.design import ALL, Adaptive, Design, Sample
 
-__all__ = ["AIM", "Candidate", "Guess", "Rehearsal", "made_up", "z_of"]
+__all__ = ["AIM", "Candidate", "Guess", "Rehearsal", "made_up"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -41,14 +42,6 @@ STOPS = (1, 2, 3, 4, 5, 6, 8, 10, 13, 16, 20, 26, 32, 50, 64)
 STEPS = 4
 #: Outcomes with more hits than this are taken as decided by the screen; fits know better.
 MOST_HITS = 200
-
-
-@lru_cache(maxsize=32)
-def z_of(level: float) -> float:
-    """How many standard errors an interval at ``level`` reaches to each side."""
-    from scipy.special import ndtri
-
-    return float(ndtri(0.5 + level / 2))
 
 
 @dataclass(frozen=True, eq=False)

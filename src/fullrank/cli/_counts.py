@@ -1,0 +1,28 @@
+"""Files of counts named on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..ranks.counts import RankCounts
+
+__all__ = ["counts_from"]
+
+
+def counts_from(files: Iterable[Path], read: Callable[[Path], dict[str, RankCounts]]) -> dict[str, RankCounts]:
+    """Counts by model, from all files; an error names its file, and no model may be in two of them."""
+    counts: dict[str, RankCounts] = {}
+    for path in files:
+        try:
+            found = read(path)
+        except (ValueError, TypeError) as error:
+            told = str(error)
+            raise ValueError(told if str(path) in told or told.startswith("--") else f"{path}: {told}") from None
+        for model, each in found.items():
+            if model in counts:
+                raise ValueError(f"two files hold a model named {model!r}: rename one.")
+            counts[model] = each
+    return counts
