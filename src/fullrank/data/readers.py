@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 
+from fullrank._progress import bar
 from fullrank.data.frames import Interactions, Ints, among, encode
 
 Source: TypeAlias = str | os.PathLike[str] | BinaryIO
@@ -213,12 +214,10 @@ def _blocks(source: Source, progress: bool) -> Iterator[tuple[bytes, int]]:
 
 
 def _blocks_of(file: BinaryIO, name: str, size: int | None, progress: bool) -> Iterator[tuple[bytes, int]]:
-    from tqdm.auto import tqdm
-
     rest, line, start = b"", 1, True
-    with tqdm(total=size, desc=Path(name).name, unit="B", unit_scale=True, disable=not progress, leave=False) as bar:
+    with bar(progress, size, Path(name).name, unit="B", unit_scale=True) as shown:
         while chunk := file.read(BLOCK):
-            bar.update(len(chunk))
+            shown.update(len(chunk))
             if start:
                 start = False
                 if chunk[:2] in (b"\xff\xfe", b"\xfe\xff"):

@@ -27,6 +27,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from fullrank._progress import bar
 from fullrank.data import readers
 from fullrank.data.frames import Interactions, among, k_core
 from fullrank.data.split import HOW, RNG, Split, given_test
@@ -546,8 +547,6 @@ def _fetch(url: str, path: Path, size: int | None, digest: str | None, progress:
     import urllib.error
     import urllib.request
 
-    from tqdm.auto import tqdm
-
     if path.is_file() and (size is None or path.stat().st_size == size):
         return
     part = path.with_name(path.name + ".part")
@@ -558,11 +557,11 @@ def _fetch(url: str, path: Path, size: int | None, digest: str | None, progress:
             if answer.status != 206:
                 have = 0  # the server sends everything again
             total = int(answer.headers["Content-Length"]) + have if answer.headers.get("Content-Length") else size
-            bar = tqdm(total=total, initial=have, desc=path.name, unit="B", unit_scale=True, disable=not progress)
-            with bar, part.open("ab" if have else "wb") as file:
+            shown = bar(progress, total, path.name, delay=0.0, leave=True, initial=have, unit="B", unit_scale=True)
+            with shown, part.open("ab" if have else "wb") as file:
                 while chunk := answer.read(1 << 20):
                     file.write(chunk)
-                    bar.update(len(chunk))
+                    shown.update(len(chunk))
     except urllib.error.HTTPError as error:
         if error.code != 416:  # 416: the part is complete already; the checks below decide
             raise OSError(f"{url} cannot be fetched ({error}); put the file into {path.parent} yourself.") from None

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fullrank.models.fitted import FittedFactors, bar, describe, history_of, number, whole
+from fullrank._progress import bar
+from fullrank.models.fitted import FittedFactors, describe, history_of, number, whole
 
 __all__ = ["ALS", "ImplicitALS"]
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fullrank.models.fitted import FittedItemItem, bar, describe, history_of, number
+from fullrank._progress import bar
+from fullrank.models.fitted import FittedItemItem, describe, history_of, number
 
 __all__ = ["EASE"]
 

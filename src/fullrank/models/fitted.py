@@ -264,10 +264,3 @@ def yes_no(value: Any, name: str) -> None:
     """Check that a parameter is True or False."""
     if not isinstance(value, bool):
         raise ValueError(f"`{name}` is {value!r}; allowed are True and False.")
-
-
-def bar(progress: bool, total: int, what: str) -> Any:
-    """A progress bar where somebody looks, and only for what takes longer than a moment."""
-    from tqdm.auto import tqdm
-
-    return tqdm(total=total, desc=what, disable=None if progress else True, delay=1.0, leave=False)

@@ -14,7 +14,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from fullrank.models.fitted import FittedItemItem, bar, describe, history_of, number, whole, yes_no
+from fullrank._progress import bar
+from fullrank.models.fitted import FittedItemItem, describe, history_of, number, whole, yes_no
 
 __all__ = ["ItemCF", "ItemKNN"]
 

@@ -23,6 +23,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from fullrank._progress import bar
 from fullrank.models.scorer import Factors, ItemItem, Rows, Table, as_scorer
 from fullrank.ranks.checkpoint import Checkpoint
 from fullrank.ranks.counts import RankCounts
@@ -168,14 +169,15 @@ def observe_cases(
                 out[key][span] = values
             done[first:last] = True
         blocks = list(cases.blocks(_unfinished(done, task.block_users(cases, batch), task.tile)))
-        with _bar(progress, len(split.users), int(sum(cases.ptr[1:][done] - cases.ptr[:-1][done])), name) as bar:
+        ready = int(sum(cases.ptr[1:][done] - cases.ptr[:-1][done]))
+        with bar(progress, len(split.users), name, initial=ready, unit="case", unit_scale=True) as shown:
             for first, last, arrays in run(task, blocks):
                 span = slice(cases.ptr[first], cases.ptr[last])
                 for key, values in zip(_FIELDS, arrays, strict=True):
                     out[key][span] = values
                 done[first:last] = True
                 kept.keep(first, last, arrays)
-                bar.update(span.stop - span.start)
+                shown.update(span.stop - span.start)
     if not done.all():
         raise RuntimeError(
             f"`map` returned {int(done.sum())} of {total} users: it must call the function on every block."
@@ -887,15 +889,3 @@ def _floats(scores: Any) -> Array:
             raise TypeError(f"scores are of type {array.dtype}; numbers were expected.")
         array = array.astype(np.float32 if array.dtype == np.float16 else np.float64)
     return np.ascontiguousarray(array)
-
-
-def _bar(progress: bool, total: int, initial: int, name: str) -> Any:
-    """A progress bar in a terminal or a notebook; nothing where nobody looks, or where it would only flash."""
-    from tqdm.auto import tqdm
-    from tqdm.autonotebook import tqdm as native
-    from tqdm.std import tqdm as plain
-
-    disable = True if not progress else None if native is plain else False
-    return tqdm(
-        total=total, initial=initial, desc=name, unit="case", unit_scale=True, disable=disable, delay=1.0, leave=False
-    )

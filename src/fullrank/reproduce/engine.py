@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .._files import write_atomically
+from .._progress import bar
 from .._version import __version__
 from .catalogue import Experiment, experiments
 from .figures import FIGURES, Panel
@@ -142,13 +143,10 @@ def _read(path: Any, made: Experiment) -> Result | None:
 @contextmanager
 def _bar(name: str, progress: bool) -> Iterator[Any]:
     """What is being done, where somebody looks."""
-    from tqdm.auto import tqdm
-
-    look = "{desc}: {postfix} [{elapsed}]"
-    with tqdm(desc=name, disable=None if progress else True, delay=1.0, leave=False, bar_format=look) as bar:
+    with bar(progress, None, name, bar_format="{desc}: {postfix} [{elapsed}]") as shown:
 
         def tick(what: str) -> None:
-            bar.set_postfix_str(what)
-            bar.update()
+            shown.set_postfix_str(what)
+            shown.update()
 
         yield tick

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fullrank.models.fitted import bar, history_of, number
+from fullrank._progress import bar
+from fullrank.models.fitted import history_of, number
 
 __all__ = ["Task", "batches", "need_torch", "negatives", "share", "train", "weights", "zeros"]
 

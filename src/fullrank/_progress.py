@@ -1,0 +1,45 @@
+"""Progress bars: where somebody looks, and nothing at all elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import Any
+
+__all__ = ["bar"]
+
+
+class _Silent:
+    """Stands in for a bar that nobody would see.
+
+    tqdm's own disabled bar is not free of consequences: it takes a lock that is shared with forked processes, and one of
+    them killed at that moment would leave everybody else waiting for ever.
+    """
+
+    def __enter__(self) -> _Silent:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    def update(self, n: float = 1) -> None:
+        pass
+
+    def set_postfix_str(self, text: str) -> None:
+        pass
+
+
+def bar(progress: bool, total: float | None, what: str, *, delay: float = 1.0, leave: bool = False, **look: Any) -> Any:
+    """A bar in a terminal or a notebook, only for what takes longer than ``delay`` seconds; ``look`` is tqdm's."""
+    if not progress or not (_in_notebook() or sys.stderr.isatty()):
+        return _Silent()
+    from tqdm.auto import tqdm
+
+    return tqdm(total=total, desc=what, delay=delay, leave=leave, **look)
+
+
+def _in_notebook() -> bool:
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return "IPKernelApp" in getattr(shell, "config", {})
