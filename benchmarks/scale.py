@@ -1,6 +1,6 @@
 """What distribution costs and what scale needs, measured.
 
-    python benchmarks/scale.py workers          # a Python function: 2 workers against 1
+    python benchmarks/scale.py workers          # a Python function: 2 workers against 1, both warm
     python benchmarks/scale.py ray              # Ray on one node against this process, a run of half a minute
     python benchmarks/scale.py files            # 2·10⁶ users × 2·10⁶ items × 64 factors from sharded Parquet: peak memory
     python benchmarks/scale.py counts           # 10⁹ users × 10⁸ items: simulated counts through the estimators
@@ -60,9 +60,8 @@ def workers(users: int) -> None:
     seconds, seen = {}, {}
     for n in (1, 2):
         with ProcessBackend(n, threads=1) as backend:
-            observe_cases(
-                model, plain_split(64, 5_000), "uni99", progress=False, map=backend, batch=32
-            )  # started, loaded
+            few = plain_split(20_000, 5_000)
+            observe_cases(model, few, "uni99", progress=False, map=backend, batch=500)  # both started, both loaded
             start = time.perf_counter()
             seen[n] = observe_cases(model, split, "uni99", progress=False, map=backend)
             seconds[n] = time.perf_counter() - start
@@ -215,9 +214,9 @@ def main() -> None:
     parser.add_argument("--folder", help="where the Parquet files are written for the time of the run (files)")
     given = parser.parse_args()
     if given.what == "workers":
-        workers(given.users or 8_000)
+        workers(given.users or 400_000)
     elif given.what == "ray":
-        on_ray(given.users or 150_000)
+        on_ray(given.users or 320_000)
     elif given.what == "files":
         files(given.users or 2_000_000, given.folder)
     elif given.what == "counts":
