@@ -44,7 +44,7 @@ def test_left_free_small_models_are_ranked_in_full_and_it_says_why(world):
     report = fr.evaluate(models, split, METRICS, progress=False)
     assert [row["value"] for row in report.rows] == [row["value"] for row in exact(models, split).rows]
     assert all(half(row) == 0 for row in report.rows)
-    assert any("cheaper" in note and "×" in note for note in report.notes)
+    assert any("ranking everything was cheaper" in note and "seconds" in note for note in report.notes)
 
 
 def test_forced_sampling_meets_the_precision_for_less_and_its_design_is_a_plain_one(world):

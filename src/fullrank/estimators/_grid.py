@@ -7,6 +7,7 @@ wide. Within a cell mass is spread evenly and the law is averaged (three Gauss-L
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -122,14 +123,18 @@ class Grid:
             out[:, part] = np.add.reduceat(law, start, axis=0)
         return out
 
-    def mean_gain(self, metric: Metric, n_items: float, order: int = 1, targets: int = 1) -> FloatArray:
-        """The metric's gain averaged over the ranks of each cell, for the cells before the cut-off (the rest is zero)."""
+    def mean_gain(self, metric: Metric, n_items: float, order: int = 1, targets: int | IntArray = 1) -> FloatArray:
+        """The metric's gain averaged over the ranks of each cell, for the cells before the cut-off (the rest is zero).
+
+        One row for each of several ``targets``; all have the same shape but for a factor.
+        """
+        T = np.asarray(targets)
         cut = int(self.hi[-1]) if metric.k is None else metric.k - order + 1
         last = int(np.searchsorted(self.lo, cut, side="right"))
         lo, top = self.lo[:last], np.minimum(self.hi[:last], cut)
-        out = np.zeros(last)
+        out = np.zeros((*T.shape, last))
         single = top == lo
-        out[single] = metric.gain(lo[single], n_items, order, targets) / self.width[:last][single]
+        out[..., single] = metric.gain(lo[single], n_items, order, T[..., None]) / self.width[:last][single]
         wide = np.flatnonzero(~single)
         if len(wide):
             nodes, weights = _GAUSS
@@ -138,8 +143,37 @@ class Grid:
             if metric.function is not None:  # a user's function may know whole ranks only
                 ranks = np.clip(np.round(ranks), lo[wide, None], top[wide, None])
             ranks = np.minimum(ranks, np.where(top < cut, top + 0.5, top)[wide, None])  # none past the cut-off
-            out[wide] = metric.gain(ranks, n_items, order, targets) @ weights * count / self.width[wide]
+            out[..., wide] = metric.gain(ranks, n_items, order, T[..., None, None]) @ weights * count / self.width[wide]
         return out
+
+    def gains(
+        self, metric: Metric, n_items: float, order: IntArray, targets: IntArray
+    ) -> Iterator[tuple[IntArray, FloatArray]]:
+        """:meth:`mean_gain` of many (j, T): which of them, and a row for each, one j at a time (ever fewer cells)."""
+        by_order = np.argsort(order, kind="stable")
+        starts = np.flatnonzero(np.diff(order[by_order], prepend=-1))
+        for which in np.split(by_order, starts[1:]):
+            j = int(order[which[0]])
+            if metric.k is not None and j > metric.k:  # no rank is left before the cut-off
+                return
+            few = max(1, 2**20 // len(self))
+            for first in range(0, len(which), few):
+                part = which[first : first + few]
+                yield part, self.mean_gain(metric, n_items, j, targets[part])
+
+    def pooled_gains(
+        self, metric: Metric, n_items: float, groups: tuple[IntArray, IntArray, FloatArray], rows: IntArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Σ weight · gain and Σ weight · gain² over the (j, T) of each row (a stratum that shares its law)."""
+        order, targets, weight = groups
+        shape = int(rows.max(initial=0)) + 1, len(self)
+        first, second = np.zeros(shape), np.zeros(shape)
+        for which, gain in self.gains(metric, n_items, order, targets):
+            for row in np.unique(rows[which]):
+                here = rows[which] == row
+                first[row, : gain.shape[1]] += weight[which[here]] @ gain[here]
+                second[row, : gain.shape[1]] += weight[which[here]] @ gain[here] ** 2
+        return first, second
 
 
 _nodes, _weights = np.polynomial.legendre.leggauss(8)

@@ -179,7 +179,8 @@ class RankDistribution:
             weight = np.bincount(which.ravel(), self.known.weight / self.known.column("targets"))
             place = np.minimum(np.searchsorted(seen, wanted), len(seen) - 1)
             out += np.where(seen[place] == wanted, weight[place], 0.0)
-        for j, T, w, row in self._groups:
+        groups = () if self.fitted is None else zip(*self.fitted.groups, self.fitted.strata, strict=True)
+        for j, T, w, row in groups:
             inner = wanted - (j - 1)
             cell = np.searchsorted(self.grid.hi, inner)
             inside = (cell < len(self.grid)) & (inner >= 1)
@@ -218,11 +219,11 @@ class RankDistribution:
 
     def _smooth_sum(self, metric: Metric, n_items: float) -> float:
         """Σ weight · gain of the cases that the masses speak for."""
-        total = 0.0
-        for j, T, w, row in self._groups:
-            gain = self.grid.mean_gain(metric, n_items, j, T)
-            total += w * float(self.masses[row, : len(gain)] @ gain)
-        return total
+        fitted = self.fitted
+        if fitted is None:
+            return 0.0
+        pooled, _ = self.grid.pooled_gains(metric, n_items, fitted.groups, fitted.strata)
+        return float((self.masses * pooled).sum())
 
     @cached_property
     def _resampled(self) -> Replicates:
@@ -256,15 +257,11 @@ class RankDistribution:
         return str(import_module("fullrank.report.notebook").distribution_html(self))
 
     @cached_property
-    def _groups(self) -> list[tuple[int, int, float, int]]:
-        """(j, T, weight, row of ``masses``) of the cases that the masses speak for."""
+    def fitted(self) -> RankCounts | None:
+        """The counts that the masses speak for, each stratum of (j, T) with a row of them."""
         if not len(self.grid):
-            return []
-        fitted = self.counts if self.known is None else self.counts.known()[1]
-        if fitted is None:
-            return []
-        order, targets, weight = fitted.groups
-        return list(zip(order.tolist(), targets.tolist(), weight.tolist(), fitted.strata.tolist(), strict=True))
+            return None
+        return self.counts if self.known is None else self.counts.known()[1]
 
     def __repr__(self) -> str:
         return f"<RankDistribution by {describe(self.estimator)}: {self.counts}>"

@@ -86,9 +86,11 @@ class Replicates:
         """The metric in every replicate."""
         order, targets, _ = counts.groups
         total = np.zeros(len(self.masses))
-        for group, (j, T, row) in enumerate(zip(order, targets, counts.strata, strict=True)):
-            gain = self.grid.mean_gain(metric, n_items, int(j), int(T))
-            total += self.group_weight[:, group] * (self.masses[:, row, : len(gain)] @ gain)
+        for which, gain in self.grid.gains(metric, n_items, order, targets):
+            for row in np.unique(counts.strata[which]):
+                here = counts.strata[which] == row
+                values = self.masses[:, row, : gain.shape[1]] @ gain[here].T
+                total += (self.group_weight[:, which[here]] * values).sum(1)
         return np.asarray(total / (self.group_weight / targets).sum(1))
 
 
@@ -292,11 +294,16 @@ def bounds(counts: RankCounts, metric: Metric | str, level: float = 0.95) -> tup
 
 def _extreme_gains(counts: RankCounts, grid: Grid, metric: Metric) -> tuple[FloatArray, FloatArray]:
     """The least and largest gain of a case in each cell over all (j, T): the same for one target per user."""
-    gains = []
-    for j, T in zip(*(each.tolist() for each in counts.groups[:2]), strict=True):
-        gain = grid.mean_gain(metric, counts.n_items, j, T)
-        gains.append(np.concatenate([gain, np.zeros(len(grid) - len(gain))]))
-    return np.min(gains, axis=0), np.max(gains, axis=0)
+    order, targets, _ = counts.groups
+    least, most = np.full(len(grid), np.inf), np.full(len(grid), -np.inf)
+    for _, gain in grid.gains(metric, counts.n_items, order, targets):
+        head = gain.shape[1]
+        least[:head] = np.minimum(least[:head], gain.min(0))
+        most[:head] = np.maximum(most[:head], gain.max(0))
+        least[head:], most[head:] = np.minimum(least[head:], 0.0), np.maximum(most[head:], 0.0)
+    if metric.k is not None and (order > metric.k).any():
+        least, most = np.minimum(least, 0.0), np.maximum(most, 0.0)
+    return least, most
 
 
 def _speaks_for(drawn: IntArray, hits: IntArray, n_items: float) -> FloatArray:

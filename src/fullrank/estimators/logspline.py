@@ -28,7 +28,7 @@ from ..metrics import Metric, parse_metric
 from ..ranks.counts import RankCounts
 from ._grid import Grid
 from ._linalg import positive_solve
-from .estimate import Fit, Problem, RankDistribution, build_problem, empirical
+from .estimate import Fit, Problem, RankDistribution, build_problem, empirical, one_thread
 
 __all__ = ["HyperPrior", "LogSpline"]
 
@@ -78,7 +78,8 @@ class LogSpline:
         seen = seen * (
             counts.effective_cases / counts.weight.sum()
         )  # what weighs against the prior is cases, not weights
-        strata = [StratumPosterior.of(model, prior, A[:, row > 0], row[row > 0]) for row in seen]
+        with one_thread():
+            strata = [StratumPosterior.of(model, prior, A[:, row > 0], row[row > 0]) for row in seen]
         masses = np.stack([stratum.mass for stratum in strata])
         single = problem.tables[0].n_items if len(problem.tables) == 1 else None
         fit = Fit(
@@ -362,7 +363,8 @@ class Posterior:
         ``population``: the metric of the drawn π. ``cases``: given π, each case's rank follows its own posterior; their mean
         is one EM step from π and their variance adds Σ c_o Var[M(R) | o]/M².
         """
-        drawn = self.values(metric, target, n_items)
+        with one_thread():
+            drawn = self.values(metric, target, n_items)
         tail = 0.5 - level / 2
         low, middle, high = np.quantile(drawn, [tail, 0.5, 1 - tail])
         if middle <= 0 or value <= 0:
@@ -371,20 +373,23 @@ class Posterior:
 
     def values(self, metric: Metric, target: str, n_items: float) -> FloatArray:
         """The metric in every draw."""
-        counts = self.problem.counts
+        counts, grid = self.problem.counts, self.problem.grid
+        (order, targets, weight), rows = counts.groups, counts.strata
+        pooled, squared = grid.pooled_gains(metric, n_items, counts.groups, rows)
+        if target == "population":
+            return np.asarray(sum(d @ g for d, g in zip(self._draws, pooled, strict=True)) / counts.users_weight)
         total, variance = np.zeros(DRAWS), np.zeros(DRAWS)
-        for j, T, w, row in zip(*(each.tolist() for each in (*counts.groups, counts.strata)), strict=True):
-            stratum, drawn = self.strata[row], self._draws[row]
-            gain = self.problem.grid.mean_gain(metric, n_items, j, T)
-            head = drawn[:, : len(gain)]
-            if target == "population":
-                total += w * (head @ gain)
-                continue
-            A, share = stratum.A[: len(gain)], stratum.seen / stratum.seen.sum()
-            first = ((head * gain) @ A) / self._likely[row]  # E[gain | outcome] in every draw
-            second = ((head * gain**2) @ A) / self._likely[row]
-            total += w * (first @ share)
-            variance += w * ((second - first**2) @ share)
+        for after, gain, square in zip(self._after, pooled, squared, strict=True):
+            head = after[:, : len(np.trim_zeros(gain, "b"))]
+            total += head @ gain[: head.shape[1]]
+            variance += head @ square[: head.shape[1]]
+        for which, gains in grid.gains(metric, n_items, order, targets):
+            for row in np.unique(rows[which]):  # gains of one j differ by a factor: one of them stands for all
+                here = rows[which] == row
+                gain = np.sign(gains[here][0]) * np.sqrt(weight[which[here]] @ gains[here] ** 2)
+                stratum = self.strata[row]
+                expected = ((self._draws[row][:, : len(gain)] * gain) @ stratum.A[: len(gain)]) / self._likely[row]
+                variance -= expected**2 @ (stratum.seen / stratum.seen.sum())  # E[gain | outcome]² in every draw
         noise = np.random.default_rng(1).standard_normal(DRAWS)
         return np.asarray((total + np.sqrt(np.maximum(variance, 0.0)) * noise) / counts.users_weight)
 
@@ -410,6 +415,14 @@ class Posterior:
     def _draws(self) -> list[FloatArray]:
         rng = np.random.default_rng(0)
         return [stratum.draws(DRAWS, self.prior.spread, rng) for stratum in self.strata]
+
+    @cached_property
+    def _after(self) -> list[FloatArray]:
+        """P(rank) of a case given its outcome, averaged over the cases: one EM step from every draw."""
+        return [
+            drawn * ((each.seen / each.seen.sum() / likely) @ each.A.T)
+            for each, drawn, likely in zip(self.strata, self._draws, self._likely, strict=True)
+        ]
 
     @cached_property
     def _likely(self) -> list[FloatArray]:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Mapping as MappingType
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,6 +55,10 @@ DEFAULT_PRECISION = 0.02
 MOST_ROUNDS = 8
 #: Seconds that fitting and planning take: exact evaluation that is quicker than this needs no plan.
 PLANNING_SECONDS = 2.0
+#: What an exact answer may cost more than a sampled one is guessed to: it leaves nothing open, and guesses tend to be low.
+EXACT_IS_WORTH = 1.5
+#: A measurement of speed lasts at least as long, if there are users enough.
+TIMED_SECONDS = 0.05
 #: Users a first look takes when the population is the target and there are many more.
 FIRST_USERS = 2000
 #: Unreachable population goals: what sampling may leave open, as a share of what the cases leave open.
@@ -402,72 +407,87 @@ def _one(job: _Job, model: Any, name: str) -> _Seen:
         return replace(seen, why=seen.why or "design")
     speeds = None
     if job.design is None:
-        speeds = _speeds(job, scorer, name)
-        full = float(job.split.n_items) * len(everyone)
-        exact = speeds.product * full
-        affordable = full <= job.items_left and time.perf_counter() + exact <= job.seconds_end
-        if affordable and (exact <= PLANNING_SECONDS or exact <= _guessed_seconds(job, speeds)):
+        speeds = _Speeds(job, scorer, name)
+        exact, affordable = _exact_seconds(job, speeds)
+        why = ""
+        if affordable and exact <= PLANNING_SECONDS:
+            why = f"ranking everything was cheaper: {exact:.2g} seconds, which planning a sample takes alone"
+        elif affordable and exact <= EXACT_IS_WORTH * _guessed_seconds(job, speeds):
+            why = f"ranking everything was cheaper: {speeds.ratio}"
+        if why:
             seen = _look(job, scorer, name, everyone, Exhaustive(), None)
-            why = (
-                f"ranking everything was cheaper: an item gathered alone costs {speeds.ratio:.1f} × one in a whole row"
-            )
             return replace(seen, why=seen.why or "exact", notes=[why])
         if not affordable:
             speeds = None
     return _in_rounds(job, scorer, name, speeds)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Speeds:
-    """Seconds per item, gathered alone and in a whole row."""
+    """Seconds per item, timed on a few users when first asked for.
 
-    gathered: float
-    product: float
+    What was measured is kept beside the checkpoint: a resumed run decides alike.
+    """
+
+    job: _Job
+    scorer: Any
+    name: str
+
+    @cached_property
+    def gathered(self) -> float:
+        """Of an item scored alone, for one case."""
+        return self._kept("gathered", Sample(int(np.clip(self.job.split.n_items // 20, 1, 400)), replace=False))
+
+    @cached_property
+    def product(self) -> float:
+        """Of an item in a user's whole row, however many targets he has."""
+        return self._kept("product", Exhaustive())
 
     @property
-    def ratio(self) -> float:
-        """How many times dearer a gathered item is."""
-        return self.gathered / max(self.product, 1e-15)
+    def ratio(self) -> str:
+        """How many times dearer a gathered item is, in words."""
+        return f"an item gathered alone costs {self.gathered / max(self.product, 1e-15):.1f} × one in a whole row"
 
+    def _kept(self, what: str, design: Design) -> float:
+        folder = self.job.folder
+        if folder is None:
+            return self._per_item(design)
+        path = folder / f"{_slug(self.name)}-{what}.json"
+        if not path.exists():
+            write_atomically(path, json.dumps({"seconds_per_item": self._per_item(design)}).encode())
+        return float(json.loads(path.read_text())["seconds_per_item"])
 
-def _speeds(job: _Job, scorer: Any, name: str) -> _Speeds:
-    """Time a few users both ways. What was measured is kept beside the checkpoint: a resumed run decides alike."""
-    from ..ranks.observe import observe_cases
+    def _per_item(self, design: Design) -> float:
+        """From users enough to be timed; what a call costs anyhow is told by a smaller one and left out."""
+        users = np.unique(self.job.split.users)
+        self._timed(design, users[:2])  # compiles
+        number, before, fewer = 16, 0.0, 0.0
+        seconds, items = self._timed(design, _spread(users, number))
+        while seconds < TIMED_SECONDS and number < len(users):
+            number *= 4
+            before, fewer = seconds, items
+            seconds, items = self._timed(design, _spread(users, number))
+        whole = seconds / max(items, 1.0)
+        return float(np.clip((seconds - before) / max(items - fewer, 1.0), whole / 4, whole))
 
-    path = None if job.folder is None else job.folder / f"{_slug(name)}-speeds.json"
-    if path is not None and path.exists():
-        kept = json.loads(path.read_text())
-        return _Speeds(kept["gathered"], kept["product"])
-    users = np.unique(job.split.users)
-    N = job.split.n_items
-    some = Sample(int(np.clip(N // 20, 1, 400)), replace=False)
+    def _timed(self, design: Design, users: Ints) -> tuple[float, float]:
+        from ..ranks.observe import observe_cases
 
-    def seconds(design: Design, number: int) -> float:
-        chosen = users[:: max(1, len(users) // number)][:number]
-        part = _only(job.split, np.flatnonzero(np.isin(job.split.users, chosen)))
+        job = self.job
+        part = _only(job.split, np.flatnonzero(np.isin(job.split.users, users)))
         begin = time.perf_counter()
         seen = observe_cases(
-            scorer, part, design, candidates=job.candidates, ties=job.ties, rng=job.seed, map=job.map, progress=False,
-            name=name,
+            self.scorer, part, design, candidates=job.candidates, ties=job.ties, rng=job.seed, map=job.map,
+            progress=False, name=self.name,
         )  # fmt: skip
-        return (time.perf_counter() - begin) / max(float(seen.compared.sum()), 1.0)
+        seconds = time.perf_counter() - begin
+        whole = isinstance(design, Exhaustive)
+        return seconds, len(users) * float(job.split.n_items) if whole else float(seen.compared.sum())
 
-    found = []
-    for design, most in ((some, 2048), (Exhaustive(), 1024)):
-        seconds(design, 2)  # compiles
-        number, spent = 32, 0.0
-        while True:
-            begin = time.perf_counter()
-            each = seconds(design, number)
-            spent = time.perf_counter() - begin
-            if spent > 0.02 or number >= min(most, len(users)):
-                break
-            number *= 4
-        found.append(each)
-    speeds = _Speeds(*found)
-    if path is not None:
-        write_atomically(path, json.dumps({"gathered": speeds.gathered, "product": speeds.product}).encode())
-    return speeds
+
+def _spread(users: Ints, number: int) -> Ints:
+    """So many of the users, evenly from all of them."""
+    return users[:: max(1, len(users) // number)][:number]
 
 
 def _guessed_seconds(job: _Job, speeds: _Speeds) -> float:
@@ -476,7 +496,7 @@ def _guessed_seconds(job: _Job, speeds: _Speeds) -> float:
     cases = len(job.split.users)
     rehearsal = Rehearsal.of(guess, cases, job.metrics, _start(job))
     goals = job.goals({metric: guess.value(metric) for metric in job.metrics})
-    found = rehearsal.cheapest({metric: 0.8 * goal for metric, goal in goals.items()}, job.level, fits=0)
+    found = rehearsal.cheapest({metric: AIM * goal for metric, goal in goals.items()}, job.level)
     return speeds.gathered * found.items * cases + PLANNING_SECONDS
 
 
@@ -505,8 +525,10 @@ def _in_rounds(job: _Job, scorer: Any, name: str, speeds: _Speeds | None) -> _Se
     while True:
         design = Adaptive(start, "all" if ceiling >= N - 1 else max(ceiling, start), stop, replace=False)
         job.latest = seen = _look_at_all(job, scorer, name, cases, design, seen)
+        fitting = time.perf_counter()
         estimate = job.estimator.fit(seen.counts(split))
         half = _half_widths(job, estimate)
+        fitting = time.perf_counter() - fitting
         values = {metric: float(estimate.expect(metric)) for metric in job.metrics}
         goals = job.goals(values)
         seen.rounds.append(
@@ -568,12 +590,9 @@ def _in_rounds(job: _Job, scorer: Any, name: str, speeds: _Speeds | None) -> _Se
             found = rehearsal.cheapest(asked, job.level, (stop, int(higher[0])), afford)
         if afford is not None and (found.items > afford or found.items <= now * 1.0001):
             return replace(seen, why="budget")
-        if speeds is not None and _exact_is_cheaper(job, speeds, found.items - now):
+        if speeds is not None and _exact_is_cheaper(job, speeds, (found.items - now) * len(seen.cases), fitting):
             exact = _look(job, scorer, name, np.arange(len(split.users)), Exhaustive(), None)
-            why = (
-                f"ranking everything turned out cheaper than to go on sampling: an item gathered alone costs "
-                f"{speeds.ratio:.1f} × one in a whole row"
-            )
+            why = f"ranking everything turned out cheaper than to go on sampling: {speeds.ratio}"
             return replace(exact, why=exact.why or "exact", rounds=seen.rounds, notes=[why])
         reach = found.ceiling
         if len(seen.rounds) == 1 and found.items > 4 * now:  # a first fit is rough: most of the way, then look again
@@ -610,12 +629,18 @@ def _joined(a: _Seen, b: _Seen) -> _Seen:
     return _Seen(cases[order], replace(b.outcomes, **columns), a.rounds, b.why)
 
 
-def _exact_is_cheaper(job: _Job, speeds: _Speeds, more_items: float) -> bool:
-    full = float(job.split.n_items) * len(job.split.users)
-    exact = speeds.product * full
-    if full > job.items_left or time.perf_counter() + exact > job.seconds_end:
-        return False
-    return exact < speeds.gathered * more_items * len(job.split.users)
+def _exact_seconds(job: _Job, speeds: _Speeds) -> tuple[float, bool]:
+    """What ranking everything would take, and whether the budget has room for it."""
+    N, users = float(job.split.n_items), len(np.unique(job.split.users))
+    exact = speeds.product * N * users
+    within = N * len(job.split.users) <= job.items_left and time.perf_counter() + exact <= job.seconds_end
+    return exact, within
+
+
+def _exact_is_cheaper(job: _Job, speeds: _Speeds, more_items: float, fitting: float) -> bool:
+    """Than another round: its items, its fit, and a report's."""
+    exact, within = _exact_seconds(job, speeds)
+    return within and exact < EXACT_IS_WORTH * (speeds.gathered * more_items + 2 * fitting)
 
 
 def _half(estimate: Estimate, metric: Metric, level: float, target: str) -> float:

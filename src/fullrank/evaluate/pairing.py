@@ -173,9 +173,8 @@ class _Shape:
         tops = np.unique(np.concatenate([np.arange(1, min(100, N) + 1), np.geomspace(min(100, N), N, 200).round()]))
         tops = tops.astype(np.int64)
         grid = Grid(np.concatenate([[1], tops[:-1] + 1]), tops)
-        _, _, weight = dist.counts.groups if dist.known is None else dist.counts.known()[1].groups
-        rows = dist.counts.strata if dist.known is None else dist.counts.known()[1].strata
-        fine = np.maximum(np.average(dist.masses[rows], axis=0, weights=weight), 0.0)
+        weight = np.bincount(dist.fitted.strata, dist.fitted.groups[2])
+        fine = np.maximum(np.average(dist.masses, axis=0, weights=weight), 0.0)
         below = np.interp(tops, np.concatenate([[0], dist.grid.hi]), np.concatenate([[0.0], np.cumsum(fine)]))
         π = np.maximum(np.diff(below, prepend=0.0), 1e-12)
         A = grid.law(counts.design, counts.n_items, outcomes[:, 0], outcomes[:, 1])
@@ -217,12 +216,8 @@ class _Shape:
     def _gains(self, metric: Metric) -> FloatArray:
         """The gain in every cell, averaged over the (j, T) of each stratum."""
         counts = self.counts
-        order, targets, weight = counts.groups
-        out = np.zeros((int(counts.strata.max()) + 1, len(self.grid)))
-        for j, T, w, row in zip(order.tolist(), targets.tolist(), weight.tolist(), counts.strata.tolist(), strict=True):
-            gain = self.grid.mean_gain(metric, counts.n_items, j, T)
-            out[row, : len(gain)] += w * gain
-        return np.asarray(out / np.bincount(counts.strata, weight)[:, None])
+        pooled, _ = self.grid.pooled_gains(metric, counts.n_items, counts.groups, counts.strata)
+        return np.asarray(pooled / np.bincount(counts.strata, counts.groups[2])[:, None])
 
 
 def _over_strata(share: FloatArray, values: FloatArray) -> FloatArray:

@@ -46,11 +46,12 @@ MOST_HITS = 200
 
 @dataclass(frozen=True, eq=False)
 class Guess:
-    """A rank distribution to plan with, on few cells; one row of ``masses`` per (j, T) of ``groups``."""
+    """A rank distribution to plan with, on few cells; ``rows`` says which row of ``masses`` holds for a (j, T)."""
 
     grid: Grid
     masses: FloatArray
-    groups: tuple[tuple[int, int, float], ...]  # j, T, share of the cases
+    groups: tuple[IntArray, IntArray, FloatArray]  # j, T, share of the cases
+    rows: IntArray
     n_items: int
     source: str
     estimator: LogSpline  # what the run will be fitted with
@@ -64,7 +65,8 @@ class Guess:
         means = np.stack([prior.mean(component, n_items) for component in range(len(prior))])
         mass = (prior.weights / prior.weights.sum()) @ model.mass(means)
         source = "what recommenders usually show (the prior)"
-        return cls(grid, mass[None, :], ((1, 1, 1.0),), int(n_items), source, LogSpline(candidates))
+        one = np.ones(1, dtype=np.int64)
+        return cls(grid, mass[None, :], (one, one, np.ones(1)), one - 1, int(n_items), source, LogSpline(candidates))
 
     @classmethod
     def of(cls, dist: RankDistribution, source: str = "a pilot") -> Guess:
@@ -73,49 +75,44 @@ class Guess:
         N = round(counts.n_items)
         grid = _cells(N)
         edges = np.concatenate([[0], grid.hi]).astype(np.float64)
-        known, unknown = (dist.known, None) if not len(dist.grid) else (dist.known, counts)
-        rows, groups = [], []
-        if unknown is not None:
+        masses: list[FloatArray] = []
+        parts = []
+        if dist.fitted is not None:
             ends = np.concatenate([[0], dist.grid.hi]).astype(np.float64)
-            fitted = counts if known is None else counts.known()[1] or counts
-            share = {}
-            for j, T, w, row in zip(*(each.tolist() for each in (*fitted.groups, fitted.strata)), strict=True):
-                if row not in share:
-                    cumulated = np.concatenate([[0.0], np.cumsum(np.maximum(dist.masses[row], 0.0))])
-                    cumulated[-1] = max(cumulated[-1], 1e-300)
-                    share[row] = np.diff(np.interp(edges, ends, cumulated / cumulated[-1]))
-                rows.append(share[row])
-                groups.append((j, T, w))
-        if known is not None:
+            for row in dist.masses:
+                cumulated = np.concatenate([[0.0], np.cumsum(np.maximum(row, 0.0))])
+                cumulated[-1] = max(cumulated[-1], 1e-300)
+                masses.append(np.diff(np.interp(edges, ends, cumulated / cumulated[-1])))
+            parts.append((*dist.fitted.groups, dist.fitted.strata))
+        if dist.known is not None:
+            known, rows = dist.known, dist.known.strata
             cell = np.searchsorted(grid.hi, np.minimum(known.column("hits") + 1, N))
-            for j, T, w in zip(*(each.tolist() for each in known.groups), strict=True):
-                here = (known.column("order") == j) & (known.column("targets") == T)
-                rows.append(np.bincount(cell[here], known.weight[here], len(grid)) / w)
-                groups.append((j, T, w))
-        total = sum(w for *_, w in groups)
+            stratum = rows[known.group_of]
+            table = np.zeros((int(rows.max()) + 1, len(grid)))
+            np.add.at(table, (stratum, cell), known.weight)
+            parts.append((*known.groups, rows + len(masses)))
+            masses.extend(table / table.sum(1, keepdims=True))
+        order, targets, weight, rows = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         estimator = dist.estimator if isinstance(dist.estimator, LogSpline) else LogSpline()
-        return cls(grid, np.stack(rows), tuple((j, T, w / total) for j, T, w in groups), N, source, estimator)
+        return cls(grid, np.stack(masses), (order, targets, weight / weight.sum()), rows, N, source, estimator)
 
     @cached_property
     def mass(self) -> FloatArray:
         """P(R′) of a case, whatever its (j, T)."""
-        pooled = np.array([w for *_, w in self.groups]) @ self.masses
+        pooled = np.bincount(self.rows, self.groups[2], len(self.masses)) @ self.masses
         return np.asarray(pooled / pooled.sum())
 
     @property
     def users_share(self) -> float:
         """Users per case."""
-        return sum(w / T for _, T, w in self.groups)
+        _, targets, share = self.groups
+        return float((share / targets).sum())
 
     def gains(self, metric: Metric) -> tuple[FloatArray, FloatArray]:
         """E[M | cell] and E[M² | cell] of a case: the (j, T) that are in a cell, mixed."""
-        first, second = np.zeros(len(self.grid)), np.zeros(len(self.grid))
-        for (j, T, w), mass in zip(self.groups, self.masses, strict=True):
-            gain = self.grid.mean_gain(metric, self.n_items, j, T)
-            first[: len(gain)] += w * mass[: len(gain)] * gain
-            second[: len(gain)] += w * mass[: len(gain)] * gain**2
+        first, second = self.grid.pooled_gains(metric, self.n_items, self.groups, self.rows)
         whole = np.maximum(self.mass, 1e-300)
-        return first / whole, second / whole
+        return (self.masses * first).sum(0) / whole, (self.masses * second).sum(0) / whole
 
     def value(self, metric: Metric) -> float:
         """The metric, a mean over users."""

@@ -24,6 +24,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -290,13 +291,22 @@ class RankCounts:
         """The distinct numbers of negatives drawn (``0``: all)."""
         return np.unique(self.column("drawn"))
 
-    @property
+    @cached_property
+    def _pairs(self) -> tuple[IntArray, IntArray]:
+        return unique_rows(self.keys[:, 4:6])
+
+    @cached_property
     def groups(self) -> tuple[IntArray, IntArray, FloatArray]:
         """The distinct (j, T), and the weight of the cases of each."""
-        pairs, inverse = unique_rows(self.keys[:, 4:6])
-        return pairs[:, 0], pairs[:, 1], _sum_by(inverse, self.weight, len(pairs))
+        pairs, _ = self._pairs
+        return pairs[:, 0], pairs[:, 1], _sum_by(self.group_of, self.weight, len(pairs))
 
     @property
+    def group_of(self) -> IntArray:
+        """For each cell of the counts, its place in :attr:`groups`."""
+        return self._pairs[1]
+
+    @cached_property
     def strata(self) -> IntArray:
         """For each (j, T) of :attr:`groups`, the row of :meth:`tables` it is in.
 
@@ -337,7 +347,7 @@ class RankCounts:
             _, bins = counts.pools
         bins = np.zeros(len(counts.keys), dtype=np.int64) if n_items == "mean" else bins
         strata = counts.strata
-        stratum = strata[unique_rows(counts.keys[:, 4:6])[1]]
+        stratum = strata[counts.group_of]
         out = []
         for each in np.unique(bins):
             here = bins == each
