@@ -515,13 +515,11 @@ def unique_rows(keys: IntArray) -> tuple[IntArray, IntArray]:
 def _distinct(columns: Sequence[IntArray] | IntArray) -> tuple[IntArray, IntArray]:
     """Where the distinct rows of a table are, in sorted order, and which of them each row is.
 
-    Each column becomes a code among its own distinct values, and the codes are packed into one integer (mixed radix).
+    Columns are packed into one integer (mixed radix), as they are where their ranges leave room, else as codes.
     """
-    packed, room = np.zeros(len(columns[0]), dtype=np.int64), 1.0
-    for column in columns:
-        distinct, code = _codes(column)
-        if len(distinct) > 1:
-            packed, room = packed * len(distinct) + code, room * len(distinct)
+    packed, room = _packed([(column - low, high - low + 1) for column, low, high in map(_range, columns)])
+    if room >= 2.0**40:
+        packed, room = _packed([(code, len(distinct)) for distinct, code in map(_codes, columns)])
     if room >= 2.0**62:
         _, first, inverse = np.unique(np.asarray(columns).T, axis=0, return_index=True, return_inverse=True)
         return first, inverse.ravel()
@@ -529,6 +527,19 @@ def _distinct(columns: Sequence[IntArray] | IntArray) -> tuple[IntArray, IntArra
     first = np.empty(len(distinct), dtype=np.int64)
     first[inverse] = np.arange(len(inverse))
     return first, inverse
+
+
+def _range(column: IntArray) -> tuple[IntArray, int, int]:
+    return column, int(column.min()), int(column.max())
+
+
+def _packed(digits: Sequence[tuple[IntArray, int]]) -> tuple[IntArray, float]:
+    """Numbers of mixed radix, and how many there could be."""
+    packed, room = np.zeros(len(digits[0][0]), dtype=np.int64), 1.0
+    for digit, radix in digits:
+        if radix > 1:
+            packed, room = packed * radix + digit, room * radix
+    return packed, room
 
 
 def _codes(values: IntArray) -> tuple[IntArray, IntArray]:

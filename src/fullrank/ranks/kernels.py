@@ -59,7 +59,7 @@ CHUNK = 1024
 #: Scores looked at more closely where some of a chunk are too near to the target's.
 FINE = 64
 #: How many gathered rows are asked for ahead of the one being scored.
-AHEAD = 8
+AHEAD = 16
 #: Lanes of the fixed summation order of :func:`dot_rows`.
 LANES = 8
 
@@ -241,6 +241,50 @@ def target_order(scores: Array, targets: Array, n: int, c: int, key: Any) -> int
 # -------------------------------------------------------------------------------------------------------- scores
 
 
+def _dots(context: Any, builder: Any, left: Any, right: Any, kind: Any, row: Any, others: list[Any]) -> list[Any]:
+    """Code for ``left[row] · right[other]`` of each of ``others``: the row is loaded once, and all run side by side."""
+    element = context.get_value_type(kind)
+    size = 4 if kind == types.float32 else 8
+    word, short = context.get_value_type(types.intp), ir.IntType(32)
+    vector = ir.VectorType(element, LANES)
+    width = cgutils.unpack_tuple(builder, left.shape)[1]
+    p = builder.gep(left.data, [builder.mul(row, width)])
+    qs = [builder.gep(right.data, [builder.mul(other, width)]) for other in others]
+    lanes = ir.Constant(word, LANES)
+
+    def load(pointer: Any, k: Any) -> Any:
+        # aligned like one element: rows of a matrix need not start at a multiple of the vector's size
+        return builder.load(builder.bitcast(builder.gep(pointer, [k]), vector.as_pointer()), align=size)
+
+    sums = [cgutils.alloca_once_value(builder, ir.Constant(vector, [0.0] * LANES)) for _ in qs]
+    chunks = builder.udiv(width, lanes)
+    with cgutils.for_range(builder, chunks) as loop:
+        k = builder.mul(loop.index, lanes)
+        x = load(p, k)
+        for q, each in zip(qs, sums, strict=True):
+            builder.store(builder.fadd(builder.load(each), builder.fmul(x, load(q, k))), each)
+    outs = []
+    for each in sums:
+        half, total = LANES // 2, builder.load(each)
+        while half:
+            nothing = ir.Constant(total.type, ir.Undefined)
+            pick = ir.VectorType(short, half)
+            low = builder.shuffle_vector(total, nothing, ir.Constant(pick, list(range(half))))
+            high = builder.shuffle_vector(total, nothing, ir.Constant(pick, list(range(half, 2 * half))))
+            total, half = builder.fadd(low, high), half // 2
+        outs.append(cgutils.alloca_once_value(builder, builder.extract_element(total, ir.Constant(short, 0))))
+    first = builder.mul(chunks, lanes)
+    with cgutils.for_range_slice(builder, first, width, ir.Constant(word, 1), word) as (k, _):
+        x = builder.load(builder.gep(p, [k]))
+        for q, out in zip(qs, outs, strict=True):
+            builder.store(builder.fadd(builder.load(out), builder.fmul(x, builder.load(builder.gep(q, [k])))), out)
+    return [builder.load(out) for out in outs]
+
+
+def _matrices(a: Any, b: Any) -> bool:
+    return isinstance(a, types.Array) and isinstance(b, types.Array) and bool(a.dtype == b.dtype)
+
+
 @intrinsic
 def dot_rows(typingctx: Any, a: Any, row: Any, b: Any, other: Any) -> Any:
     """``a[row] · b[other]`` of two C-ordered matrices, summed in one fixed order on every machine.
@@ -248,46 +292,28 @@ def dot_rows(typingctx: Any, a: Any, row: Any, b: Any, other: Any) -> Any:
     Eight running sums over k mod 8, added pairwise, then the rest one by one; no fused multiply-add. Left to itself the
     compiler would either keep the sum sequential (slow) or choose an order per call (not reproducible).
     """
-    if not (isinstance(a, types.Array) and isinstance(b, types.Array) and a.dtype == b.dtype):
+    if not _matrices(a, b):
         return None
-    signature = a.dtype(a, types.intp, b, types.intp)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        left = context.make_array(sig.args[0])(context, builder, args[0])
-        right = context.make_array(sig.args[2])(context, builder, args[2])
-        element = context.get_value_type(sig.return_type)
-        size = 4 if sig.return_type == types.float32 else 8
-        word, short = context.get_value_type(types.intp), ir.IntType(32)
-        vector = ir.VectorType(element, LANES)
-        width = cgutils.unpack_tuple(builder, left.shape)[1]
-        p = builder.gep(left.data, [builder.mul(args[1], width)])
-        q = builder.gep(right.data, [builder.mul(args[3], width)])
-        lanes = ir.Constant(word, LANES)
+        left, right = (context.make_array(sig.args[i])(context, builder, args[i]) for i in (0, 2))
+        return _dots(context, builder, left, right, sig.return_type, args[1], [args[3]])[0]
 
-        def load(pointer: Any, k: Any) -> Any:
-            # aligned like one element: rows of a matrix need not start at a multiple of the vector's size
-            return builder.load(builder.bitcast(builder.gep(pointer, [k]), vector.as_pointer()), align=size)
+    return a.dtype(a, types.intp, b, types.intp), codegen
 
-        sums = cgutils.alloca_once_value(builder, ir.Constant(vector, [0.0] * LANES))
-        chunks = builder.udiv(width, lanes)
-        with cgutils.for_range(builder, chunks) as loop:
-            k = builder.mul(loop.index, lanes)
-            builder.store(builder.fadd(builder.load(sums), builder.fmul(load(p, k), load(q, k))), sums)
-        half, total = LANES // 2, builder.load(sums)
-        while half:
-            nothing = ir.Constant(total.type, ir.Undefined)
-            pick = ir.VectorType(short, half)
-            low = builder.shuffle_vector(total, nothing, ir.Constant(pick, list(range(half))))
-            high = builder.shuffle_vector(total, nothing, ir.Constant(pick, list(range(half, 2 * half))))
-            total, half = builder.fadd(low, high), half // 2
-        out = cgutils.alloca_once_value(builder, builder.extract_element(total, ir.Constant(short, 0)))
-        first = builder.mul(chunks, lanes)
-        with cgutils.for_range_slice(builder, first, width, ir.Constant(word, 1), word) as (k, _):
-            product = builder.fmul(builder.load(builder.gep(p, [k])), builder.load(builder.gep(q, [k])))
-            builder.store(builder.fadd(builder.load(out), product), out)
-        return builder.load(out)
 
-    return signature, codegen
+@intrinsic
+def dot_two(typingctx: Any, a: Any, row: Any, b: Any, one: Any, two: Any) -> Any:
+    """:func:`dot_rows` with two rows of ``b`` at once, to the same digit: half the loads of ``a[row]``."""
+    if not _matrices(a, b):
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        left, right = (context.make_array(sig.args[i])(context, builder, args[i]) for i in (0, 2))
+        both = _dots(context, builder, left, right, sig.return_type.dtype, args[1], [args[3], args[4]])
+        return context.make_tuple(builder, sig.return_type, both)
+
+    return types.UniTuple(a.dtype, 2)(a, types.intp, b, types.intp, types.intp), codegen
 
 
 @intrinsic
@@ -314,6 +340,11 @@ def prefetch_row(typingctx: Any, a: Any, row: Any) -> Any:
     return signature, codegen
 
 
+def announce_user(model: Any, row: int) -> None:
+    """Ask for what the user after this one needs before it is needed; changes no result."""
+    raise NotImplementedError
+
+
 def open_user(model: Any, row: int, work: Array) -> None:
     """Spread a user's scores over ``work`` where they are made row by row."""
     raise NotImplementedError
@@ -332,6 +363,21 @@ def score_items(model: Any, row: int, work: Array, items: Array, n: int, out: Ar
 def score_range(model: Any, row: int, work: Array, first: int, n: int, out: Array) -> None:
     """The scores of items first..first+n−1 into ``out``; each equal to what :func:`score_items` gives."""
     raise NotImplementedError
+
+
+@overload(announce_user, jit_options=_LEAN)
+def _announce_user(model: Any, row: Any) -> Any:
+    if getattr(model, "instance_class", None) is FactorModel:
+
+        def factors(model: Any, row: Any) -> None:
+            prefetch_row(model.users, row)
+
+        return factors
+
+    def nothing(model: Any, row: Any) -> None:
+        pass
+
+    return nothing
 
 
 @overload(open_user, jit_options=_LEAN)
@@ -395,10 +441,13 @@ def _score_items(model: Any, row: Any, work: Any, items: Any, n: Any, out: Any) 
             left, right, bias = model.users, model.items, model.bias  # once: each access counts a reference
             for k in range(min(n, AHEAD)):
                 prefetch_row(right, items[k])
-            for k in range(n):
-                if k + AHEAD < n:
+            for k in range(0, n - 1, 2):
+                if k + AHEAD + 1 < n:
                     prefetch_row(right, items[k + AHEAD])
-                out[k] = dot_rows(left, row, right, items[k])
+                    prefetch_row(right, items[k + AHEAD + 1])
+                out[k], out[k + 1] = dot_two(left, row, right, items[k], items[k + 1])
+            if n % 2:
+                out[n - 1] = dot_rows(left, row, right, items[n - 1])
             if len(bias) > 0:
                 for k in range(n):
                     out[k] += bias[items[k]]
@@ -663,6 +712,8 @@ def sample(
         row, b, T = model_rows[g], ptr[g], ptr[g + 1] - ptr[g]
         key = user_key(tie_seed, users[g])
         draws = user_key(draw_seed, users[g])
+        if g + 1 < last:
+            announce_user(model, model_rows[g + 1])
         open_user(model, row, work)
         for c in range(T):
             ids[c] = targets[b + c]
