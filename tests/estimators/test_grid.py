@@ -26,10 +26,10 @@ def dense(monkeypatch):
     """A switch: from then on every fit uses one cell per rank."""
 
     def switch():
-        def for_tables(cls, tables, *_, **__):
-            return cls.dense(int(np.ceil(max(table.n_items for table in tables))))
+        def cells_for(tables, *_):
+            return Grid.dense(int(np.ceil(max(table.n_items for table in tables))))
 
-        monkeypatch.setattr(Grid, "for_tables", classmethod(for_tables))
+        monkeypatch.setattr("fullrank.estimators.estimate.cells_for", cells_for)
 
     return switch
 
@@ -85,6 +85,63 @@ def test_metrics_far_down_the_list(dense, rng):
     compare(fr.MLE(), counts, dense, ks=[1000, 1001, 1234, 5000, 19_999, 20_000])
 
 
+@pytest.mark.parametrize("design", ["uni99", "uni999", fr.Adaptive(99, 3199)], ids=str)
+@pytest.mark.parametrize("estimator", [fr.MLE(), fr.LogSpline()], ids=str)
+def test_bins_of_pool_sizes_move_estimates_by_little_of_their_error(estimator, design, monkeypatch):
+    rng = np.random.default_rng(3)
+    N = np.maximum(4000 - rng.lognormal(4.7, 1.0, 5000).astype(int), 1000)  # as in MovieLens: a thousand sizes
+    R = 1 + np.floor((N - 1) * rng.random(5000) ** 3).astype(int)
+    asked = ["recall@5", "recall@10", "ndcg@10", "recall@50", "ndcg@50"]
+
+    def values(sample):
+        design_ = fr.parse_design(design)
+        θ, drawn = (R - 1) / (N - 1), np.full(5000, 99)
+        if isinstance(design_, fr.Sample):
+            drawn[:] = design_.negatives
+            hits = np.random.default_rng(sample).binomial(drawn, θ)
+        else:
+            rng, hits = np.random.default_rng(sample), np.zeros(5000, dtype=int)
+            for before, size in ((0, 99), (99, 199), (199, 399), (399, 799), (799, 1599), (1599, 3199)):
+                on = hits == 0
+                hits[on] = rng.binomial(size - before, θ[on])
+                drawn[on] = size
+        fitted = estimator.fit(fr.RankCounts.from_ranks(hits + 1, N, design_, drawn=drawn))
+        return [fitted.expect(metric) for metric in asked]
+
+    few = np.array([values(sample) for sample in range(4)])
+    error = few.std(axis=0, ddof=1)
+    monkeypatch.setattr("fullrank.estimators.estimate.FEW_POOLS", 64)
+    monkeypatch.setattr("fullrank.estimators.estimate.MOST_NUMBERS", 10**8)
+    monkeypatch.setattr("fullrank.estimators.estimate.POOL_SPREAD", 0.0)
+    moved = np.abs(few[:2] - [values(sample) for sample in range(2)])
+    assert moved.max() > 0, "nothing was binned"
+    assert (moved / error).mean() < 0.1
+    assert (moved / error).max() < 0.3
+
+
+def test_few_pool_sizes_stay_apart_and_many_go_into_few_bins(rng):
+    from fullrank.estimators.estimate import build_problem, pool_bins
+
+    def counts(N, design="uni9"):
+        return fr.RankCounts.from_ranks(np.ones(len(N), dtype=int), N, design)
+
+    few = build_problem(counts(np.repeat([1000, 1001, 5000], 50)))
+    assert [table.n_items for table in few.tables] == [1000, 1001, 5000]
+    close = counts(rng.integers(100_000, 100_500, 3000))
+    assert pool_bins(close).max() == 0
+    wide = counts(rng.integers(1000, 4000, 3000))
+    bins = pool_bins(wide)
+    assert 10 < bins.max() + 1 < 64
+    assert pool_bins(wide, most=3).max() + 1 == 3
+    sizes, pool = wide.pools
+    log = np.log(sizes)[pool]
+    left = log - (np.bincount(bins, wide.weight * log) / np.bincount(bins, wide.weight))[bins]
+    assert np.sqrt(wide.weight @ left**2 / wide.weight.sum()) <= 0.01
+    # nearly all candidates without replacement: pools are told apart the better
+    nearly = counts(rng.integers(1000, 1030, 3000), fr.Sample(999, replace=False))
+    assert len(np.unique(pool_bins(nearly))) == 30
+
+
 @pytest.mark.parametrize("N", [1, 2, 1999, 2001, 5000, 20_001, 10**6, 10**8, 2 * 10**9])
 @pytest.mark.parametrize("m", [1, 99, 999])
 def test_cells_cover_every_rank_once(N, m):
@@ -114,6 +171,15 @@ def test_mean_gain_is_the_mean_over_the_ranks_of_a_cell():
         # the second cell is far wider than any real one: its head is not smooth
         np.testing.assert_allclose(gain[2:], wanted[2:], rtol=1e-4 if metric.k else 1e-5)
         assert gain[0] == pytest.approx(wanted[0])
+
+
+def test_a_curve_is_its_values_one_by_one(rng):
+    r = naive.draw(naive.power_law_ranks(2000, 20_000, rng), 20_000, 99, True, rng)
+    dist = fr.MLE().fit(fr.RankCounts.from_ranks(r, 20_000, "uni99"))
+    for metric in ("recall", "ndcg", "ap", "precision", "auc", fr.Metric("mine", lambda R: 1 / R**2)):
+        for ks in (50, [1, 7, 100], [20, 3], [10, 500], []):
+            wanted = [dist.expect(fr.parse_metric(metric) @ k) for k in (range(1, 51) if ks == 50 else ks)]
+            np.testing.assert_allclose(dist.curve(metric, ks), wanted, rtol=1e-12)
 
 
 #: How far from the truth at N/10 each may be: the regularised ones lean to uniform, and say so in their docstrings.

@@ -49,6 +49,17 @@ def test_estimates_without_a_distribution_have_intervals_too(counts, word):
         assert low < dist.expect("recall@10") < high
 
 
+def test_one_set_of_refits_serves_every_metric(counts, monkeypatch):
+    dist = fr.Multinomial(prior=fr.MLE()).fit(counts[1])
+    first = dist.interval("recall@10", target="population")
+    low, high = dist.interval("recall@20", target="population")
+    assert low < dist.expect("recall@20") < high
+    fits = []
+    monkeypatch.setattr(fr.Multinomial, "fit", lambda *_: fits.append(1))
+    assert dist.interval("recall@10", target="population") == first
+    assert not fits
+
+
 def test_bad_questions(counts):
     dist = fr.MLE().fit(counts[1])
     with pytest.raises(ValueError, match="`level` must lie between 0 and 1"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache, cached_property
 from importlib import import_module
 from typing import Any, Protocol, runtime_checkable
@@ -20,6 +20,7 @@ from threadpoolctl import ThreadpoolController
 from ..metrics import Metric, Recall, parse_metric
 from ..ranks.counts import MAX_POOLS, PoolTable, RankCounts, unique_rows
 from ..ranks.design import ALL, Adaptive, Exhaustive, Sample
+from . import _grid
 from ._grid import Grid
 from .intervals import (
     REPLICATE_POOLS,
@@ -41,6 +42,13 @@ IntArray = NDArray[np.int64]
 
 #: Laws are kept in memory as cells × outcomes: pool bins are merged until this many numbers suffice.
 MOST_NUMBERS = 2_000_000
+#: So many pool sizes are kept as they are; more are put in bins.
+FEW_POOLS = 6
+#: Standard deviation of log N within bins of pool sizes. It blurs a rank by 1 % where the sample blurs it by 1/√hits, and
+#: moves estimates by a small part of their standard error (tests).
+POOL_SPREAD = 0.01
+#: Width of merged cells as a share of the rank.
+COARSENESS = 0.01
 
 
 @runtime_checkable
@@ -166,8 +174,14 @@ class RankDistribution:
 
     def curve(self, metric: Metric | str, ks: int | Iterable[int]) -> FloatArray:
         """The metric at every cut-off in ``ks`` (a number means 1..ks)."""
-        metric = parse_metric(metric)
-        return np.array([self.expect(metric @ k) for k in cut_offs(ks)])
+        metric, cuts = parse_metric(metric), list(cut_offs(ks))
+        top = max(cuts, default=0)
+        plain = self.known is None and not self.counts.several_targets and metric.name != "precision"
+        if plain and min(cuts, default=0) >= 1 and top <= len(self.grid) and self.grid.hi[top - 1] == top:
+            # what a rank adds does not depend on the cut-off: one running sum serves all of them
+            gain = self.grid.mean_gain(metric @ top, self.counts.n_items if self.n_items is None else self.n_items)
+            return np.asarray(np.cumsum(self.masses[0, :top] * gain)[np.asarray(cuts) - 1])
+        return np.array([self.expect(metric @ k) for k in cuts])
 
     def mass(self, ranks: ArrayLike) -> FloatArray:
         """P̂(R) at the given ranks (zero past the last)."""
@@ -279,6 +293,7 @@ class Problem:
     tables: list[PoolTable]
     laws: list[FloatArray]
     all_outcomes: bool = False
+    pools: IntArray | None = None  # the table that every cell of the counts went into; None: there is but one
 
     def merged(self, most: int) -> Problem:
         """The same problem with at most ``most`` bins of pool sizes, on the same grid."""
@@ -352,17 +367,77 @@ def build_problem(
     grid: Grid | None = None,
 ) -> Problem:
     """Tables, grid and laws for these counts, within bounded memory."""
-    tables = counts.tables(n_items, most)
-    cells = grid or Grid.for_tables(tables, counts.design.replace)
-    while len(tables) > 1 and len(cells) * sum(len(table.hits) for table in tables) > MOST_NUMBERS:
-        tables = counts.tables(n_items, most=max(len(tables) // 2, 1))
-        cells = grid or Grid.for_tables(tables, counts.design.replace)
+    while True:
+        pools = np.zeros(len(counts.keys), dtype=np.int64) if n_items == "mean" else pool_bins(counts, most)
+        tables = _tables(counts, n_items, pools)
+        cells = grid or cells_for(tables, counts.design.replace)
+        if len(tables) == 1 or len(cells) * sum(len(table.hits) for table in tables) <= MOST_NUMBERS:
+            break
+        most = len(tables) // 2
     if all_outcomes:
         tables = [with_all_outcomes(counts, table) for table in tables]
     laws = [cells.law(counts.design, table.n_items, table.drawn, table.hits) for table in tables]
     if all_outcomes:
         laws = [law * size_shares(counts, table) for law, table in zip(laws, tables, strict=True)]
-    return Problem(counts, cells, tables, laws, all_outcomes)
+    return Problem(counts, cells, tables, laws, all_outcomes, pools)
+
+
+def pool_bins(counts: RankCounts, most: int = MAX_POOLS) -> IntArray:
+    """The bin of pool sizes of every cell of the counts: as few as keep log N within them together, at most ``most``.
+
+    Bins are narrow where many cases are, with edges at equal steps of ∫ (density of log N)^⅓, which leaves least variance
+    within them. A few sizes stay as they are. Drawn without replacement, a sample of nearly all candidates knows its rank
+    nearly exactly: pools then have to be told apart the better.
+    """
+    sizes, pool = counts.pools
+    if len(sizes) <= min(FEW_POOLS, most):
+        return pool
+    weight, log = np.bincount(pool, counts.weight), np.log(sizes)
+    spread = POOL_SPREAD
+    if not counts.design.replace:
+        largest = max((int(size) for size in counts.sizes if size != ALL), default=0)
+        spread *= np.sqrt(max(1 - largest / max(float(sizes.min()) - 1, 1.0), 0.0))
+    density = np.cbrt(weight * np.gradient(log) ** 2)
+    place = (np.cumsum(density) - density / 2) / density.sum()
+    for number in range(1, min(most, len(sizes)) + 1):
+        bins = np.unique((place * number).astype(np.int64), return_inverse=True)[1]
+        mean = np.bincount(bins, weight * log) / np.bincount(bins, weight)
+        if weight @ (log - mean[bins]) ** 2 <= spread**2 * weight.sum():
+            return np.asarray(bins[pool])
+    return np.asarray(bins[pool] if most < len(sizes) else pool)
+
+
+def _tables(counts: RankCounts, n_items: str, pools: IntArray) -> list[PoolTable]:
+    keys = counts.keys.copy()
+    keys[:, 1] = pools
+    return replace(counts, keys=keys).tables(n_items)
+
+
+def cells_for(tables: list[PoolTable], drawn_again: bool) -> Grid:
+    """The grid for these tables, its head no finer than laws and distributions are.
+
+    Single ranks past the first hundred are merged into cells of 1 % of the rank and at most 0.3 standard errors of it.
+    With replacement the largest pool stands for all.
+    """
+    if drawn_again and len(tables) > 1:
+        outcomes, _ = unique_rows(np.concatenate([np.stack([each.drawn, each.hits], axis=1) for each in tables]))
+        largest = max(table.n_items for table in tables)
+        grid = Grid.for_tables([PoolTable(largest, outcomes[:, 0], outcomes[:, 1], np.empty((0, 0)))], drawn_again)
+    else:
+        grid = Grid.for_tables(tables, drawn_again)
+    drawn = np.concatenate([table.drawn for table in tables])
+    head = _grid.HEAD
+    if grid.hi[-1] <= 2 * head or (drawn == ALL).any():
+        return grid
+    least = min(table.n_items for table in tables)
+    m = float(drawn.max())
+    R = np.arange(1.0, head + 1)
+    rest = np.maximum(least - R, 0.0) * (1 / m if drawn_again else max(1 / m - 1 / least, 0.0))
+    step = np.maximum(np.minimum(COARSENESS * R, _grid.FINENESS * np.sqrt(R * rest)), 1.0)
+    cell = np.floor(np.cumsum(1 / step))  # a cell ends where the integral of 1/step passes a whole number
+    tops = np.append(np.flatnonzero(np.diff(cell) > 0) + 1, head)
+    hi = np.union1d(tops, grid.hi[grid.hi > head])
+    return Grid(np.append(1, hi[:-1] + 1), hi)
 
 
 def with_all_outcomes(counts: RankCounts, table: PoolTable) -> PoolTable:

@@ -11,9 +11,11 @@ Nothing is scored again. Three ways, by what is known:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +35,8 @@ IntArray = NDArray[np.int64]
 Target = Literal["cases", "population"]
 
 REPLICATES = 100
+#: How often a whole estimator is refitted where replicates of one problem cannot serve.
+REFITS = 60
 #: Pool sizes are merged into this many bins for replicates: the spread does not depend on finer ones.
 REPLICATE_POOLS = 3
 
@@ -104,10 +108,9 @@ def resampled(problem: Problem, solve: Solve, size: int, rng: np.random.Generato
     by_group = np.zeros((len(blocks), int(groups.max()) + 1))
     np.add.at(by_group, (block, groups), counts.weight)
     strata = counts.strata[groups]
-    pools = _pool_of_cells(problem)
     tables = []
     for index, table in enumerate(problem.tables):
-        here = pools == index
+        here = np.ones(len(block), dtype=bool) if problem.pools is None else problem.pools == index
         column = _columns_of(table, counts.column("drawn")[here], counts.column("hits")[here])
         seen = np.zeros((len(blocks), len(table.weight), len(table.hits)))
         np.add.at(seen, (block[here], strata[here], column), counts.weight[here])
@@ -171,29 +174,45 @@ def point_interval(estimate: Estimate, metric: Metric, level: float, target: str
     For estimates that replicates of one problem cannot serve: those without masses (CLS, Mapping), those whose outcomes are
     taken as ranks (Naive, RankEstimate), and those whose prior is itself fitted to the sample (MN_MLE and its kin).
     """
+    value = estimate.expect(metric)
+    found = _REFITTED.setdefault(estimate, {})
+    if target not in found:
+        found[target] = [_slim(each) for each in _refits(estimate, target, REFITS)]
+    return replicate_interval(np.array([each.expect(metric) for each in found[target]]), value, level)
+
+
+#: Refits of estimates that still exist, by target: one set serves every metric.
+_REFITTED: WeakKeyDictionary[Estimate, dict[str, list[Estimate]]] = WeakKeyDictionary()
+
+
+def _slim(estimate: Estimate) -> Estimate:
+    """The estimate without what it would need to be fitted again, which is most of its memory."""
+    return replace(estimate, again=None, posterior=None) if hasattr(estimate, "again") else estimate  # type: ignore[type-var]
+
+
+def _refits(estimate: Estimate, target: str, size: int) -> Iterator[Estimate]:
     from .estimate import build_problem
     from .likelihood import MLE
 
     rng = np.random.default_rng(0)
-    counts, value = estimate.counts, estimate.expect(metric)
-    fit = estimate.estimator.fit
+    counts, fit = estimate.counts, estimate.estimator.fit
     if target == "population":
         pooled = counts.with_mean_pool()  # one pool size: the spread does not need more, and fits are fast
-        values = np.array([fit(pooled.resample(rng)).expect(metric) for _ in range(60)])
-        return replicate_interval(values, value, level)
+        for _ in range(size):
+            yield fit(pooled.resample(rng))
+        return
     problem = build_problem(counts, "mean")
     pilot = MLE(n_items="mean").fit(counts)
     (table,), (law,) = problem.tables, problem.laws
     centre = np.average(np.maximum(pilot.masses, 0), axis=0, weights=problem.group_weight)
     # whole cases per rank that add up to all of them: rounded one by one, few cases over many ranks would come to none
     number = np.diff(np.round(np.cumsum(centre) / centre.sum() * len(counts)), prepend=0).astype(np.int64)
-    spread = np.empty(60)
-    for index, seen in enumerate(_drawn_from(law, number, rng, len(spread))):
-        again = RankCounts.from_outcomes(
-            np.repeat(table.drawn, seen), np.repeat(table.hits, seen), round(counts.n_items), counts.design
+    for seen in _drawn_from(law, number, rng, size):
+        yield fit(
+            RankCounts.from_outcomes(
+                np.repeat(table.drawn, seen), np.repeat(table.hits, seen), round(counts.n_items), counts.design
+            )
         )
-        spread[index] = fit(again).expect(metric)
-    return replicate_interval(spread, value, level)
 
 
 def _drawn_from(law: FloatArray, number: IntArray, rng: np.random.Generator, size: int) -> IntArray:
@@ -205,16 +224,6 @@ def _drawn_from(law: FloatArray, number: IntArray, rng: np.random.Generator, siz
     for index in range(size):
         drawn[index] = rng.multinomial(number, shares).sum(0)[:-1]
     return drawn
-
-
-def _pool_of_cells(problem: Problem) -> IntArray:
-    """Which table of the problem every cell of the counts went into."""
-    sizes, pools = problem.counts.pools
-    if len(problem.tables) == 1:
-        return np.zeros(len(pools), dtype=np.int64)
-    centres = np.array([table.n_items for table in problem.tables])
-    edges = np.sqrt(centres[1:] * centres[:-1])
-    return np.asarray(np.searchsorted(edges, sizes)[pools], dtype=np.int64)
 
 
 def _columns_of(table: PoolTable, drawn: IntArray, hits: IntArray) -> IntArray:

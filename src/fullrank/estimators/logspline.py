@@ -27,15 +27,12 @@ from numpy.typing import NDArray
 from ..metrics import Metric, parse_metric
 from ..ranks.counts import RankCounts
 from ._grid import Grid
-from ._linalg import positive_solve
 from .estimate import Fit, Problem, RankDistribution, build_problem, empirical, one_thread
 
 __all__ = ["HyperPrior", "LogSpline"]
 
 FloatArray = NDArray[np.float64]
 
-#: Bins of pool sizes in a fit: each more costs time, and from about six on none changes a digit that matters.
-POOLS = 6
 DRAWS = 400
 
 
@@ -71,7 +68,7 @@ class LogSpline:
         if counts.known()[1] is None:
             return empirical(self, counts)
         prior = self.prior or shipped(self.candidates or candidates_of(counts))
-        problem = build_problem(counts, most=POOLS)
+        problem = build_problem(counts)
         model = SplineModel.on(problem.grid, prior)
         A = np.concatenate(problem.laws, axis=1)
         seen = np.concatenate([table.weight for table in problem.tables], axis=1)
@@ -211,9 +208,12 @@ class SplineModel:
 
     def mass(self, β: FloatArray) -> FloatArray:
         """π for one β, or a row for each row of β."""
-        log = self.base + β @ self.B.T
-        mass = np.exp(log - log.max(axis=-1, keepdims=True))
-        return np.asarray(mass / mass.sum(axis=-1, keepdims=True))
+        log = β @ self.B.T
+        log += self.base
+        log -= log.max(axis=-1, keepdims=True)
+        mass = np.exp(log, out=log)
+        mass /= mass.sum(axis=-1, keepdims=True)
+        return np.asarray(mass)
 
 
 def spline_basis(x: FloatArray, size: int) -> FloatArray:
@@ -260,7 +260,7 @@ class StratumPosterior:
             modes.append(β)
             covariances.append((V + V.T) / 2)
             evidence.append(value + 0.5 * log_dets[member] - 0.5 * np.linalg.slogdet(H)[1])
-            logs.append(np.log(np.maximum(π, 1e-300)) - prior.shrink * np.einsum("ij,jk,ik->i", J, V, J))
+            logs.append(np.log(np.maximum(π, 1e-300)) - prior.shrink * ((J @ V) * J).sum(1))
             steps.append(step)
         weights, whole = prior.average(np.array(evidence))
         log = weights @ np.stack(logs)
@@ -280,14 +280,23 @@ class StratumPosterior:
 
     def draws(self, size: int, spread: float, rng: np.random.Generator) -> FloatArray:
         """π of ``size`` draws of β: members by weight, each Gaussian about its mode."""
-        numbers = rng.multinomial(size, self.weights)
+        numbers = np.diff(np.round(np.cumsum(self.weights) * size), prepend=0).astype(np.int64)
         parts = []
         for β, V, number in zip(self.modes, self.covariances, numbers, strict=True):
             if number:
                 values, vectors = np.linalg.eigh(V)
-                root = vectors * np.sqrt(np.maximum(values, 0.0))
-                parts.append(β + spread * rng.standard_normal((number, len(β))) @ root.T)
+                # the symmetric root: it has no signs to choose, so rounding does not move the draws
+                root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+                parts.append(β + spread * balanced_normals(int(number), len(β), rng) @ root)
         return self.model.mass(np.concatenate(parts))
+
+
+def balanced_normals(number: int, size: int, rng: np.random.Generator) -> FloatArray:
+    """Normal vectors in pairs ±z whose covariance is the unit matrix itself: few of them tell quantiles well."""
+    half = rng.standard_normal(((number + 1) // 2, size))
+    if len(half) > size:
+        half = half @ np.linalg.inv(np.linalg.cholesky(half.T @ half / len(half))).T
+    return np.concatenate([half, -half])[:number]
 
 
 MOST_STEPS = 60
@@ -311,31 +320,36 @@ def posterior_mode(
 
     β = start
     now, π, likely = value(β)
+    # The value is a sum over M cases and known to so many digits only. With very many cases the likelihood is a narrow bent
+    # valley, along which a tenth of a standard error is near enough. The last step, when Newton is all but there, is taken
+    # unseen.
+    rounding = 1e-10 + 1e-13 * abs(now)
+    enough = 1e-4 + 1e-10 * M
     H = Q
     step = 0
     for step in range(1, MOST_STEPS + 1):  # noqa: B007 - reported afterwards
         mean = π @ B
         pull = π * (A @ (seen / likely))  # expected number of cases in each cell, given what was seen
-        gradient = pull @ B - M * mean - Q @ (β - μ)
+        pulled = pull @ B
+        gradient = pulled - M * mean - Q @ (β - μ)
         per_outcome = (A.T @ (B * π[:, None])) / likely[:, None] - mean
         fisher = (per_outcome * seen[:, None]).T @ per_outcome
-        centred = B - mean
-        complete = M * ((B * π[:, None]).T @ B - np.outer(mean, mean))
-        missing = (centred * pull[:, None]).T @ centred - fisher
-        H = Q + complete - missing
+        cross = np.outer(mean, pulled - M * mean)
+        H = Q + fisher + (B * (M * π - pull)[:, None]).T @ B + cross + cross.T
         H = (H + H.T) / 2
         try:
             np.linalg.cholesky(H)
         except np.linalg.LinAlgError:
             H = Q + fisher
-        move = positive_solve(H, gradient)
+        move = np.linalg.solve(H, gradient)
         decrement = float(gradient @ move)
-        if decrement < 1e-7 + 1e-12 * M:  # far below what the posterior leaves open, and above rounding at 10⁹ cases
+        if decrement < enough:
+            β, now = β + move, now + decrement / 2
             break
         length = min(1.0, 4.0 / max(float(np.abs(move).max()), 1e-12))
         while True:
             then, π_then, likely_then = value(β + length * move)
-            if then >= now - 1e-10 - 1e-15 * abs(now) or length < 1e-6:
+            if then >= now - rounding or length < 1e-6:
                 break
             length /= 2
         β, now, π, likely = β + length * move, then, π_then, likely_then
@@ -391,7 +405,7 @@ class Posterior:
                 expected = ((self._draws[row][:, : len(gain)] * gain) @ stratum.A[: len(gain)]) / self._likely[row]
                 variance -= expected**2 @ (stratum.seen / stratum.seen.sum())  # E[gain | outcome]² in every draw
         noise = np.random.default_rng(1).standard_normal(DRAWS)
-        return np.asarray((total + np.sqrt(np.maximum(variance, 0.0)) * noise) / counts.users_weight)
+        return np.asarray((total + np.sqrt(np.maximum(variance, 0.0)) * noise) / self.problem.counts.users_weight)
 
     def prior_share(self, metric: Metric | str, n_items: float) -> float:
         """How much of the answer is the prior's: near 0 the data decide, near 1 they have not been asked.
