@@ -110,7 +110,7 @@ def train(
             if not np.isfinite(loss + ndcg):
                 raise ValueError(f"`{who}` diverged in epoch {each + 1}: lower `learning_rate`.")
             _log.info("%s: epoch %d, loss %.4f, validation NDCG@%d %.4f", who, each + 1, loss, _CUT, ndcg)
-            rounds.set_postfix(loss=f"{loss:.3f}", ndcg=f"{ndcg:.4f}")
+            rounds.set_postfix_str(f"loss={loss:.3f}, ndcg={ndcg:.4f}")
             rounds.update()
             since = 0 if ndcg > best or not len(task.users) else since + 1
             if since == 0:
