@@ -53,7 +53,8 @@ docs: .venv/.docs  ## build the documentation into site/ (open site/index.html)
 
 REPRODUCTION ?= artifacts/reproduction
 NEURAL ?= ml-1m
-REPRODUCE = $(BIN)/fullrank reproduce --all --out $(REPRODUCTION) --html $(REPRODUCTION)/index.html --doc docs/reproduction.md
+JOBS ?= 2
+REPRODUCE = $(BIN)/fullrank reproduce --all --jobs $(JOBS) --out $(REPRODUCTION) --html $(REPRODUCTION)/index.html --doc docs/reproduction.md
 
 .venv/.reproduce: pyproject.toml | .venv/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[report,implicit]"

@@ -13,12 +13,13 @@ from typer.testing import CliRunner
 
 import fullrank as fr
 from fullrank.cli import app
-from fullrank.reproduce import experiment, experiments, run
+from fullrank.reproduce import Result, experiment, experiments, run, run_all, time_spent
 from fullrank.reproduce.catalogue import Experiment, published
-from fullrank.reproduce.figures import FIGURES, stage_costs
-from fullrank.reproduce.kinds import TABLES, Bench, check
+from fullrank.reproduce.claims import CLAIMS
+from fullrank.reproduce.figures import FIGURES, Panel, Series, stage_costs
+from fullrank.reproduce.kinds import TABLES, Bench, Row, alignment_gaps, check
 from fullrank.reproduce.ranks import NotHereError, Ranks, keep, kept, recipes, true_ranks
-from fullrank.reproduce.show import as_html, as_markdown, as_text, listing
+from fullrank.reproduce.show import aligned, as_html, as_markdown, as_text, listing, matches
 from fullrank.reproduce.simulate import METRICS, column, exact, fits, sampled, theory
 
 N = 600
@@ -301,6 +302,95 @@ def test_experiments_run_as_soon_as_the_official_files_are_there(name, tmp_path,
         assert any(row.data == name for row in result.rows) or result.panels, each
         assert not any(f"{name} is not here" in line for line in result.missing)
     module.split_of.cache_clear()
+
+
+def test_two_processes_find_what_one_finds_and_the_time_is_kept(tmp_path, monkeypatch):
+    from fullrank.reproduce import ranks as module
+
+    monkeypatch.setenv("FULLRANK_DATA", str(tmp_path / "data"))
+    small_files(tmp_path / "data", "yelp")
+    module.split_of.cache_clear()
+    names = ["kr20-table1", "li23-fig2"]
+    together = list(run_all(names, repeats=3, jobs=2, progress=False))
+    spent = time_spent()
+    assert spent["plain"][0] > 0
+    assert spent["plain"][2] == 2
+    again = list(run_all(names, repeats=3, progress=False))
+    assert [result.to_dict() for result in again] == [result.to_dict() for result in together]
+    assert not any(result.fresh for result in again)
+    assert time_spent() == spent  # reading back is not counted
+    monkeypatch.setenv("FULLRANK_CACHE", str(tmp_path / "other"))
+    alone = list(run_all(names, repeats=3, progress=False))
+    assert [(result.rows, result.panels) for result in alone] == [(result.rows, result.panels) for result in together]
+    assert "What it took from an empty cache" in as_markdown(alone, spent)
+    module.split_of.cache_clear()
+
+
+def test_work_is_shared_by_data_set_and_model(tmp_path, monkeypatch):
+    from fullrank.reproduce import engine
+    from fullrank.reproduce import ranks as module
+
+    monkeypatch.setenv("FULLRANK_DATA", str(tmp_path / "data"))
+    small_files(tmp_path / "data", "yelp")
+    module.split_of.cache_clear()
+    made = replace(
+        experiment("jin21-table7"), design="uni9", estimators=("BV0.1", "MLE"), models=("EASE", "NeuMF", "itemKNN")
+    )
+    pairs = engine._pairs([made], frozenset())
+    assert pairs == [("yelp", "EASE"), ("yelp", "itemKNN")]  # NeuMF is not trained
+    assert ("yelp", "NeuMF") in engine._pairs([made], frozenset({"yelp"}))
+    for pair in pairs:
+        engine._ahead(pair, [made], 3, frozenset())
+    files = {each.name: each.stat().st_mtime_ns for each in (tmp_path / "cache").rglob("*.npz")}
+    assert run(made, repeats=3, progress=False).rows
+    after = {each.name: each.stat().st_mtime_ns for each in (tmp_path / "cache").rglob("*.npz")}
+    assert after == files  # put together from what was kept
+    module.split_of.cache_clear()
+
+
+def mapped(scheme, mapping, shr, hr, told):
+    return [
+        Row("ml-1m", f"MultiVAE, {scheme}", "k=1", "SHR", shr, published=told[0]),
+        Row("ml-1m", f"MultiVAE, {scheme}", "k=1", mapping, hr, published=told[1]),
+    ]
+
+
+def test_alignment_gaps_and_their_claims():
+    rows = mapped("binom", "bound", 0.3, 0.28, (0.31, 0.28)) + mapped("hyper", "bound", 0.301, 0.28, (0.31, 0.28))
+    rows += mapped("actual", "bound", 0.4, 0.37, (0.4, 0.36))
+    gaps = alignment_gaps(rows)
+    assert gaps["ml-1m", "MultiVAE, binom"]["bound"] == pytest.approx((0.02, 0.03))
+    result = Result(experiment("li20-table5"), 100, tuple(rows))
+    told = {claim.text: claim.judge({"li20-table5": result}) for claim in CLAIMS if claim.paper == "li20"}
+    assert told["with or without replacement is the same; among unseen items hit ratios are higher"].holds
+    size = told["ml-1m MultiVAE, n = 100: |SHR@k − HR@f(k)| as published"]
+    assert size.holds is False  # 0.01 apart where it is most
+    assert "binom" in size.evidence
+    assert any("bound 0.0200 (0.0300)" in line for line in aligned(result))
+    assert told["the sampled curve converges to the full one as the sample grows"].holds is None  # not run
+
+
+def test_claims_about_figures_read_their_panels():
+    cost = Panel("C_j", "", "", (Series("EASE on yelp", [1, 2, 4, 8, 16, 32], [10, 12, 15, 20, 60, 200]),))
+    bars = Panel("sampled rank, EASE on x", "", "", (Series("share", [1, 2], [0.4, 0.1]),))
+    error = Panel("relative error, EASE on x", "", "", (Series("MLE, recall", [1, 50], [40.0, 3.0]),))
+    results = {
+        name: Result(experiment(name), 2, panels=panels)
+        for name, panels in (("li23-fig1", (bars, error)), ("li23-fig2", (cost,)))
+    }
+    told = [claim.judge(results) for claim in CLAIMS if claim.paper == "li23"]
+    assert [each.holds for each in told if each.evidence != "not run"] == [True, True]
+    assert any("40 % at K = 1, 3 % at 50" in each.evidence for each in told)
+
+
+def test_a_page_says_which_models_match():
+    def rows(model, gap):
+        return [Row("d", model, "m", word, 1 + gap, 0.1, 1.0, 0.1) for word in ("BV0.1", "MLE")]
+
+    made = experiment("jin21-table2")
+    told = matches(Result(made, 100, (*rows("EASE", 0.0), *rows("ALS", 1.0))))
+    assert "EASE on d" in told.split("Does not")[0]
+    assert "ALS on d (0%)" in told.split("Does not")[1]
 
 
 def test_neural_rows_say_how_to_get_them_and_run_once_ranks_are_kept(tmp_path, monkeypatch):

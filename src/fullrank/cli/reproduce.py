@@ -28,6 +28,7 @@ def reproduce(
         list[str] | None,
         typer.Option("--neural", help="Data set to train NeuMF, MultiVAE and NGCF on (long); repeatable."),
     ] = None,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Processes that share the work.")] = 1,
     json: Json = False,
     html: Html = None,
 ) -> None:
@@ -40,12 +41,12 @@ def reproduce(
     Examples:
       fullrank reproduce --list
       fullrank reproduce kr20-table3
-      fullrank reproduce --all --out reproduction --html reproduction/index.html
+      fullrank reproduce --all --jobs 2 --out reproduction --html reproduction/index.html
     """
     import json as as_json
 
     from .._files import write_atomically
-    from ..reproduce import experiment, run_all
+    from ..reproduce import experiment, run_all, time_spent
     from ..reproduce.figures import png
     from ..reproduce.show import as_html, as_markdown, as_text, listing
 
@@ -60,7 +61,7 @@ def reproduce(
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
     results = []
-    for result in run_all(wanted, repeats=repeats, seed=seed, neural=neural or (), progress=not json):
+    for result in run_all(wanted, repeats=repeats, seed=seed, neural=neural or (), jobs=jobs, progress=not json):
         results.append(result)
         if not json:
             typer.echo("\n".join([*as_text(result), ""]))
@@ -77,4 +78,4 @@ def reproduce(
         html.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(html, as_html(results).encode())
     if doc is not None:
-        write_atomically(doc, as_markdown(results).encode())
+        write_atomically(doc, as_markdown(results, time_spent()).encode())

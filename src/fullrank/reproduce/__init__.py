@@ -5,6 +5,6 @@ with a TOML under ``experiments/`` and, where numbers were printed, a CSV under 
 """
 
 from .catalogue import Experiment, experiment, experiments
-from .engine import Result, run, run_all
+from .engine import Result, run, run_all, time_spent
 
-__all__ = ["Experiment", "Result", "experiment", "experiments", "run", "run_all"]
+__all__ = ["Experiment", "Result", "experiment", "experiments", "run", "run_all", "time_spent"]

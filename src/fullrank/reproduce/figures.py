@@ -15,8 +15,8 @@ from ..ranks.design import Sample, parse_design
 from ..ranks.theory import expected_naive
 from .catalogue import Experiment
 from .kinds import Bench, _curves, _hit_ratio, _mapping
-from .ranks import Ranks
-from .simulate import HEAD, Samples, column, exact, fits, sampled, stream, values
+from .ranks import Ranks, keep, kept, key_of
+from .simulate import HEAD, Samples, code_of, column, exact, fits, sampled, stream, values
 
 __all__ = ["FIGURES", "Panel", "Series", "draw", "png", "svg"]
 
@@ -110,6 +110,9 @@ def _distribution(ranks: Ranks, N: int) -> tuple[NDArray[np.int64], FloatArray]:
 
 def _expected(ranks: Ranks, word: str, negatives: int) -> FloatArray:
     """The estimator's answer to the expected shares of outcomes: its expectation, as it is linear."""
+    key = key_of("expected", ranks.key, word, negatives, code_of(word))
+    if (found := kept("values", key)) is not None:
+        return np.asarray(found["values"])
     law, N = Sample(negatives), round(ranks.n_items)
     R, share = _distribution(ranks, N)
     drawn, hits = law.outcomes(N)
@@ -117,7 +120,9 @@ def _expected(ranks: Ranks, word: str, negatives: int) -> FloatArray:
     for first in range(0, len(R), 512):
         part = slice(first, first + 512)
         mean += share[part] @ Sample(negatives, replace=False).law(R[part], N, drawn, hits)
-    return np.asarray(fits(word, Samples(drawn, hits, mean[None] * len(ranks.ranks), float(N), law))[0][0])
+    answers = np.asarray(fits(word, Samples(drawn, hits, mean[None] * len(ranks.ranks), float(N), law))[0][0])
+    keep("values", key, values=answers)
+    return answers
 
 
 def expected_by_rank(made: Experiment, bench: Bench) -> list[Panel]:

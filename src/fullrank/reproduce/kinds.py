@@ -6,7 +6,7 @@ was missing. A row is measured beside published: see :class:`Row`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -20,7 +20,7 @@ from .catalogue import Experiment, published
 from .ranks import NotHereError, Ranks, true_ranks
 from .simulate import ESTIMATORS, Samples, column, exact, expected, fits, sampled, stream, theory, values
 
-__all__ = ["TABLES", "Bench", "Row"]
+__all__ = ["TABLES", "Bench", "Row", "alignment_gaps"]
 
 FloatArray = NDArray[np.float64]
 
@@ -241,6 +241,22 @@ def mapped_table(made: Experiment, bench: Bench) -> list[Row]:
                         f = _mapping(word).f(k, shr.shape[1] - 1, N)
                         rows.append(_row(made, (data, name, f"k={k}", word), float(np.mean(found.ranks <= f))))
     return rows
+
+
+def alignment_gaps(rows: Sequence[Row]) -> dict[tuple[str, str], dict[str, tuple[float, float | None]]]:
+    """By (data set, model with its scheme) and mapping: mean over k of |SHR@k − HR@f(k)|, measured and published."""
+    groups: dict[tuple[str, str], dict[str, dict[str, Row]]] = {}
+    for row in rows:
+        groups.setdefault((row.data, row.model), {}).setdefault(row.estimator, {})[row.metric] = row
+    out: dict[tuple[str, str], dict[str, tuple[float, float | None]]] = {}
+    for key, found in groups.items():
+        shr = found.pop("SHR")
+        for word, cells in found.items():
+            told = [abs(shr[k].published - row.published) for k, row in cells.items()  # type: ignore[operator]
+                    if row.published is not None]  # fmt: skip
+            measured = float(np.mean([abs(shr[k].measured - row.measured) for k, row in cells.items()]))
+            out.setdefault(key, {})[word] = measured, float(np.mean(told)) if told else None
+    return out
 
 
 def mapping_error_table(made: Experiment, bench: Bench) -> list[Row]:

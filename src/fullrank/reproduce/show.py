@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
+from types import MappingProxyType
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from .catalogue import PAPERS, experiments
 from .claims import CLAIMS
 from .engine import Result
 from .figures import svg
-from .kinds import READINGS, Row
+from .kinds import READINGS, Row, alignment_gaps
 
 __all__ = ["as_html", "as_markdown", "as_text", "listing", "summary"]
 
@@ -40,6 +41,8 @@ def as_text(result: Result) -> list[str]:
         lines.append(f"{result.repeats} repeats{unit}; diff: in published standard deviations, or (as it is)")
     for (data, model), rows in groupby(result.rows, key=lambda row: (row.data, row.model)):
         lines += ["", f"{data}, {model}", *_block(list(rows))]
+    if gaps := aligned(result):
+        lines += ["", *gaps]
     for panel in result.panels:
         lines.append(f"  panel: {panel.title} ({len(panel.series)} series)")
     if result.missing:
@@ -128,6 +131,40 @@ def summary(result: Result) -> str:
     return "; ".join(parts) + "."
 
 
+def aligned(result: Result) -> list[str]:
+    """Of li20's tables: how far SHR@k and HR@f(k) lie apart, measured and published, a line per model and scheme."""
+    if result.experiment.kind != "mapped":
+        return []
+    out = []
+    for (data, model), found in alignment_gaps(result.rows).items():
+        if any(told is not None for _, told in found.values()):
+            each = (
+                f"{word} {measured:.4f} ({told:.4f})" for word, (measured, told) in found.items() if told is not None
+            )
+            out.append(f"{data}, {model}: " + ", ".join(each))
+    return ["Mean over k of |SHR@k − HR@f(k)|, measured (published):", *(f"  {line}" for line in out)] if out else []
+
+
+def matches(result: Result) -> str:
+    """Which parts agree with the paper and which do not: by model, or by estimator where that tells more."""
+    cells = [row for row in result.rows if row.published is not None and row.published_sd and row.estimator != "exact"]
+    if not cells:
+        return ""
+
+    def shares(name: Callable[[Row], str]) -> dict[str, float]:
+        out: dict[str, list[bool]] = {}
+        for row in cells:
+            out.setdefault(name(row), []).append(abs(row.difference or 0.0) <= 2)
+        return {key: float(np.mean(fine)) for key, fine in out.items()}
+
+    by = [shares(lambda row: f"{row.model} on {row.data}"), shares(lambda row: row.estimator)]
+    told = max(by, key=lambda found: float(np.std(list(found.values()))))
+    good = [key for key, share in told.items() if share >= 0.8]
+    bad = [f"{key} ({share:.0%})" for key, share in told.items() if share < 0.8]
+    parts = [f"Matches (at least 80 % of cells within 2 standard deviations): {', '.join(good)}."] if good else []
+    return " ".join([*parts, *([f"Does not: {', '.join(bad)}."] if bad else [])])
+
+
 # ------------------------------------------------------------------------------------------------ pages
 
 
@@ -140,6 +177,7 @@ def as_html(results: Iterable[Result]) -> str:
             f"<h2 id={html.escape(made.name, True)!r}>{html.escape(made.name)}: {html.escape(made.title)}</h2>"
         )
         parts.append(f"<p>{html.escape(summary(result))}</p>")
+        parts += [f"<pre>{html.escape(chr(10).join(gaps))}</pre>"] if (gaps := aligned(result)) else []
         if result.panels:
             parts.append(f"<div class=figure>{svg(result.panels)}</div>")
         for (data, model), rows in groupby(result.rows, key=lambda row: (row.data, row.model)):
@@ -181,11 +219,15 @@ th:nth-child(-n+2),td:nth-child(-n+2){text-align:left}.note{color:#888;font-size
 """
 
 
-def as_markdown(results: Sequence[Result]) -> str:
-    """docs/reproduction.md: per table what matches and what does not, then the papers' claims with the measured verdict."""
+def as_markdown(results: Sequence[Result], spent: Mapping[str, tuple[float, float, int]] = MappingProxyType({})) -> str:
+    """docs/reproduction.md: the papers' claims with the measured verdict, then per table what matches and what does not.
+
+    ``spent`` is :func:`time_spent`.
+    """
     by_name = {result.experiment.name: result for result in results}
     left = [name for name in experiments() if name not in by_name]
     out = [_INTRO.strip(), *(["", f"Not run for this page: {', '.join(left)}."] if left else [])]
+    out += ["", *_times(spent)] if spent else []
     out += ["", "## The papers' claims", "", "| | claim | measured | verdict |", "|---|---|---|---|"]
     for claim in CLAIMS:
         verdict = claim.judge(by_name)
@@ -196,11 +238,26 @@ def as_markdown(results: Sequence[Result]) -> str:
         for result in found:
             made = result.experiment
             out += ["", f"### {' = '.join((made.name, *made.also))}: {made.title}", "", summary(result)]
-            out += [f"{each}" for each in made.remarks] + [f"{each}" for each in result.notes]
+            out += [each for each in (matches(result), *made.remarks, *result.notes) if each]
             out += _absent(result.missing)
+            if gaps := aligned(result):
+                out += ["", "```text", *gaps, "```"]
             if result.rows:
                 out += ["", "```text", *_compact(result), "```"]
     return "\n".join(out) + "\n"
+
+
+def _times(spent: Mapping[str, tuple[float, float, int]]) -> list[str]:
+    """What the numbers on the page took."""
+    words = {"plain": "all that needs no neural model", "neural": "training the neural models, and their rows"}
+    each = [
+        f"{words[kind]}, {clock / 60:.0f} minutes by the clock with {jobs} processes ({cpu / 60:.0f} of processor time)"
+        for kind, (clock, cpu, jobs) in spent.items()
+    ]
+    return [
+        f"What it took from an empty cache: {'; '.join(each)}. Measured piece by piece as the run went on, so that",
+        "interrupted runs add up; page and pictures come on top.",
+    ]
 
 
 def _absent(missing: Sequence[str]) -> list[str]:
