@@ -151,15 +151,13 @@ def _ahead(pair: tuple[str, str], wanted: Iterable[Experiment], repeats: int | N
     data, model = pair
     before = time.process_time()
     for made in wanted:
-        if (
-            made.kind not in SHARED
-            or data not in made.data
-            or model not in made.models
-            or _found(made, repeats, neural)
-        ):
+        if data not in made.data or model not in made.models or _found(made, repeats, neural):
             continue
-        alone = replace(made, data=(data,), models=(model,))
-        (TABLES | FIGURES)[made.kind](alone, Bench(repeats or made.repeats, neural, progress=False))
+        bench = Bench(repeats or made.repeats, neural, progress=False)
+        if made.kind in SHARED:
+            (TABLES | FIGURES)[made.kind](replace(made, data=(data,), models=(model,)), bench)
+        else:
+            bench.ranks(made, data, model)
     return time.process_time() - before
 
 
@@ -167,7 +165,7 @@ def _pairs(wanted: Iterable[Experiment], neural: frozenset[str]) -> list[tuple[s
     """(data set, model) of all that can be had, large data sets first: the last to finish should be short."""
     found = {}
     for made in wanted:
-        if made.kind in SHARED and "ranks" not in made.options:
+        if "ranks" not in made.options:
             for data in made.data:
                 try:
                     found[data] = split_of(data).train.nnz
@@ -175,7 +173,7 @@ def _pairs(wanted: Iterable[Experiment], neural: frozenset[str]) -> list[tuple[s
                     continue
     return [
         (data, model) for data in sorted(found, key=lambda data: -found[data]) for model in recipes()
-        if any(made.kind in SHARED and data in made.data and model in made.models for made in wanted)
+        if any(data in made.data and model in made.models for made in wanted)
         and (not recipes()[model].get("neural") or data in neural or _is_trained(data, model))
     ]  # fmt: skip
 

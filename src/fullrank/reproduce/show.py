@@ -251,12 +251,12 @@ def _times(spent: Mapping[str, tuple[float, float, int]]) -> list[str]:
     """What the numbers on the page took."""
     words = {"plain": "all that needs no neural model", "neural": "training the neural models, and their rows"}
     each = [
-        f"{words[kind]}, {clock / 60:.0f} minutes by the clock with {jobs} processes ({cpu / 60:.0f} of processor time)"
+        f"{words[kind]}, {cpu / 60:.0f} minutes of processor time in {jobs} processes ({clock / 60:.0f} by the clock)"
         for kind, (clock, cpu, jobs) in spent.items()
     ]
     return [
-        f"What it took from an empty cache: {'; '.join(each)}. Measured piece by piece as the run went on, so that",
-        "interrupted runs add up; page and pictures come on top.",
+        f"What it took from an empty cache: {'; '.join(each)}. Both are summed piece by piece as the run goes on, so that",
+        "interrupted runs add up; the clock also counts waiting for a machine that has other work.",
     ]
 
 
