@@ -388,9 +388,11 @@ def test_a_page_says_which_models_match():
         return [Row("d", model, "m", word, 1 + gap, 0.1, 1.0, 0.1) for word in ("BV0.1", "MLE")]
 
     made = experiment("jin21-table2")
-    told = matches(Result(made, 100, (*rows("EASE", 0.0), *rows("ALS", 1.0))))
-    assert "EASE on d" in told.split("Does not")[0]
-    assert "ALS on d (0%)" in told.split("Does not")[1]
+    good, bad = matches(Result(made, 100, (*rows("EASE", 0.0), *rows("ALS", 1.0))))
+    assert good == "Matches: EASE on d."
+    assert bad == "Does not match: ALS on d (0%)."
+    counts = [Row("d", "winner", f"recall@{k}", "MLE", 60.0 + k, published=60.0) for k in (1, 20)]
+    assert matches(Result(experiment("jin21-table4"), 100, tuple(counts))) == ["Does not match: winner on d (50%)."]
 
 
 def test_neural_rows_say_how_to_get_them_and_run_once_ranks_are_kept(tmp_path, monkeypatch):

@@ -175,11 +175,14 @@ def _winners_kept(results: Results) -> Verdict:
 
 def _gaps(results: Results, name: str) -> dict[tuple[str, str], tuple[float, float]]:
     """(scheme, mapping): mean |SHR@k − HR@f(k)| of MultiVAE, measured and published."""
-    found = alignment_gaps(_rows(results, name))
-    return {
+    found = {
         (model.split(", ")[1], word): (measured, told)
-        for (_, model), words in found.items() for word, (measured, told) in words.items() if told is not None
+        for (_, model), words in alignment_gaps(_rows(results, name)).items()
+        for word, (measured, told) in words.items() if told is not None
     }  # fmt: skip
+    if not found:
+        raise KeyError(name)
+    return found
 
 
 def _published_size(name: str) -> Callable[[Results], Verdict]:

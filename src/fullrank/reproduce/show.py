@@ -105,7 +105,12 @@ def summary(result: Result) -> str:
     """One sentence of numbers: how many cells there are, and how far they lie from the published ones."""
     rows = [row for row in result.rows if row.published is not None]
     if not rows:
-        return f"{len(result.panels)} panels." if result.panels else "Nothing could be measured."
+        count = len(result.panels)
+        if count:
+            return (
+                f"{count} panel{'s' if count > 1 else ''}: " + "; ".join(panel.title for panel in result.panels) + "."
+            )
+        return "Nothing that is published could be measured." if result.rows else "Nothing could be measured."
     spread = [abs(row.difference or 0.0) for row in rows if row.published_sd]
     plain = [abs(row.difference or 0.0) for row in rows if not row.published_sd]
     parts = []
@@ -115,9 +120,11 @@ def summary(result: Result) -> str:
             f"{within} of {len(spread)} cells within 2 published standard deviations (median {np.median(spread):.1f})"
         )
     if plain:
+        most = max((row for row in rows if not row.published_sd), key=lambda row: abs(row.difference or 0.0))
+        where = f" ({most.data}, {most.model}, {most.metric}, {most.estimator})" if max(plain) >= 0.0005 else ""
         parts.append(
-            f"{len(plain)} cells without a published standard deviation, median difference {np.median(plain):.3g}, "
-            f"largest {max(plain):.3g}"
+            f"{len(plain)} cells without a published standard deviation, median difference {np.median(plain):.2g}, "
+            f"largest {max(plain):.2g}{where}"
         )
     checked = [row for row in rows if row.theory is not None and row.theory_sd]
     if checked:
@@ -145,24 +152,29 @@ def aligned(result: Result) -> list[str]:
     return ["Mean over k of |SHR@k − HR@f(k)|, measured (published):", *(f"  {line}" for line in out)] if out else []
 
 
-def matches(result: Result) -> str:
-    """Which parts agree with the paper and which do not: by model, or by estimator where that tells more."""
-    cells = [row for row in result.rows if row.published is not None and row.published_sd and row.estimator != "exact"]
-    if not cells:
-        return ""
+#: How near is near where no standard deviation is printed, by unit: counts of 100; hit ratios and Beta parameters.
+NEAR = {"of 100": 15.0, "fraction": 0.03}
+
+
+def matches(result: Result) -> list[str]:
+    """Which models agree with the paper and which do not, or which estimators where that tells them apart better."""
+    near = NEAR.get(result.experiment.unit)
+    cells = [
+        (row, abs(row.difference or 0.0) <= (2.0 if row.published_sd else near or 0.0)) for row in result.rows
+        if row.published is not None and (row.published_sd or near) and row.estimator != "exact"
+    ]  # fmt: skip
 
     def shares(name: Callable[[Row], str]) -> dict[str, float]:
         out: dict[str, list[bool]] = {}
-        for row in cells:
-            out.setdefault(name(row), []).append(abs(row.difference or 0.0) <= 2)
+        for row, fine in cells:
+            out.setdefault(name(row), []).append(fine)
         return {key: float(np.mean(fine)) for key, fine in out.items()}
 
     by = [shares(lambda row: f"{row.model} on {row.data}"), shares(lambda row: row.estimator)]
-    told = max(by, key=lambda found: float(np.std(list(found.values()))))
+    told = max(by, key=lambda found: float(np.std(list(found.values()))) if found else 0.0)
     good = [key for key, share in told.items() if share >= 0.8]
     bad = [f"{key} ({share:.0%})" for key, share in told.items() if share < 0.8]
-    parts = [f"Matches (at least 80 % of cells within 2 standard deviations): {', '.join(good)}."] if good else []
-    return " ".join([*parts, *([f"Does not: {', '.join(bad)}."] if bad else [])])
+    return [f"{word}: {', '.join(each)}." for word, each in (("Matches", good), ("Does not match", bad)) if each]
 
 
 # ------------------------------------------------------------------------------------------------ pages
@@ -231,15 +243,16 @@ def as_markdown(results: Sequence[Result], spent: Mapping[str, tuple[float, floa
     out += ["", "## The papers' claims", "", "| | claim | measured | verdict |", "|---|---|---|---|"]
     for claim in CLAIMS:
         verdict = claim.judge(by_name)
-        evidence = verdict.evidence.replace("|", "\\|")  # a bar would end the cell
-        out.append(f"| {claim.paper} | {claim.text} | {evidence} | {_WORDS[verdict.holds]} |")
+        text, evidence = (each.replace("|", "\\|") for each in (claim.text, verdict.evidence))  # a bar ends a cell
+        out.append(f"| {claim.paper} | {text} | {evidence} | {_WORDS[verdict.holds]} |")
     for paper, found in groupby(results, key=lambda result: result.experiment.paper):
         out += ["", f"## {paper}: {PAPERS[paper]}"]
         for result in found:
             made = result.experiment
             out += ["", f"### {' = '.join((made.name, *made.also))}: {made.title}", "", summary(result)]
-            out += [each for each in (matches(result), *made.remarks, *result.notes) if each]
-            out += _absent(result.missing)
+            notes = [*matches(result), *made.remarks, *result.notes] if result.rows or result.panels else []
+            notes += _absent(result.missing)
+            out += ["", *(f"- {each}" for each in notes)] if notes else []
             if gaps := aligned(result):
                 out += ["", "```text", *gaps, "```"]
             if result.rows:
@@ -304,4 +317,7 @@ Elsewhere compare the order of estimators and the size of the gain.
 every model: li23 drew the same negatives for all models, which matters for nothing but the counts of winners.
 BV_* and MN_* have two rows: with the prior averaged over all repeats, as published, and with each repeat's *own prior*,
 which is all that a single evaluation has.
+A model or an estimator *matches* where at least 80 % of its cells lie within 2 published standard deviations, or, where none
+are printed, within 15 of 100 counts or 0.03 of a hit ratio; the share is in brackets where it does not.
+Figures are drawn into the page that `make reproduce` writes to `artifacts/reproduction/index.html`.
 """
