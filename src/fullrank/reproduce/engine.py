@@ -185,6 +185,7 @@ def _share_cores(jobs: int) -> None:
 
     cores = max(1, (os.cpu_count() or 1) // jobs)
     threadpool_limits(cores)
+    os.environ.setdefault("OMP_NUM_THREADS", str(cores))  # for what is not loaded yet: torch
     numba.set_num_threads(min(cores, numba.config.NUMBA_NUM_THREADS))
 
 
