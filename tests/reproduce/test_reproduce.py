@@ -18,7 +18,7 @@ from fullrank.reproduce.catalogue import Experiment, published
 from fullrank.reproduce.claims import CLAIMS
 from fullrank.reproduce.figures import FIGURES, Panel, Series, stage_costs
 from fullrank.reproduce.kinds import TABLES, Bench, Row, alignment_gaps, check
-from fullrank.reproduce.ranks import NotHereError, Ranks, keep, kept, recipes, true_ranks
+from fullrank.reproduce.ranks import NotHereError, Ranks, keep, kept, rank_key, recipes, true_ranks
 from fullrank.reproduce.show import aligned, as_html, as_markdown, as_text, listing, matches
 from fullrank.reproduce.simulate import METRICS, column, exact, fits, sampled, theory
 
@@ -411,6 +411,9 @@ def test_neural_rows_say_how_to_get_them_and_run_once_ranks_are_kept(tmp_path, m
         def __repr__(self):
             return "NeuMF()"
 
+    before = rank_key("yelp", "NeuMF")
+    monkeypatch.setattr(module, "recommender", lambda data, name: fr.models.NeuMF(factors=8))
+    assert rank_key("yelp", "NeuMF") != before
     monkeypatch.setattr(module, "recommender", lambda data, name: Trained())
     found = true_ranks("yelp", "NeuMF", neural=True, progress=False)
     assert len(found.ranks) == 60

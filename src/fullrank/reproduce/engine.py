@@ -22,7 +22,7 @@ from .._version import __version__
 from .catalogue import Experiment, experiments
 from .figures import FIGURES, Panel
 from .kinds import TABLES, Bench, Row, check
-from .ranks import NotHereError, cache_folder, code_key, kept, key_of, recipes, recommender, split_of
+from .ranks import NotHereError, cache_folder, code_key, kept, key_of, rank_key, recipes, recommender, split_of
 
 __all__ = ["Result", "run", "run_all", "time_spent"]
 
@@ -236,7 +236,7 @@ def _found(made: Experiment, repeats: int | None, neural: frozenset[str]) -> boo
 def _is_trained(data: str, model: str) -> bool:
     """Whether the ranks of a model are kept."""
     try:
-        return kept("ranks", key_of("ranks", split_of(data).checksum, repr(recommender(data, model)))) is not None
+        return kept("ranks", rank_key(data, model)) is not None
     except NotHereError:
         return False
 

@@ -26,7 +26,7 @@ from .._files import write_atomically
 if TYPE_CHECKING:
     from ..data import Split
 
-__all__ = ["NotHereError", "Ranks", "cache_folder", "keep", "kept", "true_ranks"]
+__all__ = ["NotHereError", "Ranks", "cache_folder", "keep", "kept", "rank_key", "true_ranks"]
 
 Ints = NDArray[np.int64]
 #: The papers hold out one item per user; gowalla's published split holds out a fifth, so it is split anew.
@@ -134,16 +134,21 @@ def recommender(data: str, name: str) -> Any:
     return made(**{**recipe.get("settings", {}), **recipe.get("data", {}).get(data, {})})
 
 
+def rank_key(data: str, model: str) -> str:
+    """What the ranks of a model are kept under; of a neural one all parameters, as its defaults come from trials."""
+    unfitted = recommender(data, model)
+    told = [repr(unfitted), vars(unfitted)] if recipes()[model].get("neural") else [repr(unfitted)]
+    return key_of("ranks", split_of(data).checksum, *told)
+
+
 def true_ranks(data: str, model: str, candidates: str = "all", *, neural: bool = False, progress: bool = True) -> Ranks:
     """Ranks among `all` or `unseen` candidates, from the cache or by training; `NotHereError` where neither can be."""
-    split = split_of(data)
-    unfitted = recommender(data, model)
-    key = key_of("ranks", split.checksum, repr(unfitted))
+    key = rank_key(data, model)
     found = kept("ranks", key)
     if found is None:
         if recipes()[model].get("neural") and not neural:
             raise NotHereError(_not_trained(data, model))
-        found = _train(split, unfitted, f"{model} on {data}", progress)
+        found = _train(split_of(data), recommender(data, model), f"{model} on {data}", progress)
         keep("ranks", key, **found)
     return Ranks(found[f"{candidates}_ranks"], found[f"{candidates}_pool"], f"{key}-{candidates}")
 
