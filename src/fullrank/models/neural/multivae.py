@@ -40,7 +40,7 @@ class MultiVAE:
     dropout: float = 0.5
     beta: float = 0.2
     anneal: int = 100
-    learning_rate: float = 2e-3
+    learning_rate: float = 1e-3
     batch: int = 500
     epochs: int = 100
     patience: int = 10
