@@ -43,6 +43,8 @@ class Panel:
     log_x: bool = False
     log_y: bool = False
     bars: bool = False
+    #: whether the axis of y begins at 0; not so for a closer look
+    from_zero: bool = True
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -184,9 +186,9 @@ def hit_ratio_curves(made: Experiment, bench: Bench) -> list[Panel]:
                 ks = np.arange(first, last + 1)
                 y = _hit_ratio(ranks, ks.astype(float)) if what == "full" else _shr(made, bench, ranks)[ks - 1]
                 lines.append(_series(model, ks, y))
-            panels.append(
-                Panel(f"{title}, {first} to {last:,}", "K" if what == "full" else "k", "hit ratio", tuple(lines))
-            )
+            name = f"{title}, {first} to {last:,}"
+            x = "K" if what == "full" else "k"
+            panels.append(Panel(name, x, "hit ratio", tuple(lines), from_zero=first == 1))
     return panels
 
 
@@ -430,7 +432,8 @@ def draw(panels: Iterable[Panel]) -> Any:
             legend=alt.Legend(orient="bottom", columns=3, labelLimit=180) if len(names) > 1 else None,
         )  # fmt: skip
         x = alt.X("x:Q", title=panel.x, scale=alt.Scale(type="log" if panel.log_x else "linear", nice=False))
-        y = alt.Y("y:Q", title=panel.y, scale=alt.Scale(type="log" if panel.log_y else "linear"))
+        scale = {"type": "log"} if panel.log_y else {"type": "linear", "zero": panel.from_zero}
+        y = alt.Y("y:Q", title=panel.y, scale=alt.Scale(**scale))
         base = alt.Chart(alt.Data(values=rows))
         if panel.bars:
             mark = base.mark_bar(size=max(2, 300 // max(len(rows), 1) - 1))
