@@ -228,17 +228,19 @@ if __name__ == "__main__":
             yield result
             print([each.process.pid for each in backend._team], flush=True)  # the block is kept by now
     model = worlds.Trouble(59, "sleep", sys.argv[2], np.ones(1000))
-    module.observe_cases(model, worlds.make_split(), worlds.DESIGNS[1], progress=False, checkpoint=sys.argv[1], map=telling)
+    design = worlds.DESIGNS[int(sys.argv[4])]
+    module.observe_cases(model, worlds.make_split(), design, progress=False, checkpoint=sys.argv[1], map=telling)
 """
 
 
-def test_a_killed_driver_leaves_no_workers_and_a_checkpoint(split: Split, tmp_path: Path) -> None:
+@pytest.mark.parametrize("design", range(len(DESIGNS)), ids=lambda k: str(DESIGNS[k]))
+def test_a_killed_driver_leaves_no_workers_and_a_checkpoint(design: int, split: Split, tmp_path: Path) -> None:
     script = tmp_path / "driver.py"
     script.write_text(DRIVER)
     path = os.pathsep.join([str(Path(worlds.__file__).parent), *sys.path])
     environment = {**os.environ, "PYTHONPATH": path}
     (tmp_path / "memory").mkdir()
-    command = [sys.executable, str(script), *(str(tmp_path / each) for each in ("kept", "flag", "memory"))]
+    command = [sys.executable, str(script), *(str(tmp_path / each) for each in ("kept", "flag", "memory")), str(design)]
     driver = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     assert driver.stdout is not None
     lines = [driver.stdout.readline() for _ in range(7)]  # all blocks but the one that sleeps
@@ -262,8 +264,8 @@ def test_a_killed_driver_leaves_no_workers_and_a_checkpoint(split: Split, tmp_pa
             yield task(block)
 
     model = Trouble(59, "sleep", str(tmp_path / "flag"))
-    seen = observe_cases(model, split, DESIGNS[1], progress=False, checkpoint=tmp_path / "kept", map=counting)
-    same(seen, observe_cases(Function(), split, DESIGNS[1], progress=False))
+    seen = observe_cases(model, split, DESIGNS[design], progress=False, checkpoint=tmp_path / "kept", map=counting)
+    same(seen, observe_cases(Function(), split, DESIGNS[design], progress=False))
     assert done == [56]
 
 

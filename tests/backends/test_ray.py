@@ -94,9 +94,13 @@ def awake(node: Any) -> None:
     ray.get([nap.options(scheduling_strategy=there).remote() for _ in range(2)])
 
 
-@pytest.mark.parametrize("kind", ["factors", "item-item", "function"])
+@pytest.mark.parametrize(
+    ("kind", "design"),
+    [*(("factors", design) for design in DESIGNS), ("item-item", DESIGNS[3]), ("function", DESIGNS[3])],
+    ids=str,
+)
 def test_a_node_removed_mid_run_costs_nothing(
-    kind: str, split: Split, cluster: Any, monkeypatch: pytest.MonkeyPatch
+    kind: str, design: Any, split: Split, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "ROWS_PER_CALL", 1)
     node = cluster.add_node(num_cpus=2, object_store_memory=STORE, node_ip_address="127.0.0.1")
@@ -112,8 +116,8 @@ def test_a_node_removed_mid_run_costs_nothing(
                 removed.append(where)
             yield result
 
-    seen = observe_cases(model, split, DESIGNS[3], progress=False, map=losing, batch=1)
-    same(seen, observe_cases(model, split, DESIGNS[3], progress=False))
+    seen = observe_cases(model, split, design, progress=False, map=losing, batch=1)
+    same(seen, observe_cases(model, split, design, progress=False))
     assert removed
 
 
