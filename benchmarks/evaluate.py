@@ -145,7 +145,7 @@ def plans(models: list[str], wanted: float) -> None:
         items = report.rows[0]["items_scored"]
         print(
             f"{name:<18}{made.items / full:>16.1%}{items / full:>9.1%}{made.items / items - 1:>+7.0%}"
-            f"{made.half_width:>22.4f}{half:>9.4f}{made.half_width / half - 1 if half else 0:>+7.0%}",
+            f"{made.half_width:>22.4f}{half:>9.4f}{made.half_width / half - 1 if half > 1e-6 else 0:>+7.0%}",
             flush=True,
         )
 

@@ -54,7 +54,7 @@ def test_forced_sampling_meets_the_precision_for_less_and_its_design_is_a_plain_
     full = split.n_items * len(split)
     for row in report.rows:
         assert half(row) <= 0.06 * row["value"]
-        assert abs(row["value"] - truth.value(row["model"], row["metric"])) < 2.5 * half(row)
+        assert abs(row["value"] - truth.value(row["model"], row["metric"])) <= 2.5 * half(row) + 1e-12
         assert row["items_scored"] < 0.5 * full
     for name, model in models.items():  # rounds change nothing: the last design from the start sees the same
         design = fr.parse_design(report.estimates[name].counts.design)

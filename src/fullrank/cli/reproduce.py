@@ -41,7 +41,7 @@ def reproduce(
     Examples:
       fullrank reproduce --list
       fullrank reproduce kr20-table3
-      fullrank reproduce --all --jobs 2 --out reproduction --html reproduction/index.html
+      fullrank reproduce --all --jobs 2 --out papers --html papers/all.html
     """
     import json as as_json
 

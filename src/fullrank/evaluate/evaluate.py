@@ -56,7 +56,7 @@ MOST_ROUNDS = 8
 #: Seconds that fitting and planning take: exact evaluation that is quicker than this needs no plan.
 PLANNING_SECONDS = 2.0
 #: What an exact answer may cost more than a sampled one is guessed to: it leaves nothing open, and guesses tend to be low.
-EXACT_IS_WORTH = 1.5
+EXACT_SECONDS_ARE_WORTH = 1.5
 #: A measurement of speed lasts at least as long, if there are users enough.
 TIMED_SECONDS = 0.05
 #: Users a first look takes when the population is the target and there are many more.
@@ -412,7 +412,7 @@ def _one(job: _Job, model: Any, name: str) -> _Seen:
         why = ""
         if affordable and exact <= PLANNING_SECONDS:
             why = f"ranking everything was cheaper: {exact:.2g} seconds, which planning a sample takes alone"
-        elif affordable and exact <= EXACT_IS_WORTH * _guessed_seconds(job, speeds):
+        elif affordable and exact <= EXACT_SECONDS_ARE_WORTH * _guessed_seconds(job, speeds):
             why = f"ranking everything was cheaper: {speeds.ratio}"
         if why:
             seen = _look(job, scorer, name, everyone, Exhaustive(), None)
@@ -594,9 +594,9 @@ def _in_rounds(job: _Job, scorer: Any, name: str, speeds: _Speeds | None) -> _Se
             exact = _look(job, scorer, name, np.arange(len(split.users)), Exhaustive(), None)
             why = f"ranking everything turned out cheaper than to go on sampling: {speeds.ratio}"
             return replace(exact, why=exact.why or "exact", rounds=seen.rounds, notes=[why])
-        reach = found.ceiling
+        reach = N - 1 if found.ceiling >= guess.n_items - 1 else found.ceiling  # pools vary: all of the mean one is all
         if len(seen.rounds) == 1 and found.items > 4 * now:  # a first fit is rough: most of the way, then look again
-            reach = max(ceiling, found.ceiling // 2)
+            reach = max(ceiling, reach // 2)
         stop, ceiling = found.stop, reach
 
 
@@ -640,7 +640,7 @@ def _exact_seconds(job: _Job, speeds: _Speeds) -> tuple[float, bool]:
 def _exact_is_cheaper(job: _Job, speeds: _Speeds, more_items: float, fitting: float) -> bool:
     """Than another round: its items, its fit, and a report's."""
     exact, within = _exact_seconds(job, speeds)
-    return within and exact < EXACT_IS_WORTH * (speeds.gathered * more_items + 2 * fitting)
+    return within and exact < EXACT_SECONDS_ARE_WORTH * (speeds.gathered * more_items + 2 * fitting)
 
 
 def _half(estimate: Estimate, metric: Metric, level: float, target: str) -> float:

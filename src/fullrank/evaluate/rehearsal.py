@@ -34,6 +34,8 @@ IntArray = NDArray[np.int64]
 
 #: Half-widths vary a little from sample to sample: plans aim below the goal by this much.
 AIM = 0.97
+#: A design that leaves nothing open is taken where it scores at most so many times the items of the cheapest that would do.
+EXACT_IS_WORTH = 1.15
 #: Cases that are made up; more would only repeat one another.
 MOST_CASES = 20_000
 #: Numbers of hits at which designs are tried to stop.
@@ -407,5 +409,8 @@ class Rehearsal:
             # between what failed and what passed, or as much stricter as the fit found it to be wider
             further = max(excess / max(float(ratio[now]), 1e-12), 1.05 * loose)
             strict = float(np.sqrt(loose * upper)) if upper else further
+        sure = np.flatnonzero(affordable & (ratio == 0.0))  # nothing at all is left open
+        if len(sure) and tried[sure[0]][0] <= EXACT_IS_WORTH * tried[best][0]:
+            best, widths = int(sure[0]), dict.fromkeys(goals, 0.0)
         items, stop, ceiling = tried[best]
         return Candidate(self.design(stop, ceiling), stop, ceiling, items, widths)
