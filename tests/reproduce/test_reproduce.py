@@ -242,6 +242,9 @@ def test_text_fits_80_columns_and_pages_are_made():
     whole = as_html([result, figure])
     assert "<svg" in whole
     assert "0.990" in whole
+    assert "<a href='#li20-fig4'>" in whole
+    assert "<td>kr20<td>" in whole
+    assert "e-15" not in whole
 
 
 def test_command_line(tmp_path):

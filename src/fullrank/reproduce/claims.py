@@ -359,7 +359,11 @@ CLAIMS: tuple[Claim, ...] = (
         "ml-1m: MLE and MES find the best model no less often than BV 0.01, WMLE most often",
         _winners_likelihood,
     ),
-    Claim("li23", "blind spot: most targets come first in the sample, and small K is estimated worst", _blind),
+    Claim(
+        "li23",
+        "blind spot: targets come first in the sample more than anywhere else, and small K is estimated worst",
+        _blind,
+    ),
     Claim(
         "li23", "MN with a learned prior beats BV 0.01 and MLE at n = 100 (prior pooled over repeats)", _learned_priors
     ),

@@ -125,8 +125,8 @@ def summary(result: Result) -> str:
         most = max((row for row in rows if not row.published_sd), key=lambda row: abs(row.difference or 0.0))
         where = f" ({most.data}, {most.model}, {most.metric}, {most.estimator})" if max(plain) >= 0.0005 else ""
         parts.append(
-            f"{len(plain)} cells without a published standard deviation, median difference {np.median(plain):.2g}, "
-            f"largest {max(plain):.2g}{where}"
+            f"{len(plain)} cells without a published standard deviation, median difference {_small(np.median(plain))}, "
+            f"largest {_small(max(plain))}{where}"
         )
     checked = [row for row in rows if row.theory is not None and row.theory_sd]
     if checked:
@@ -138,6 +138,11 @@ def summary(result: Result) -> str:
             f"standard errors (largest {np.abs(z).max():.1f}), spreads {ratio.min():.2f} to {ratio.max():.2f} of theory"
         )
     return "; ".join(parts) + "."
+
+
+def _small(value: float) -> str:
+    """Two digits; what rounding left is 0."""
+    return f"{value:.2g}" if value > 1e-9 else "0"
 
 
 def aligned(result: Result) -> list[str]:
@@ -185,7 +190,10 @@ def matches(result: Result) -> list[str]:
 
 def as_html(results: Iterable[Result]) -> str:
     """All results on one self-contained page."""
-    parts = []
+    results = list(results)
+    by_name = {result.experiment.name: result for result in results}
+    links = " · ".join(f"<a href='#{name}'>{name}</a>" for name in by_name)
+    parts = [f"<p>{links}</p>", "<h2>The papers' claims</h2>", _html_claims(by_name)]
     for result in results:
         made = result.experiment
         parts.append(
@@ -198,8 +206,18 @@ def as_html(results: Iterable[Result]) -> str:
         for (data, model), rows in groupby(result.rows, key=lambda row: (row.data, row.model)):
             parts.append(f"<h3>{html.escape(f'{data}, {model}')}</h3>{_html_table(list(rows))}")
         notes = [*(f"missing: {each}" for each in result.missing), *result.notes, *made.remarks]
+        notes = [*matches(result), *notes] if result.rows else notes
         parts += [f"<p class=note>{html.escape(each)}</p>" for each in notes]
     return _PAGE.replace("{body}", "\n".join(parts))
+
+
+def _html_claims(by_name: Mapping[str, Result]) -> str:
+    rows = []
+    for claim in CLAIMS:
+        verdict = claim.judge(by_name)
+        cells = (claim.paper, claim.text, verdict.evidence, _WORDS[verdict.holds])
+        rows.append("<tr>" + "".join(f"<td>{html.escape(cell)}" for cell in cells))
+    return f"<table class=claims><tr><th>paper<th>claim<th>measured<th>verdict{''.join(rows)}</table>"
 
 
 def _html_table(rows: Sequence[Row]) -> str:
@@ -225,7 +243,8 @@ body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding
 color:var(--ink);background:var(--paper)}
 table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:13px;display:block;overflow-x:auto}
 th,td{padding:2px 10px;text-align:right;border-bottom:1px solid var(--line)}
-th:nth-child(-n+2),td:nth-child(-n+2){text-align:left}.note{color:#888;font-size:13px;margin:.2rem 0}
+th:nth-child(-n+2),td:nth-child(-n+2),.claims td,.claims th{text-align:left;vertical-align:top}
+.note{color:#888;font-size:13px;margin:.2rem 0}
 .figure{background:#fff;padding:8px;overflow-x:auto;border-radius:6px}svg{max-width:100%;height:auto}
 </style><h1>The papers, reproduced with fullrank</h1>
 <p>Measured beside published. Differences are in published standard deviations; in brackets where none is printed.</p>
