@@ -34,6 +34,8 @@ __all__ = ["HyperPrior", "LogSpline"]
 FloatArray = NDArray[np.float64]
 
 DRAWS = 400
+#: Every so many draws tell how much of the variance within cases their outcomes explain.
+THINNED = 8
 
 
 @dataclass(frozen=True)
@@ -393,17 +395,24 @@ class Posterior:
         if target == "population":
             return np.asarray(sum(d @ g for d, g in zip(self._draws, pooled, strict=True)) / counts.users_weight)
         total, variance = np.zeros(DRAWS), np.zeros(DRAWS)
-        for after, gain, square in zip(self._after, pooled, squared, strict=True):
-            head = after[:, : len(np.trim_zeros(gain, "b"))]
-            total += head @ gain[: head.shape[1]]
-            variance += head @ square[: head.shape[1]]
+        some = slice(None, None, THINNED)
+        explained = np.zeros((len(self.strata), len(total[some])))
         for which, gains in grid.gains(metric, n_items, order, targets):
             for row in np.unique(rows[which]):  # gains of one j differ by a factor: one of them stands for all
                 here = rows[which] == row
                 gain = np.sign(gains[here][0]) * np.sqrt(weight[which[here]] @ gains[here] ** 2)
-                stratum = self.strata[row]
-                expected = ((self._draws[row][:, : len(gain)] * gain) @ stratum.A[: len(gain)]) / self._likely[row]
-                variance -= expected**2 @ (stratum.seen / stratum.seen.sum())  # E[gain | outcome]² in every draw
+                earned = self._draws[row][some, : len(gain)] * gain
+                by_outcome = (earned @ self.strata[row].A[: len(gain)] * self._pull[row][some]) ** 2
+                explained[row] += np.sum(by_outcome / self._share[row], axis=1)
+        for row, (gain, square) in enumerate(zip(pooled, squared, strict=True)):
+            head = slice(len(np.trim_zeros(square, "b")))
+            # an EM step multiplies every draw by the product of pull and law
+            after = self._draws[row][:, head] * (self._pull[row] @ self.strata[row].A[head].T)
+            total += after @ gain[head]
+            second = after @ square[head]
+            # Var[gain | outcome] is E[gain²] less what outcomes explain of it, a share that hardly differs between draws
+            unexplained = 1 - np.mean(explained[row] / np.maximum(second[some], 1e-300))
+            variance += max(float(unexplained), 0.0) * second
         noise = np.random.default_rng(1).standard_normal(DRAWS)
         return np.asarray((total + np.sqrt(np.maximum(variance, 0.0)) * noise) / self.problem.counts.users_weight)
 
@@ -431,14 +440,14 @@ class Posterior:
         return [stratum.draws(DRAWS, self.prior.spread, rng) for stratum in self.strata]
 
     @cached_property
-    def _after(self) -> list[FloatArray]:
-        """P(rank) of a case given its outcome, averaged over the cases: one EM step from every draw."""
-        return [
-            drawn * ((each.seen / each.seen.sum() / likely) @ each.A.T)
-            for each, drawn, likely in zip(self.strata, self._draws, self._likely, strict=True)
-        ]
+    def _share(self) -> list[FloatArray]:
+        """The share of each outcome in what was seen."""
+        return [stratum.seen / stratum.seen.sum() for stratum in self.strata]
 
     @cached_property
-    def _likely(self) -> list[FloatArray]:
-        """P(outcome) in every draw."""
-        return [np.maximum(drawn @ each.A, 1e-300) for each, drawn in zip(self.strata, self._draws, strict=True)]
+    def _pull(self) -> list[FloatArray]:
+        """Share of each outcome over its probability, in every draw."""
+        return [
+            share / np.maximum(drawn @ each.A, 1e-300)
+            for each, drawn, share in zip(self.strata, self._draws, self._share, strict=True)
+        ]
