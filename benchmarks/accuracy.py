@@ -4,7 +4,7 @@ Every number comes from the true ranks of real recommenders (FULLRANK_RANKS): sa
 law, corrected, and compared with the truth. LogSpline's prior is the one fitted without the data set under test
 (``benchmarks/priors/without-NAME.json``). Models are sampled independently of one another.
 
-    python benchmarks/accuracy.py                 # everything, about half an hour on 2 cores
+    python benchmarks/accuracy.py                 # everything, a quarter of an hour on 2 cores
     python benchmarks/accuracy.py --quick         # a glance
     python benchmarks/accuracy.py --write docs    # also docs/accuracy.md, docs/accuracy.json and docs/accuracy.svg
     python benchmarks/accuracy.py --choices       # error and cost of Adaptive's settings, behind its defaults
@@ -48,8 +48,8 @@ FIXED = {
     "MES": fr.MaxEntropy(),
 }
 ADAPTIVE = {"MLE": fr.MLE()}
-#: So many samples for these: five are enough to see how far behind they are.
-SLOW, FEWER = ("MN_MLE", "MES"), 5
+#: So many samples for these: enough to see how far behind they are.
+SLOW, FEWER = ("BV 0.01", "MN_MLE", "MES"), 8
 AT = (1, 10, 50)
 PRIORS = Path(__file__).parent / "priors"
 #: Pools are binned by ⌊log2 N · 2^level⌋: 1 % wide.
@@ -192,10 +192,11 @@ def bound_coverage(task: tuple[str, str, int]) -> tuple[str, int, int]:
 
 #: (negatives, max_negatives, stop_at) of adaptive designs to choose the defaults from
 CHOICES = (
-    *((start, ceiling, 1) for start in (49, 99) for ceiling in (0.1, 0.15, 0.25, 0.5)),
+    *((start, ceiling, 1) for start in (24, 49, 99) for ceiling in (0.1, 0.25, 0.5)),
     *((49, ceiling, stop) for stop in (2, 4) for ceiling in (0.1, 0.25)),
     (99, 3199, 1),
 )
+CHOICE_SAMPLES = 4
 
 
 def choice(task: tuple[str, tuple, int]) -> tuple[float, float]:
@@ -211,20 +212,37 @@ def choice(task: tuple[str, tuple, int]) -> tuple[float, float]:
     return tuple(np.mean(rows, axis=0))
 
 
-def choices(files: list[str], samples: int, jobs: int | None) -> None:
-    """Print error, cost and error · √cost (what sampling error keeps constant) of the settings."""
-    print(
-        "| start | ceiling | stop_at | NDCG error % | scored % of the catalogue | error · √scored |\n|---|---|---|---|---|---|"
-    )
-    with ProcessPoolExecutor(jobs) as pool:
-        for setting in CHOICES:
-            error, share = np.mean(list(pool.map(choice, [(file, setting, samples) for file in files])), axis=0)
-            start, ceiling, stop = setting
-            top = f"{ceiling} N" if isinstance(ceiling, float) else f"{ceiling:,}"
-            print(
-                f"| {start} | {top} | {stop} | {error:.2f} | {100 * share:.2f} | {error * np.sqrt(100 * share):.2f} |",
-                flush=True,
-            )
+def choices(files: list[str], samples: int, pool: ProcessPoolExecutor) -> list[dict]:
+    """Error, cost and error · √cost (what sampling error keeps constant) of the settings."""
+    found = pool.map(choice, [(file, setting, samples) for setting in CHOICES for file in files])
+    by_setting = np.array(list(found)).reshape(len(CHOICES), len(files), 2).mean(axis=1)
+    return [
+        {"start": start, "ceiling": ceiling, "stop_at": stop, "ndcg": error, "scored": 100 * share}
+        for (start, ceiling, stop), (error, share) in zip(CHOICES, by_setting.tolist(), strict=True)
+    ]
+
+
+def choices_table(rows: list[dict], samples: int) -> list[str]:
+    """The scan as Markdown."""
+    default = fr.Adaptive()
+    lines = [
+        f"LogSpline's NDCG error and cost by the settings of `Adaptive` ({samples} samples per file); error · √scored is what plain "
+        "sampling keeps constant, so that less of it is better at any budget. The default is in bold.",
+        "",
+        "| start | ceiling | stop_at | NDCG error % | scored, % of the catalogue | error · √scored |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        top = f"{row['ceiling']} N" if isinstance(row["ceiling"], float) else f"{row['ceiling']:,}"
+        cells = [str(row["start"]), top, str(row["stop_at"]), f"{row['ndcg']:.2f}", f"{row['scored']:.2f}"]
+        cells.append(f"{row['ndcg'] * np.sqrt(row['scored']):.2f}")
+        usual = (row["start"], row["ceiling"], row["stop_at"]) == (
+            default.negatives,
+            default.max_negatives,
+            default.stop_at,
+        )
+        lines.append("| " + " | ".join(f"**{cell}**" if usual else cell for cell in cells) + " |")
+    return lines
 
 
 def main() -> None:
@@ -239,11 +257,12 @@ def main() -> None:
     samples, cover = (3, 20) if options.quick else (options.samples, options.coverage)
     files = sorted(path.stem for path in folder().glob("*__*.npz"))
     judged = [file for file in files if not file.startswith("ml-100k")]
-    if options.choices:
-        choices(judged, min(samples, 4), options.jobs)
-        return
     began = time.time()
     with ProcessPoolExecutor(options.jobs) as pool:
+        scan = choices(judged, min(samples, CHOICE_SAMPLES), pool)
+        if options.choices:
+            print("\n".join(choices_table(scan, min(samples, CHOICE_SAMPLES))))
+            return
         tasks = [(file, "unseen", label, samples) for file in judged for label in DESIGNS]
         tasks += [(file, "all", label, samples) for file in judged for label in ("99", "499", "adaptive 100-3200")]
         found = [row for rows in pool.map(errors, tasks) for row in rows]
@@ -256,8 +275,8 @@ def main() -> None:
             for name in ("MLE", "BV 0.01")
         ]
         covered = [row for rows in pool.map(coverage, spans) for row in rows]
-        held = list(pool.map(bound_coverage, [(file, "99", 3) for file in judged]))
-    text, document = summary(found, covered, held, samples, cover, time.time() - began)
+        held = list(pool.map(bound_coverage, [(file, "99", 2) for file in judged]))
+    text, document = summary(found, covered, held, scan, samples, cover, time.time() - began)
     print(text)
     if options.write:
         (options.write / "accuracy.md").write_text(text)
@@ -265,15 +284,15 @@ def main() -> None:
         chart(document, options.write / "accuracy.svg")
 
 
-def summary(found, covered, held, samples, cover, seconds) -> tuple[str, dict]:
+def summary(found, covered, held, scan, samples, cover, seconds) -> tuple[str, dict]:
     """The tables, as Markdown and as numbers."""
     lines = [
         "# How accurate is it?",
         "",
         "Relative error |estimate − truth| / truth, averaged over K = 1..50 (li23's measure), in percent, from the true ranks of "
         f"{len({row[0] for row in found})} recommenders on {len({row[0].split('__')[0] for row in found})} data sets; {samples} samples "
-        "each, models sampled independently. LogSpline's prior is fitted without the data set under test. "
-        f"`python benchmarks/accuracy.py --samples {samples} --coverage {cover}` printed this in {seconds / 60:.0f} minutes ({platform.machine()}, {os.cpu_count()} cores).",
+        f"each ({min(samples, FEWER)} for {', '.join(SLOW)}), models sampled independently. LogSpline's prior is fitted without the data set under test. "
+        f"`python benchmarks/accuracy.py --samples {samples} --coverage {cover}` printed this in {seconds / 60:.1f} minutes ({platform.machine()}, {os.cpu_count()} cores).",
         "",
         "![NDCG error against items scored, by estimator](accuracy.svg)",
     ]
@@ -314,7 +333,7 @@ def summary(found, covered, held, samples, cover, seconds) -> tuple[str, dict]:
     cell = {(row["design"], row["estimator"]): row for row in document["errors"] if row["protocol"] == "unseen"}
     small, paper = cell["adaptive 50-800", "LogSpline"], cell["adaptive 100-3200", "MLE"]
     lines += ["", f"On a smaller adaptive sample (50 to 800) LogSpline scores {small['items']:,.0f} items per case for an NDCG error of {small['ndcg']:.1f} %; adaptive MLE needs {paper['items']:,.0f} items (100 to 3200) for {paper['ndcg']:.1f} %: {small['items'] / paper['items']:.2f} of the items."]  # fmt: skip
-    lines += ["", "## Intervals", "", f"95 % intervals for Recall, NDCG and AP at K = 1, 10, 50; {cover} samples per file for LogSpline. *Excess*: mean width over the width that would just cover 95 % on the mean, all intervals scaled by one factor.", "", "| negatives | estimator | target | coverage | lowest file | mean relative width | excess |", "|---|---|---|---|---|---|---|"]  # fmt: skip
+    lines += ["", "## Intervals", "", f"95 % intervals for Recall, NDCG and AP at K = 1, 10, 50; {cover} samples per file for LogSpline, {max(cover // 40, 2)} for the others, which resample. *Excess*: mean width over the width that would just cover 95 % on the mean, all intervals scaled by one factor.", "", "| negatives | estimator | target | coverage | lowest file | mean relative width | excess |", "|---|---|---|---|---|---|---|"]  # fmt: skip
     groups = defaultdict(list)
     for file, _, label, name, target, reach, width in covered:
         groups[label, name, target].append((file, reach, width))
@@ -341,6 +360,8 @@ def summary(found, covered, held, samples, cover, seconds) -> tuple[str, dict]:
             if right is not None:
                 document["winners"].append({"design": label, "estimator": name, "right": right})
         lines.append(f"| {label} | " + " | ".join(cells) + " |")
+    lines += ["", "## Adaptive's defaults", "", *choices_table(scan, min(samples, CHOICE_SAMPLES))]
+    document["choices"] = scan
     return "\n".join(lines) + "\n", document
 
 
