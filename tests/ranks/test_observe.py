@@ -592,3 +592,19 @@ def test_sampling_does_not_load_numba_before_it_is_needed() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=dict(os.environ)
     )
     assert done.stdout.split() == ["False", "False"]
+
+
+def test_a_model_that_raises_keeps_its_error_and_the_block_is_named(
+    world: tuple[Split, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    split, _ = world
+    monkeypatch.setattr(module, "ROWS_PER_CALL", 5)
+
+    def broken(users: Any, items: Any) -> Any:
+        if 7 in users:
+            raise KeyError("no embedding")
+        return np.zeros(np.shape(items))
+
+    with pytest.raises(KeyError, match="no embedding") as caught:
+        observe(broken, split, "uni9", progress=False, batch=5, name="mine")
+    assert caught.value.__notes__ == ["(model `mine`, the block of users 5 to 9)"]

@@ -456,6 +456,13 @@ class _Task:
 
     def __call__(self, block: Block) -> Result:
         """What is seen of the block's cases: compared or 0, hits, candidates, order."""
+        try:
+            return self._seen(block)
+        except Exception as error:  # a model's own error keeps its type and its words
+            error.add_note(f"(model `{self.name}`, the block of users {block.users[0]} to {block.users[-1]})")
+            raise
+
+    def _seen(self, block: Block) -> Result:
         state = _State.of(self, block)
         if self.compiled:
             if (
