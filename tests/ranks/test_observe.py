@@ -608,3 +608,16 @@ def test_a_model_that_raises_keeps_its_error_and_the_block_is_named(
     with pytest.raises(KeyError, match="no embedding") as caught:
         observe(broken, split, "uni9", progress=False, batch=5, name="mine")
     assert caught.value.__notes__ == ["(model `mine`, the block of users 5 to 9)"]
+
+
+def test_factors_trained_on_in_place_are_ranked_as_they_are_now(world: tuple[Split, Any]) -> None:
+    split, _ = world
+    rng = np.random.default_rng(3)
+    users, items = (rng.normal(size=(n, 8)).astype(np.float32) for n in (split.n_users, split.n_items))
+    scorer = as_scorer((users * np.float32(1e-3), items * np.float32(1e-3)))
+    observe_cases(scorer, split, "full", progress=False)
+    scorer.users[:], scorer.items[:] = users * 50, np.round(items * 50)
+    seen = observe_cases(scorer, split, "full", progress=False)
+    fresh = observe_cases((scorer.users.copy(), scorer.items.copy()), split, "full", progress=False)
+    np.testing.assert_array_equal(seen.hits, fresh.hits)
+    assert not any(task.scorer is scorer for task in module._NORMS)  # nothing is kept past a call

@@ -381,7 +381,7 @@ def _unfinished(done: NDArray[np.bool_], size: int, tile: int) -> Iterator[tuple
             yield start, min(start + size, int(last))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Task:
     """What is done with a block; called as ``task(block)``, here or in another process."""
 
@@ -711,7 +711,8 @@ def _by_structure(task: _Task, state: _State) -> None:
     _run_kernel(task, state, *_structure(task))
 
 
-_NORMS: weakref.WeakKeyDictionary[Factors, Array] = weakref.WeakKeyDictionary()
+# by task, not by model: one whose arrays are trained on in place is measured again at the next call
+_NORMS: weakref.WeakKeyDictionary[_Task, Array] = weakref.WeakKeyDictionary()
 
 
 def _norms(team: _Team, matrix: Array) -> Array:
@@ -727,13 +728,13 @@ def _norms(team: _Team, matrix: Array) -> Array:
     return out
 
 
-def _item_bounds(team: _Team, scorer: Factors) -> Array:
-    bounds = _NORMS.get(scorer)
+def _item_bounds(team: _Team, task: _Task) -> Array:
+    bounds, scorer = _NORMS.get(task), task.scorer
     if bounds is None:
         bounds = _norms(team, scorer.items)
         if scorer.bias is not None:
             bounds = np.hypot(bounds, scorer.bias)
-        _NORMS[scorer] = bounds
+        _NORMS[task] = bounds
     return bounds
 
 
@@ -750,7 +751,7 @@ def _count_products(task: _Task, state: _State, team: _Team) -> bool:
     cases, kind, width = state.cases, model.items.dtype, model.items.shape[1]
     n = len(cases.users)
     rows = np.ascontiguousarray(model.users[cases.users])
-    user_bound, item_bound = _norms(team, rows), _item_bounds(team, task.scorer)
+    user_bound, item_bound = _norms(team, rows), _item_bounds(team, task)
     if task.scorer.bias is not None:
         user_bound = np.hypot(user_bound, 1.0)
     if not float(user_bound.max()) * float(item_bound.max()) < float(np.finfo(kind).max) / 16:
