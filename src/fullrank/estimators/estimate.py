@@ -367,9 +367,11 @@ def build_problem(
     grid: Grid | None = None,
 ) -> Problem:
     """Tables, grid and laws for these counts, within bounded memory."""
+    if n_items not in {"bins", "mean"}:
+        raise ValueError(f"`n_items` must be 'bins' or 'mean', not {n_items!r}.")
     while True:
         pools = np.zeros(len(counts.keys), dtype=np.int64) if n_items == "mean" else pool_bins(counts, most)
-        tables = _tables(counts, n_items, pools)
+        tables = tables_by(counts, pools)
         cells = grid or cells_for(tables, counts.design.replace)
         if len(tables) == 1 or len(cells) * sum(len(table.hits) for table in tables) <= MOST_NUMBERS:
             break
@@ -407,10 +409,11 @@ def pool_bins(counts: RankCounts, most: int = MAX_POOLS) -> IntArray:
     return np.asarray(bins[pool] if most < len(sizes) else pool)
 
 
-def _tables(counts: RankCounts, n_items: str, pools: IntArray) -> list[PoolTable]:
+def tables_by(counts: RankCounts, pools: IntArray) -> list[PoolTable]:
+    """Outcome tables, one per bin of pool sizes; ``pools`` is the bin of every cell of the counts."""
     keys = counts.keys.copy()
     keys[:, 1] = pools
-    return replace(counts, keys=keys).tables(n_items)
+    return replace(counts, keys=keys).tables()
 
 
 def cells_for(tables: list[PoolTable], drawn_again: bool) -> Grid:

@@ -255,7 +255,7 @@ def bounds(counts: RankCounts, metric: Metric | str, level: float = 0.95) -> tup
     from scipy.optimize import linprog
     from scipy.special import betaincinv
 
-    from .estimate import empirical_value, size_shares, with_all_outcomes
+    from .estimate import cells_for, empirical_value, pool_bins, size_shares, tables_by, with_all_outcomes
 
     metric = parse_metric(metric)
     check_interval(level, "cases")
@@ -265,8 +265,8 @@ def bounds(counts: RankCounts, metric: Metric | str, level: float = 0.95) -> tup
     exact = 0.0 if known is None else empirical_value(known, metric, counts.n_items) / counts.users_weight
     if unknown is None:
         return exact, exact
-    tables = [with_all_outcomes(unknown, table) for table in unknown.tables("bins", most=6)]
-    grid = Grid.for_tables(tables, counts.design.replace)
+    tables = [with_all_outcomes(unknown, table) for table in tables_by(unknown, pool_bins(unknown, most=6))]
+    grid = cells_for(tables, counts.design.replace)
     cuts = _cut_points(unknown)
     total = sum(float(table.weight.sum()) for table in tables)
     rows, seen = [], np.zeros(len(cuts))
