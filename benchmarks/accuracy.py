@@ -228,7 +228,9 @@ def choices_table(rows: list[dict], samples: int) -> list[str]:
     default = fr.Adaptive()
     lines = [
         f"LogSpline's NDCG error and cost by the settings of `Adaptive` ({samples} samples per file); error · √scored is what plain "
-        "sampling keeps constant, so that less of it is better at any budget. The default is in bold.",
+        "sampling keeps constant, so that less of it is better at any budget. The default is in bold. "
+        "A higher ceiling can earn more per item, and asks for more of them: the default stays cheap, and a wanted precision "
+        "is what `fr.evaluate` is for.",
         "",
         "| start | ceiling | stop_at | NDCG error % | scored, % of the catalogue | error · √scored |",
         "|---|---|---|---|---|---|",
