@@ -143,7 +143,7 @@ def _one(job: Job, model: Any, name: str) -> Seen:
         why = ""
         if affordable and exact <= PLANNING_SECONDS:
             why = f"ranking everything was cheaper: {exact:.2g} seconds, which planning a sample takes alone"
-        elif affordable and exact <= EXACT_SECONDS_ARE_WORTH * _guessed_seconds(job, speeds):
+        elif affordable and any(exact <= EXACT_SECONDS_ARE_WORTH * each for each in _sampling_seconds(job, speeds)):
             why = f"ranking everything was cheaper: {speeds.ratio}"
         if why:
             seen = look(job, scorer, name, everyone, Exhaustive(), None)
@@ -153,14 +153,16 @@ def _one(job: Job, model: Any, name: str) -> Seen:
     return _in_rounds(job, scorer, name, speeds)
 
 
-def _guessed_seconds(job: Job, speeds: Speeds) -> float:
-    """What sampling would take, by the prior's guess of the ranks."""
+def _sampling_seconds(job: Job, speeds: Speeds) -> Iterator[float]:
+    """What sampling would take at least, for a first look at every case; then by the prior's guess of the ranks."""
+    if job.target == "cases":
+        yield speeds.gathered * _start(job) * len(job.split.users) + PLANNING_SECONDS
     guess = Guess.prior(job.split.n_items, "all" if job.candidates == "all" else "unseen")
     cases = len(job.split.users)
     rehearsal = Rehearsal.of(guess, cases, job.metrics, _start(job))
     goals = job.goals({metric: guess.value(metric) for metric in job.metrics})
     found = rehearsal.cheapest({metric: AIM * goal for metric, goal in goals.items()}, job.level)
-    return speeds.gathered * found.items * cases + PLANNING_SECONDS
+    yield speeds.gathered * found.items * cases + PLANNING_SECONDS
 
 
 def _start(job: Job) -> int:

@@ -523,18 +523,16 @@ def _score_range(model: Any, row: Any, work: Any, first: Any, n: Any, out: Any) 
 # -------------------------------------------------------------------------------------------------------- counting
 
 
-@njit(fastmath={"reassoc", "nsz"}, **_LEAN)
+@_helper
 def _tally(scores: Array, low: Any, high: Any) -> tuple[int, int]:
     """How many scores are above ``high``, and how many at or above ``low``.
 
-    Counting in the scores' own type lets eight comparisons run at once; sums of at most CHUNK ones are exact in it,
-    in any order, which is all the ``reassoc`` allows.
+    Counted in 32 bits: eight comparisons then run at once, and what they give is added as it comes.
     """
-    one, zero = scores.dtype.type(1), scores.dtype.type(0)
-    above, near = zero, zero
+    above, near = np.int32(0), np.int32(0)
     for k in range(len(scores)):
-        above += one if scores[k] > high else zero
-        near += one if scores[k] >= low else zero
+        above = np.int32(above + np.int32(scores[k] > high))
+        near = np.int32(near + np.int32(scores[k] >= low))
     return int(above), int(near)
 
 
