@@ -54,8 +54,6 @@ def test_workers_change_no_digit(workers: int, split: Split) -> None:
 def test_a_killed_worker_costs_nothing(
     user: int, design: Any, split: Split, two: ProcessBackend, tmp_path: Path
 ) -> None:
-    if user != 29 and design is not DESIGNS[1]:
-        pytest.skip("every design at one point, every point with one design")
     seen = observe_cases(Trouble(user, "kill", str(tmp_path / "flag")), split, design, progress=False, map=two)
     same(seen, observe_cases(Function(), split, design, progress=False))
     assert (tmp_path / "flag").exists()

@@ -75,8 +75,6 @@ def test_workers_change_no_digit(workers: int, split: Split, cluster: Any) -> No
 @pytest.mark.parametrize("design", DESIGNS, ids=str)
 @pytest.mark.parametrize("user", [0, 29, 59])
 def test_a_killed_worker_costs_nothing(user: int, design: Any, split: Split, cluster: Any, tmp_path: Path) -> None:
-    if user != 29 and design is not DESIGNS[1]:
-        pytest.skip("every design at one point, every point with one design")
     seen = observe_cases(Trouble(user, "kill", str(tmp_path / "flag")), split, design, progress=False, map=RayBackend())
     same(seen, observe_cases(Function(), split, design, progress=False))
     assert (tmp_path / "flag").exists()
