@@ -147,19 +147,19 @@ class Grid:
         return out
 
     def gains(
-        self, metric: Metric, n_items: float, order: IntArray, targets: IntArray
-    ) -> Iterator[tuple[IntArray, FloatArray]]:
-        """:meth:`mean_gain` of many (j, T): which of them, and a row for each, one j at a time (ever fewer cells)."""
-        by_order = np.argsort(order, kind="stable")
-        starts = np.flatnonzero(np.diff(order[by_order], prepend=-1))
-        for which in np.split(by_order, starts[1:]):
+        self, metric: Metric, n_items: float, order: IntArray, targets: IntArray, rows: IntArray
+    ) -> Iterator[tuple[int, IntArray, FloatArray]]:
+        """:meth:`mean_gain` of many (j, T) by j and row: the row, which they are, and a line of gains for each."""
+        sorting = np.lexsort((rows, order))
+        starts = np.flatnonzero(np.diff(order[sorting], prepend=-1) | np.diff(rows[sorting], prepend=-1))
+        for which in np.split(sorting, starts[1:]):
             j = int(order[which[0]])
             if metric.k is not None and j > metric.k:  # no rank is left before the cut-off
                 return
             few = max(1, 2**20 // len(self))
             for first in range(0, len(which), few):
                 part = which[first : first + few]
-                yield part, self.mean_gain(metric, n_items, j, targets[part])
+                yield int(rows[part[0]]), part, self.mean_gain(metric, n_items, j, targets[part])
 
     def pooled_gains(
         self, metric: Metric, n_items: float, groups: tuple[IntArray, IntArray, FloatArray], rows: IntArray
@@ -168,11 +168,9 @@ class Grid:
         order, targets, weight = groups
         shape = int(rows.max(initial=0)) + 1, len(self)
         first, second = np.zeros(shape), np.zeros(shape)
-        for which, gain in self.gains(metric, n_items, order, targets):
-            for row in np.unique(rows[which]):
-                here = rows[which] == row
-                first[row, : gain.shape[1]] += weight[which[here]] @ gain[here]
-                second[row, : gain.shape[1]] += weight[which[here]] @ gain[here] ** 2
+        for row, which, gain in self.gains(metric, n_items, order, targets, rows):
+            first[row, : gain.shape[1]] += weight[which] @ gain
+            second[row, : gain.shape[1]] += weight[which] @ gain**2
         return first, second
 
 

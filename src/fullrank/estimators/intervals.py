@@ -90,11 +90,9 @@ class Replicates:
         """The metric in every replicate."""
         order, targets, _ = counts.groups
         total = np.zeros(len(self.masses))
-        for which, gain in self.grid.gains(metric, n_items, order, targets):
-            for row in np.unique(counts.strata[which]):
-                here = counts.strata[which] == row
-                values = self.masses[:, row, : gain.shape[1]] @ gain[here].T
-                total += (self.group_weight[:, which[here]] * values).sum(1)
+        for row, which, gain in self.grid.gains(metric, n_items, order, targets, counts.strata):
+            values = self.masses[:, row, : gain.shape[1]] @ gain.T
+            total += (self.group_weight[:, which] * values).sum(1)
         return np.asarray(total / (self.group_weight / targets).sum(1))
 
 
@@ -305,7 +303,7 @@ def _extreme_gains(counts: RankCounts, grid: Grid, metric: Metric) -> tuple[Floa
     """The least and largest gain of a case in each cell over all (j, T): the same for one target per user."""
     order, targets, _ = counts.groups
     least, most = np.full(len(grid), np.inf), np.full(len(grid), -np.inf)
-    for _, gain in grid.gains(metric, counts.n_items, order, targets):
+    for _, _, gain in grid.gains(metric, counts.n_items, order, targets, counts.strata):
         head = gain.shape[1]
         least[:head] = np.minimum(least[:head], gain.min(0))
         most[:head] = np.maximum(most[:head], gain.max(0))

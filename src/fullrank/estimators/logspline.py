@@ -397,13 +397,12 @@ class Posterior:
         total, variance = np.zeros(DRAWS), np.zeros(DRAWS)
         some = slice(None, None, THINNED)
         explained = np.zeros((len(self.strata), len(total[some])))
-        for which, gains in grid.gains(metric, n_items, order, targets):
-            for row in np.unique(rows[which]):  # gains of one j differ by a factor: one of them stands for all
-                here = rows[which] == row
-                gain = np.sign(gains[here][0]) * np.sqrt(weight[which[here]] @ gains[here] ** 2)
-                earned = self._draws[row][some, : len(gain)] * gain
-                by_outcome = (earned @ self.strata[row].A[: len(gain)] * self._pull[row][some]) ** 2
-                explained[row] += np.sum(by_outcome / self._share[row], axis=1)
+        for row, which, gains in grid.gains(metric, n_items, order, targets, rows):
+            # gains of one j differ by a factor: one of them stands for all
+            gain = np.sign(gains[0]) * np.sqrt(weight[which] @ gains**2)
+            earned = self._draws[row][some, : len(gain)] * gain
+            by_outcome = (earned @ self.strata[row].A[: len(gain)] * self._pull[row][some]) ** 2
+            explained[row] += np.sum(by_outcome / self._share[row], axis=1)
         for row, (gain, square) in enumerate(zip(pooled, squared, strict=True)):
             head = slice(len(np.trim_zeros(square, "b")))
             # an EM step multiplies every draw by the product of pull and law
@@ -414,7 +413,7 @@ class Posterior:
             unexplained = 1 - np.mean(explained[row] / np.maximum(second[some], 1e-300))
             variance += max(float(unexplained), 0.0) * second
         noise = np.random.default_rng(1).standard_normal(DRAWS)
-        return np.asarray((total + np.sqrt(np.maximum(variance, 0.0)) * noise) / self.problem.counts.users_weight)
+        return np.asarray((total + np.sqrt(np.maximum(variance, 0.0)) * noise) / counts.users_weight)
 
     def prior_share(self, metric: Metric | str, n_items: float) -> float:
         """How much of the answer is the prior's: near 0 the data decide, near 1 they have not been asked.
