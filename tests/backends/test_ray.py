@@ -144,6 +144,17 @@ def test_a_node_that_keeps_a_range_may_go(split: Split, cluster: Any) -> None:
     assert removed
 
 
+def test_a_keeper_of_a_range_may_die_or_hang(cluster: Any, tmp_path: Path) -> None:
+    pieces = [worlds.Piece((user,), user % 3) for user in range(30)]
+    for how, timeout in (("kill", None), ("sleep", 20)):
+        once = worlds.Keeping(Trouble(13, how, str(tmp_path / how)))
+        done = RayBackend(item_shards=3, in_flight=6, timeout=timeout)._map(once, pieces)
+        assert sorted(done) == list(range(30))
+    always = worlds.Keeping(Trouble(13, "kill"))
+    with pytest.raises(BlockError, match="model `keeping`: the block of user 13 was given up after 4 attempts"):
+        list(RayBackend(item_shards=3, in_flight=6)._map(always, pieces))  # not one that waited behind it
+
+
 def test_a_block_that_always_kills_is_named(split: Split, cluster: Any) -> None:
     with pytest.raises(BlockError, match="model `bad`: the block of users 24 to 31 was given up after 2 attempts"):
         observe_cases(Trouble(29, "kill"), split, DESIGNS[1], progress=False, map=RayBackend(retries=1), name="bad")

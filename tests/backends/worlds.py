@@ -154,3 +154,24 @@ class Telling:
 
         time.sleep(0.3)
         return self.task(block), ray.get_runtime_context().get_node_id()
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A block that only the keeper of a range may do."""
+
+    users: tuple[int, ...]
+    shard: int
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """A task of pieces: something happens at one user (the first time, if ``flag`` is a path)."""
+
+    trouble: Trouble
+    name: str = "keeping"
+
+    def __call__(self, piece: Piece) -> Any:
+        time.sleep(0.02)
+        self.trouble(np.array(piece.users), np.zeros((1, 1), dtype=int))
+        return piece.users[0]

@@ -195,14 +195,15 @@ class _Cluster:
         self.remote = ray.remote(_run_block).options(max_retries=0, name=f"fullrank {self.name}", **self.needs)
         self.keepers: dict[int, Any] = {}
         self.places = 0
-        self.at: dict[Any, int] = {}
+        self.at: dict[Any, tuple[int, Any]] = {}  # (range, its keeper) of each block on its way, the oldest first
+        self.innocent: set[Any] = set()
         self.ahead = 2 * (backend.item_shards or 0) + 1
         self.running: set[Any] = set()
         self.limit, self.looked = 0, -_LOOK_SECONDS
 
     def room(self, block: Any) -> bool:
         shard = getattr(block, "shard", None)
-        if shard is not None and list(self.at.values()).count(shard) >= _AHEAD:
+        if shard is not None and sum(each == shard for each, _ in self.at.values()) >= _AHEAD:
             return False
         if self.backend.in_flight is not None:
             self.limit = self.backend.in_flight
@@ -224,27 +225,37 @@ class _Cluster:
 
     def start(self, block: Any) -> Hashable:
         threads = max(1, int(self.backend.num_cpus))
-        call, shard = self.remote.remote, getattr(block, "shard", None)
-        if shard is not None:
-            call = self._keeper(shard).run.remote
+        shard = getattr(block, "shard", None)
+        keeper = None if shard is None else self._keeper(shard)
+        call = self.remote.remote if keeper is None else keeper.run.remote
         handle = call(self.box, self.token, __version__, threads, block)
         self.running.add(handle)
         if shard is not None:
-            self.at[handle] = shard
+            self.at[handle] = shard, keeper
         return handle  # type: ignore[no-any-return]
 
     def _keeper(self, shard: int) -> Any:
         """The worker of a range, started when it is first needed; as many as fit the cluster share the ranges.
 
-        They ask for no CPU of their own: one that moves after the loss of its node must find a place.
+        They ask for no CPU of their own: one that takes the place of a lost one must find room. Ray could start a lost
+        one again itself, but would refuse what is sent to it until it is there; what is sent to a new one waits.
         """
         self.places = self.places or self.backend.in_flight or max(1, self.limit // _AHEAD)
         place = shard % self.places
         if place not in self.keepers:
             needs = {**self.needs, "num_cpus": 0}
-            kind = self.ray.remote(_Keeper).options(max_restarts=-1, max_task_retries=0, **needs)
+            kind = self.ray.remote(_Keeper).options(max_restarts=0, max_task_retries=0, **needs)
             self.keepers[place] = kind.remote()
         return self.keepers[place]
+
+    def _retire(self, keeper: Any) -> None:
+        """Have a new one at its place. It did one block after the other: only the oldest can be what was wrong."""
+        if keeper not in self.keepers.values():
+            return
+        self.keepers = {place: each for place, each in self.keepers.items() if each is not keeper}
+        self.innocent.update([handle for handle, (_, each) in self.at.items() if each is keeper][1:])
+        with contextlib.suppress(Exception):  # it is gone, most of the time
+            self.ray.kill(keeper)
 
     def wait(self, seconds: float | None) -> Iterable[tuple[Hashable, Any]]:
         ready, rest = self.ray.wait(list(self.running), num_returns=1, timeout=seconds)
@@ -253,10 +264,8 @@ class _Cluster:
         return [(handle, self._outcome(handle)) for handle in ready]
 
     def _outcome(self, handle: Any) -> Any:
-        from ray.exceptions import RayError, RayTaskError
+        from ray.exceptions import RayActorError, RayError, RayTaskError
 
-        self.running.discard(handle)
-        self.at.pop(handle, None)
         try:
             return self.ray.get(handle)
         except RayTaskError as error:  # before the task itself: it could not be opened
@@ -268,13 +277,25 @@ class _Cluster:
                 str(error),
             )
         except RayError as error:  # worker, node or object lost
-            return Lost(f"Ray lost it ({type(error).__name__}: {_first_line(error)})")
+            if isinstance(error, RayActorError) and handle in self.at:
+                self._retire(self.at[handle][1])
+            why = f"Ray lost it ({type(error).__name__}: {_first_line(error)})"
+            return Lost(why, counts=handle not in self.innocent)
+        finally:
+            self._forget(handle)
+
+    def _forget(self, handle: Any) -> None:
+        self.running.discard(handle)
+        self.innocent.discard(handle)
+        self.at.pop(handle, None)
 
     def drop(self, handle: Hashable) -> None:
-        self.running.discard(handle)
-        kept = self.at.pop(handle, None) is not None
+        _, keeper = self.at.get(handle, (0, None))
+        if keeper is not None and next(each for each, (_, its) in self.at.items() if its is keeper) == handle:
+            self._retire(keeper)  # it runs, and nothing else would end it
         with contextlib.suppress(Exception):  # it may have ended, or Ray may be gone
-            self.ray.cancel(handle, force=not kept)  # a keeper has others waiting
+            self.ray.cancel(handle, force=keeper is None)
+        self._forget(handle)
 
     def close(self) -> None:
         for handle in list(self.running):

@@ -27,9 +27,13 @@ class BlockError(RuntimeError):
 
 @dataclass(frozen=True)
 class Lost:
-    """The worker is gone, or was too slow; the block may be started again."""
+    """The worker is gone, or was too slow; the block may be started again.
+
+    It counts against the block's retries unless the block was only waiting where another one ran.
+    """
 
     why: str
+    counts: bool = True
 
 
 @dataclass(frozen=True)
@@ -131,7 +135,7 @@ def run(
                 if ended is None or ended.index not in held:
                     continue  # its other copy was faster
                 if isinstance(outcome, Lost):
-                    losses[ended.index] += 1
+                    losses[ended.index] += outcome.counts
                     if losses[ended.index] > retries:
                         raise _gone(task, held[ended.index], outcome, losses[ended.index])
                     if not any(other.index == ended.index for other in running.values()):
