@@ -15,7 +15,7 @@ import fullrank as fr
 SURFACE = [
     *("Split", "load", "models", "as_scorer", "observe"),
     *("Recall", "NDCG", "AP", "Precision", "AUC", "Hit", "MRR", "Metric", "parse_metric", "parse_metrics"),
-    *("Exhaustive", "Sample", "Adaptive", "Design", "parse_design", "RankCounts"),
+    *("Exhaustive", "Top", "Sample", "Adaptive", "Design", "parse_design", "RankCounts"),
     *("expected_naive", "sampled_recall", "hoeffding", "bounds"),
     *("Naive", "RankEstimate", "CLS", "BiasVariance", "MLE", "WeightedMLE", "MaxEntropy", "Multinomial", "Mapping"),
     *("LogSpline", "parse_estimator", "RankDistribution"),
@@ -31,6 +31,7 @@ SOON = [
 KEYWORDS = {
     "Sample": ["negatives", "replace"],
     "Adaptive": ["negatives", "max_negatives", "stop_at", "replace"],
+    "Top": ["k", "negatives", "replace"],
     "RankCounts.from_ranks": ["ranks", "n_items", "design", "drawn", "users", "weights"],
     "BiasVariance": ["gamma", "prior"],
     "Multinomial": ["prior"],

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._version import __version__ as __version__
 from .metrics import AP, AUC, MRR, NDCG, Hit, Metric, Precision, Recall, parse_metric, parse_metrics
-from .ranks.design import Adaptive, Design, Exhaustive, Sample, parse_design
+from .ranks.design import Adaptive, Design, Exhaustive, Sample, Top, parse_design
 from .ranks.counts import RankCounts
 from .estimators import (
     CLS,
@@ -83,6 +83,7 @@ __all__ = [
     "Design",
     "Exhaustive",
     "Sample",
+    "Top",
     "parse_design",
     "RankCounts",
     "CLS",

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from fullrank.data.split import Split
 from fullrank.models.scorer import ItemItem, Rows
-from fullrank.ranks.design import Adaptive, Exhaustive, Sample
+from fullrank.ranks.design import Adaptive, Exhaustive, Sample, Top
 
 FIELDS = ("drawn", "hits", "n_items", "order", "targets")
 DESIGNS = (
@@ -23,6 +23,7 @@ DESIGNS = (
     Sample(7, replace=False),
     Adaptive(3, 13, stop_at=2),
     Adaptive(2, "all", stop_at=3, replace=False),
+    Top(4, 7),
 )
 KINDS = ("factors", "bias", "item-item", "dense item-item", "table", "matrix", "rows", "function")
 USERS, ITEMS = 60, 45

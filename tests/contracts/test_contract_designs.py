@@ -32,6 +32,17 @@ def test_contract(design, n_items):
     check_design(design, n_items)
 
 
+@pytest.mark.parametrize("top", [fr.Top(3, 9), fr.Top(10, 5, replace=False), fr.Top(70, 9), fr.Top(4, 99)])
+def test_contract_of_top(top):
+    def draw(rank, n_items, rng):
+        if rank <= top.k or top.negatives >= n_items - 1:
+            return 0, rank - 1
+        others = rng.choice(n_items - 1, top.negatives, replace=top.replace)
+        return top.negatives, int((others < rank - 1).sum())
+
+    check_design(top, 60, draw=draw)
+
+
 @dataclass(frozen=True)
 class Biased(fr.Sample):
     def auc(self, drawn, hits, n_items):

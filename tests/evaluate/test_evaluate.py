@@ -11,6 +11,7 @@ import pytest
 from made_up import make_world
 
 import fullrank as fr
+from fullrank.evaluate import speeds
 from fullrank.evaluate.rehearsal import Guess
 
 METRICS = ["ndcg@10", "recall@10"]
@@ -45,6 +46,25 @@ def test_left_free_small_models_are_ranked_in_full_and_it_says_why(world):
     assert [row["value"] for row in report.rows] == [row["value"] for row in exact(models, split).rows]
     assert all(half(row) == 0 for row in report.rows)
     assert any("ranking everything was cheaper" in note and "seconds" in note for note in report.notes)
+
+
+def test_left_free_factors_are_ranked_as_far_as_the_metrics_look(world, monkeypatch, tmp_path):
+    models, split = world
+    monkeypatch.setattr(speeds, "RANKED_SECONDS", 0.0)
+    monkeypatch.setattr(speeds, "RANKED_IS_WORTH", np.inf)
+    truth = exact(models, split, ["ndcg@10", "recall@5"])
+    report = fr.evaluate(models, split, ["ndcg@10", "recall@5"], checkpoint=tmp_path, progress=False)
+    assert [row["value"] for row in report.rows] == pytest.approx([row["value"] for row in truth.rows], rel=1e-12)
+    assert all(half(row) == 0 for row in report.rows)
+    assert {row["design"] for row in report.rows} == {"exhaustive to 10, then uni49"}
+    assert {row["naive"] for row in report.rows} == {None}
+    assert any("ranking to 10 was cheaper" in note for note in report.notes)
+    assert any("metrics up to @10 are exact" in note for note in report.notes)
+    again = fr.evaluate(models, split, ["ndcg@10", "recall@5"], checkpoint=tmp_path, progress=False)
+    assert again.rows == report.rows
+    for metrics, options in ((["ndcg@10", "auc"], {}), (["ndcg@200"], {}), (["ndcg@10"], {"max_items": 10**9})):
+        other = fr.evaluate(models, split, metrics, progress=False, **options)
+        assert {row["design"] for row in other.rows} == {"exhaustive"}
 
 
 def test_forced_sampling_meets_the_precision_for_less_and_its_design_is_a_plain_one(world):

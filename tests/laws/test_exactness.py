@@ -75,6 +75,35 @@ def test_exhaustive_is_the_empirical_distribution_whatever_the_estimator(estimat
     np.testing.assert_allclose(fitted.mass(range(1, N + 1)), [w[r == R].sum() / w.sum() for r in range(1, N + 1)])
 
 
+TOPPED = [fr.LogSpline("unseen"), fr.MLE(), fr.BiasVariance(0.01), fr.Multinomial()]
+
+
+@pytest.mark.parametrize("estimator", TOPPED, ids=str)
+@pytest.mark.parametrize("most", [1, 40])
+def test_ranks_to_the_top_are_exact_up_to_k_with_one_target_or_many(estimator, most, rng):
+    """Also where there are too many (j, T) for a law of each: known ranks keep their own."""
+    n, items = 300, 5000
+    targets = rng.integers(1, most + 1, n)
+    T = np.repeat(targets, targets)
+    j = np.concatenate([np.arange(1, t + 1) for t in targets])
+    users = np.repeat(np.arange(n), targets)
+    R = naive.power_law_ranks(len(T), items, rng)
+    several = {} if most == 1 else {"order": j, "targets": T}
+    known = R <= 20
+    hits = np.where(known, R - 1, rng.binomial(49, (R - 1) / (items - 1)))
+    fitted = estimator.fit(
+        fr.RankCounts.from_ranks(hits + 1, items, fr.Top(20, 49), drawn=np.where(known, 0, 49), users=users, **several)
+    )
+    full = fr.MLE().fit(fr.RankCounts.from_ranks(R, items, "full", users=users, **several))
+    for metric in ("recall@1", "recall@20", "ndcg@10", "ap@20", "precision@5"):
+        value = full.expect(metric)
+        assert fitted.expect(metric) == pytest.approx(value, rel=1e-9, abs=1e-12)
+        assert fitted.interval(metric) == pytest.approx((value, value), rel=1e-9, abs=1e-12)
+    if not isinstance(estimator, fr.BiasVariance | fr.Multinomial):
+        assert fitted.expect("auc") == pytest.approx(full.expect("auc"), abs=0.02)
+        assert fitted.expect("recall@200") == pytest.approx(full.expect("recall@200"), rel=0.15)
+
+
 @pytest.mark.parametrize("estimator", [fr.MLE(), fr.BiasVariance(0.01), fr.Multinomial()], ids=str)
 def test_stopping_at_k_without_a_ceiling_is_exact_up_to_k(estimator, rng):
     """stop_at = K, every candidate if need be: a case that stopped earlier is beaten K times, so its rank is past K."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fullrank.ranks.design import Adaptive, Exhaustive
+from fullrank.ranks.design import Adaptive, Exhaustive, Top
 
 MASK = (1 << 64) - 1
 GOLDEN, ODD = 0x9E3779B97F4A7C15, 0xD1342543DE82EF95
@@ -71,7 +71,7 @@ def observe(scores: Any, split: Any, design: Any, pools: Any, ties: str, seed: i
     largest = split.n_items if isinstance(pools, str) else max(len(pools[u]) for u in set(split.users.tolist())) + 1
     if isinstance(design, Adaptive):
         design = design.resolve(largest)
-    stages = design.stages(largest)
+    stages = (design.negatives,) if isinstance(design, Top) else design.stages(largest)
     out = Seen([], [], [], [], [])
     for user, target in zip(split.users.tolist(), split.items.tolist(), strict=True):
         mine = [i for u, i in zip(split.users.tolist(), split.items.tolist(), strict=True) if u == user]
@@ -92,8 +92,11 @@ def observe(scores: Any, split: Any, design: Any, pools: Any, ties: str, seed: i
                 ties
             ]
 
-        if isinstance(design, Exhaustive):
-            drawn, hits = 0, sum(beats(i) for i in negatives)
+        above = sum(beats(i) for i in negatives)
+        if isinstance(design, Exhaustive) or (
+            isinstance(design, Top) and (above < design.k or len(negatives) <= design.negatives)
+        ):
+            drawn, hits = 0, above
         else:
             stream = item_key(user_key(draw_seed, user), target)
             for stage in stages:

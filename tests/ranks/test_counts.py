@@ -384,6 +384,20 @@ BAD = {
         make([1], design=fr.Adaptive(9, 39, 1), drawn=[9]),
         "`drawn` is 9 at case 0: it must be a later stage: the case was beaten fewer than 1 times",
     ),
+    "top without drawn": (make(design=fr.Top(3, 9)), "`drawn` is missing: with `Top` every case"),
+    "top of another size": (
+        make([5], design=fr.Top(3, 9), drawn=[8]),
+        "`drawn` is 8 at case 0: it must be 9, or 0 where the rank is exact",
+    ),
+    "top past its end": (
+        make([4], design=fr.Top(3, 9), drawn=[0]),
+        "`ranks` is 4 at case 0: it must be at most 3 where it is exact",
+    ),
+    "top among few": (
+        make([4], n_items=10, design=fr.Top(3, 9), drawn=[9]),
+        r"`drawn` is 9 at case 0: it must be 0 \(the rank is exact\) among no more than 10 items",
+    ),
+    "too far a top": (lambda: fr.Top(2000), "`k` is 2000; allowed are 1 to 1000: to rank further, use `Exhaustive"),
     "popularity": (make(design="pop99"), "draws negatives by popularity"),
     "unknown design": (make(design="unl9"), "unknown design 'unl9'"),
     "weights of other length": (make(weights=[1, 2]), r"`weights` has shape \(2,\) for 3 cases"),

@@ -19,7 +19,7 @@ import fullrank.ranks.observe as module
 from fullrank.data.split import Split
 from fullrank.models.scorer import ItemItem, Rows, as_scorer
 from fullrank.ranks.counts import RankCounts
-from fullrank.ranks.design import Adaptive, Exhaustive, Sample
+from fullrank.ranks.design import Adaptive, Exhaustive, Sample, Top
 from fullrank.ranks.observe import observe, observe_cases
 
 FIELDS = ("drawn", "hits", "n_items", "order", "targets")
@@ -32,6 +32,8 @@ DESIGNS = (
     Adaptive(3, 13, stop_at=2),
     Adaptive(2, "all", stop_at=3, replace=False),
     Adaptive(2, 9, stop_at=1, replace=False),
+    Top(3, 7),
+    Top(10, 5, replace=False),
 )
 
 
@@ -135,6 +137,7 @@ def test_catalogues_longer_than_a_chunk() -> None:
             Sample(1500),
             Sample(1500, replace=False),
             Adaptive(700, "all", 2000, replace=False),
+            Top(20, 99),
         ):
             seen = observe_cases(model, split, design, rng=1, progress=False)
             same(seen, oracle.observe(scores, split, design, "unseen", "random", 1))
@@ -620,4 +623,4 @@ def test_factors_trained_on_in_place_are_ranked_as_they_are_now(world: tuple[Spl
     seen = observe_cases(scorer, split, "full", progress=False)
     fresh = observe_cases((scorer.users.copy(), scorer.items.copy()), split, "full", progress=False)
     np.testing.assert_array_equal(seen.hits, fresh.hits)
-    assert not any(task.scorer is scorer for task in module._NORMS)  # nothing is kept past a call
+    assert not any(task.scorer is scorer for task in module._BOUNDS)  # nothing is kept past a call

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from fullrank.data.split import Split
-from fullrank.ranks.design import Adaptive, Exhaustive, Sample
+from fullrank.ranks.design import Adaptive, Exhaustive, Sample, Top
 from fullrank.ranks.observe import observe_cases
 from fullrank.ranks.shards import spread
 
@@ -20,6 +20,7 @@ DESIGNS = (
     Sample(5000, replace=False),
     Adaptive(3, 13, stop_at=2),
     Adaptive(2, "all", stop_at=3, replace=False),
+    Top(4, 7),
 )
 
 

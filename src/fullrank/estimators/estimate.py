@@ -19,7 +19,7 @@ from threadpoolctl import ThreadpoolController
 
 from ..metrics import Metric, Recall, parse_metric
 from ..ranks.counts import MAX_POOLS, PoolTable, RankCounts, unique_rows
-from ..ranks.design import ALL, Adaptive, Exhaustive, Sample
+from ..ranks.design import ALL, Design, Exhaustive, Sample, Top, outcomes_compare
 from . import _grid
 from ._grid import Grid
 from .intervals import (
@@ -214,6 +214,9 @@ class RankDistribution:
         check_interval(level, target)
         counts = self.counts
         from_counts = metric.whole_auc and self.n_items is None
+        design = counts.design
+        if target == "cases" and isinstance(design, Top) and metric.k is not None and metric.k <= design.k:
+            return (self.expect(metric),) * 2  # every rank it looks at is known
         if self.posterior is not None and not from_counts:
             N = counts.n_items if self.n_items is None else self.n_items
             return self.posterior.interval(metric, self.expect(metric), level, target, N)
@@ -237,7 +240,18 @@ class RankDistribution:
         if fitted is None:
             return 0.0
         pooled, _ = self.grid.pooled_gains(metric, n_items, fitted.groups, fitted.strata)
-        return float((self.masses * pooled).sum())
+        return float((self.masses * pooled).sum()) + self._apart(metric, n_items, fitted, pooled)
+
+    def _apart(self, metric: Metric, n_items: float, fitted: RankCounts, pooled: FloatArray) -> float:
+        """What known ranks among the fitted add by their own (j, T) to what the mean of their stratum gives them."""
+        order, _, weight = fitted.groups
+        if len(pooled) == len(order):
+            return 0.0
+        seen = np.flatnonzero(fitted.column("drawn") == ALL)
+        w, R, row = fitted.weight[seen], fitted.column("hits")[seen] + 1, fitted.strata[fitted.group_of[seen]]
+        own = metric.gain(R, n_items, fitted.column("order")[seen], fitted.column("targets")[seen])
+        mean = pooled[row, np.searchsorted(self.grid.hi, R)] / np.bincount(fitted.strata, weight)[row]
+        return float(w @ (own - mean))
 
     @cached_property
     def _resampled(self) -> Replicates:
@@ -372,7 +386,7 @@ def build_problem(
     while True:
         pools = np.zeros(len(counts.keys), dtype=np.int64) if n_items == "mean" else pool_bins(counts, most)
         tables = tables_by(counts, pools)
-        cells = grid or cells_for(tables, counts.design.replace)
+        cells = grid or cells_for(tables, counts.design)
         if len(tables) == 1 or len(cells) * sum(len(table.hits) for table in tables) <= MOST_NUMBERS:
             break
         most = len(tables) // 2
@@ -416,12 +430,13 @@ def tables_by(counts: RankCounts, pools: IntArray) -> list[PoolTable]:
     return replace(counts, keys=keys).tables()
 
 
-def cells_for(tables: list[PoolTable], drawn_again: bool) -> Grid:
+def cells_for(tables: list[PoolTable], design: Design) -> Grid:
     """The grid for these tables, its head no finer than laws and distributions are.
 
-    Single ranks past the first hundred are merged into cells of 1 % of the rank and at most 0.3 standard errors of it.
-    With replacement the largest pool stands for all.
+    Single ranks past the first hundred are merged into cells of 1 % of the rank and at most 0.3 standard errors of it, where
+    no rank is known and no law has an edge. With replacement the largest pool stands for all.
     """
+    drawn_again = design.replace
     if drawn_again and len(tables) > 1:
         outcomes, _ = unique_rows(np.concatenate([np.stack([each.drawn, each.hits], axis=1) for each in tables]))
         largest = max(table.n_items for table in tables)
@@ -430,7 +445,7 @@ def cells_for(tables: list[PoolTable], drawn_again: bool) -> Grid:
         grid = Grid.for_tables(tables, drawn_again)
     drawn = np.concatenate([table.drawn for table in tables])
     head = _grid.HEAD
-    if grid.hi[-1] <= 2 * head or (drawn == ALL).any():
+    if grid.hi[-1] <= 2 * head or (drawn == ALL).any() or isinstance(design, Top):
         return grid
     least = min(table.n_items for table in tables)
     m = float(drawn.max())
@@ -485,9 +500,9 @@ def describe(estimator: object) -> str:
     return f"{name}({', '.join(told)})" if told else name
 
 
-def refuse_adaptive(counts: RankCounts, name: str) -> None:
+def refuse_unordered(counts: RankCounts, name: str) -> None:
     """For estimators whose outcomes need an order: on ``Adaptive`` a rank of 2 in 99 and in 3199 are not alike."""
-    if isinstance(counts.design, Adaptive):
+    if not outcomes_compare(counts.design):
         raise ValueError(
             f"`{name}` is not defined on the design '{counts.design}': its outcomes have no order; "
             "use LogSpline, MLE, BiasVariance or Multinomial."
@@ -496,7 +511,7 @@ def refuse_adaptive(counts: RankCounts, name: str) -> None:
 
 def one_size(counts: RankCounts, name: str) -> int:
     """The one number of negatives that all cases have; refuses adaptive and unequal samples."""
-    refuse_adaptive(counts, name)
+    refuse_unordered(counts, name)
     sizes = counts.sizes
     if len(sizes) != 1:
         raise ValueError(

@@ -264,7 +264,7 @@ def bounds(counts: RankCounts, metric: Metric | str, level: float = 0.95) -> tup
     if unknown is None:
         return exact, exact
     tables = [with_all_outcomes(unknown, table) for table in tables_by(unknown, pool_bins(unknown, most=6))]
-    grid = cells_for(tables, counts.design.replace)
+    grid = cells_for(tables, counts.design)
     cuts = _cut_points(unknown)
     total = sum(float(table.weight.sum()) for table in tables)
     rows, seen = [], np.zeros(len(cuts))

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..ranks.counts import RankCounts
 from ..ranks.design import ALL
-from .estimate import RankDistribution, empirical, is_exhaustive, refuse_adaptive, taken_as_known
+from .estimate import RankDistribution, empirical, is_exhaustive, refuse_unordered, taken_as_known
 
 __all__ = ["Naive", "RankEstimate"]
 
@@ -27,7 +27,7 @@ class Naive:
         """The distribution of sampled ranks; AUC and uncut Precision count the sample as all there is."""
         if is_exhaustive(counts):
             return empirical(self, counts)
-        refuse_adaptive(counts, "Naive")
+        refuse_unordered(counts, "Naive")
         sizes = counts.sizes
         return taken_as_known(self, counts, counts, float(sizes[0] + 1) if len(sizes) == 1 else None)
 
@@ -46,7 +46,7 @@ class RankEstimate:
         """Each outcome's mass put at its estimated rank."""
         if is_exhaustive(counts):
             return empirical(self, counts)
-        refuse_adaptive(counts, "RankEstimate")
+        refuse_unordered(counts, "RankEstimate")
         sizes, pool = counts.pools
         m, x = counts.column("drawn"), counts.column("hits")
         R = 1 + np.where(m == ALL, x, (sizes[pool] - 1) * x / np.maximum(m, 1))

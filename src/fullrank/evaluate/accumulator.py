@@ -11,13 +11,22 @@ from numpy.typing import ArrayLike, NDArray
 from ..estimators import Estimator, LogSpline
 from ..metrics import Metric
 from ..ranks.counts import RankCounts
-from ..ranks.design import Design, Exhaustive, Sample, parse_design
+from ..ranks.design import Design, Exhaustive, Sample, Top, parse_design
 from ..report import Report
 from .correct import DEFAULT_METRICS, report_on
 
 __all__ = ["Accumulator"]
 
 TIES = ("random", "optimistic", "pessimistic")
+
+
+def refuse_top(design: Design) -> Design:
+    """A row of scores is a sample or everything; that a rank is beyond k, it cannot say."""
+    if isinstance(design, Top):
+        raise ValueError(
+            f"`design` is '{design}'; allowed with rows of scores are 'full', 'uni99' and the like, and 'adaptive'."
+        )
+    return design
 
 
 class Accumulator:
@@ -50,7 +59,7 @@ class Accumulator:
         rng: int | np.random.Generator | None = 0,
         name: str = "model",
     ) -> None:
-        self.design = parse_design(design)
+        self.design = refuse_top(parse_design(design))
         if ties not in TIES:
             raise ValueError(f"`ties` is {ties!r}; allowed are {', '.join(repr(each) for each in TIES)}.")
         self.n_items = n_items

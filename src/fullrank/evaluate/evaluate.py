@@ -1,10 +1,10 @@
 """``evaluate``: from models to a report in one call, with as much scoring as the wanted precision takes.
 
-Left free, it measures what an item costs each model, alone and in a matrix product, and ranks everything where that is
-cheaper. Otherwise it samples in rounds, without replacement: look, fit, plan the cheapest design that is expected to reach
-the precision (:mod:`fullrank.evaluate.rehearsal`), go on. Every round continues each case's own sample, so that the last
-counts are exactly those of the last design; that the design was chosen by looking at earlier counts does not matter to
-likelihood methods, because the choice depends on nothing that was not seen.
+Left free, it measures what an item costs each model, alone and in a matrix product, and ranks everything, or as far as the
+metrics look, where that is cheaper. Otherwise it samples in rounds, without replacement: look, fit, plan the cheapest
+design that is expected to reach the precision (:mod:`fullrank.evaluate.rehearsal`), go on. Every round continues each
+case's own sample, so that the last counts are exactly those of the last design; that the design was chosen by looking at
+earlier counts does not matter to likelihood methods, because the choice depends on nothing that was not seen.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from ..estimators import (
     RankDistribution,
 )
 from ..metrics import Metric
-from ..ranks.design import ALL, DEFAULT_START, Adaptive, Design, Exhaustive
+from ..ranks.design import ALL, DEFAULT_START, Adaptive, Design, Top
 from ..report import Report
 from .correct import DEFAULT_METRICS, report_on
 from .job import DEFAULT_PRECISION, Job, default_estimator
 from .looking import Ints, Seen, look, look_at_all
 from .rehearsal import AIM, Guess, Rehearsal
-from .speeds import EXACT_SECONDS_ARE_WORTH, Speeds, exact_is_cheaper, exact_seconds
+from .speeds import EXACT_SECONDS_ARE_WORTH, Exact, Speeds, exact_is_cheaper
 
 if TYPE_CHECKING:
     from ..data.split import Split
@@ -139,18 +139,30 @@ def _one(job: Job, model: Any, name: str) -> Seen:
     speeds = None
     if job.design is None:
         speeds = Speeds(job, scorer, name)
-        exact, affordable = exact_seconds(job, speeds)
+        exact = Exact.of(job, speeds)
         why = ""
-        if affordable and exact <= PLANNING_SECONDS:
-            why = f"ranking everything was cheaper: {exact:.2g} seconds, which planning a sample takes alone"
-        elif affordable and any(exact <= EXACT_SECONDS_ARE_WORTH * each for each in _sampling_seconds(job, speeds)):
-            why = f"ranking everything was cheaper: {speeds.ratio}"
+        if exact.within and exact.seconds <= PLANNING_SECONDS:
+            why = f"was cheaper: {exact.seconds:.2g} seconds, which planning a sample takes alone"
+        elif exact.within and any(
+            exact.seconds <= EXACT_SECONDS_ARE_WORTH * each for each in _sampling_seconds(job, speeds)
+        ):
+            why = f"was cheaper: {speeds.ratio}"
         if why:
-            seen = look(job, scorer, name, everyone, Exhaustive(), None)
-            return replace(seen, why=seen.why or "exact", notes=[why])
-        if not affordable:
+            return _exactly(job, scorer, name, exact, why)
+        if not exact.within:
             speeds = None
     return _in_rounds(job, scorer, name, speeds)
+
+
+def _exactly(job: Job, scorer: Any, name: str, exact: Exact, why: str) -> Seen:
+    seen = look(job, scorer, name, np.arange(len(job.split.users)), exact.design, None)
+    notes = [f"{exact.what} {why}"]
+    if isinstance(exact.design, Top):
+        notes.append(
+            f"metrics up to @{exact.design.k} are exact, what lies beyond is estimated; ranking everything would take about "
+            f"{exact.whole / exact.seconds:.1f} × as long"
+        )
+    return replace(seen, why=seen.why or "exact", notes=notes)
 
 
 def _sampling_seconds(job: Job, speeds: Speeds) -> Iterator[float]:
@@ -259,10 +271,11 @@ def _in_rounds(job: Job, scorer: Any, name: str, speeds: Speeds | None) -> Seen:
             found = rehearsal.cheapest(asked, job.level, (stop, int(higher[0])), afford)
         if afford is not None and (found.items > afford or found.items <= now * 1.0001):
             return replace(seen, why="budget")
-        if speeds is not None and exact_is_cheaper(job, speeds, (found.items - now) * len(seen.cases), fitting):
-            exact = look(job, scorer, name, np.arange(len(split.users)), Exhaustive(), None)
-            why = f"ranking everything turned out cheaper than to go on sampling: {speeds.ratio}"
-            return replace(exact, why=exact.why or "exact", rounds=seen.rounds, notes=[why])
+        if speeds is not None:
+            exact = Exact.of(job, speeds)
+            if exact_is_cheaper(exact, speeds, (found.items - now) * len(seen.cases), fitting):
+                why = f"turned out cheaper than to go on sampling: {speeds.ratio}"
+                return replace(_exactly(job, scorer, name, exact, why), rounds=seen.rounds)
         reach = N - 1 if found.ceiling >= guess.n_items - 1 else found.ceiling  # pools vary: all of the mean one is all
         if len(seen.rounds) == 1 and found.items > 4 * now:  # a first fit is rough: most of the way, then look again
             reach = max(ceiling, reach // 2)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..ranks.counts import RankCounts
-from ..ranks.design import ALL, Adaptive, Design, Exhaustive
+from ..ranks.design import ALL, Adaptive, Design, Exhaustive, Top
 from .job import Job, slug
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def look(job: Job, scorer: Any, name: str, cases: Ints, design: Design, previous
     split = only(job.split, cases)
     before = None if previous is None else previous.outcomes
     users = len(np.unique(split.users))
-    batch = None if isinstance(design, Exhaustive) else int(np.clip(users // 32, 256, 1 << 16))
+    batch = None if isinstance(design, Exhaustive | Top) else int(np.clip(users // 32, 256, 1 << 16))
     path = None
     if job.folder is not None:
         path = job.folder / f"{slug(name)}-{len(cases)}-{slug(str(design))}.blocks"

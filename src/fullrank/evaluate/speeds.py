@@ -11,21 +11,26 @@ from typing import Any
 import numpy as np
 
 from .._files import write_atomically
-from ..ranks.design import Design, Exhaustive, Sample
+from ..ranks.design import DEFAULT_START, Design, Exhaustive, Sample, Top
 from .job import Job, slug
 from .looking import Ints, only
 
-__all__ = ["EXACT_SECONDS_ARE_WORTH", "Speeds", "exact_is_cheaper", "exact_seconds"]
+__all__ = ["EXACT_SECONDS_ARE_WORTH", "Exact", "Speeds", "exact_is_cheaper"]
 
 #: A measurement of speed lasts at least as long, if there are users enough.
 TIMED_SECONDS = 0.05
 #: What an exact answer may cost more than a sampled one is guessed to: it leaves nothing open, and guesses tend to be low.
 EXACT_SECONDS_ARE_WORTH = 1.5
+#: The whole ranking is preferred if it takes no longer than so many seconds, or than so much of the time to rank to K: it
+#: answers what was not asked too.
+RANKED_SECONDS, RANKED_IS_WORTH = 0.5, 0.7
+#: Ranking to K is considered up to here: the deeper, the more there is to score.
+MOST_K = 100
 
 
 @dataclass(frozen=True, eq=False)
 class Speeds:
-    """Seconds per item, timed on a few users when first asked for.
+    """Seconds per item (or per user, to the top), timed on a few users when first asked for.
 
     What was measured is kept beside the checkpoint: a resumed run decides alike.
     """
@@ -43,6 +48,10 @@ class Speeds:
     def product(self) -> float:
         """Of an item in a user's whole row, however many targets he has."""
         return self._kept("product", Exhaustive())
+
+    def to_the_top(self, design: Top) -> float:
+        """Of a user whose targets are ranked as far as this design does."""
+        return self._kept(f"top-{design.k}", design)
 
     @property
     def ratio(self) -> str:
@@ -82,6 +91,8 @@ class Speeds:
             progress=False, name=self.name,
         )  # fmt: skip
         seconds = time.perf_counter() - begin
+        if isinstance(design, Top):
+            return seconds, float(len(users))
         whole = isinstance(design, Exhaustive)
         return seconds, len(users) * float(job.split.n_items) if whole else float(seen.compared.sum())
 
@@ -91,15 +102,41 @@ def _spread(users: Ints, number: int) -> Ints:
     return users[:: max(1, len(users) // number)][:number]
 
 
-def exact_seconds(job: Job, speeds: Speeds) -> tuple[float, bool]:
-    """What ranking everything would take, and whether the budget has room for it."""
-    N, users = float(job.split.n_items), len(np.unique(job.split.users))
-    exact = speeds.product * N * users
-    within = N * len(job.split.users) <= job.items_left and time.perf_counter() + exact <= job.seconds_end
-    return exact, within
+@dataclass(frozen=True)
+class Exact:
+    """The cheaper way to know the asked metrics exactly: everything ranked, or only as far as they look."""
+
+    design: Design
+    seconds: float
+    within: bool  # the budget
+    what: str = "ranking everything"
+    whole: float = 0.0  # seconds of that, if there is a cheaper way
+
+    @classmethod
+    def of(cls, job: Job, speeds: Speeds) -> Exact:
+        """By what was timed. Below ``RANKED_SECONDS`` the whole ranking is worth having."""
+        N, users = float(job.split.n_items), len(np.unique(job.split.users))
+        whole = speeds.product * N * users
+        left = job.seconds_end - time.perf_counter()
+        top = None if whole <= RANKED_SECONDS else _top(job, speeds)
+        if top is not None:
+            seconds = speeds.to_the_top(top) * users
+            if seconds < RANKED_IS_WORTH * whole:
+                return cls(top, seconds, seconds <= left, f"ranking to {top.k}", whole)
+        return cls(Exhaustive(), whole, N * len(job.split.users) <= job.items_left and whole <= left)
 
 
-def exact_is_cheaper(job: Job, speeds: Speeds, more_items: float, fitting: float) -> bool:
+def _top(job: Job, speeds: Speeds) -> Top | None:
+    """The ranks the metrics look at, where that can be cheaper: with factors, whose norms bound their scores."""
+    from ..models.scorer import Factors
+
+    ks = [metric.k for metric in job.metrics]
+    factors = isinstance(speeds.scorer, Factors) and isinstance(job.candidates, str)
+    if not factors or job.max_items is not None or any(k is None or k > MOST_K for k in ks):
+        return None
+    return Top(max(int(k or 1) for k in ks), int(DEFAULT_START))
+
+
+def exact_is_cheaper(exact: Exact, speeds: Speeds, more_items: float, fitting: float) -> bool:
     """Than another round: its items, its fit, and a report's."""
-    exact, within = exact_seconds(job, speeds)
-    return within and exact < EXACT_SECONDS_ARE_WORTH * (speeds.gathered * more_items + 2 * fitting)
+    return exact.within and exact.seconds < EXACT_SECONDS_ARE_WORTH * (speeds.gathered * more_items + 2 * fitting)

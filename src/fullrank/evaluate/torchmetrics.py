@@ -15,7 +15,7 @@ from ..metrics import Metric, parse_metrics
 from ..ranks.counts import BLOCKS, RankCounts, user_blocks
 from ..ranks.design import ALL, Adaptive, Design, parse_design
 from ..report import Report
-from .accumulator import TIES
+from .accumulator import TIES, refuse_top
 from .correct import DEFAULT_METRICS, report_on
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class FullRankMetric(_base()):  # type: ignore[misc]  # a class of another packa
             raise ValueError(f"`n_items` is {n_items!r}: it must be a whole number of candidates, target included.")
         if ties not in TIES:
             raise ValueError(f"`ties` is {ties!r}; allowed are {', '.join(repr(each) for each in TIES)}.")
-        chosen = parse_design(design)
+        chosen = refuse_top(parse_design(design))
         self.design = chosen.resolve(int(n_items)) if isinstance(chosen, Adaptive) else chosen
         self.n_items = int(n_items)
         self.ties = ties

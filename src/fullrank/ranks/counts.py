@@ -34,7 +34,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._columns import find_column
 from .._files import write_atomically
-from .design import ALL, Adaptive, Design, Exhaustive, Sample, parse_design
+from .design import ALL, Adaptive, Design, Exhaustive, Sample, Top, parse_design
 
 __all__ = ["BLOCKS", "PoolTable", "RankCounts"]
 
@@ -95,9 +95,10 @@ class RankCounts:
         """Counts from one-based sampled ranks, one per case, whatever tool made them.
 
         ``n_items``: number of candidates, target included (N), one for all or one per case. ``drawn``: negatives per case,
-        when they differ (needed for ``Adaptive``; with ``Sample``, sizes that do not depend on the rank). ``users`` groups
-        cases by user (any ids) for resampling and pairing; without it every case is its own user. ``order`` and ``targets``
-        (j, T) for users with several targets; ranks are then among the non-relevant candidates plus the target.
+        when they differ (needed for ``Adaptive``, and for ``Top``, where 0 says that the rank is exact; with ``Sample``,
+        sizes that do not depend on the rank). ``users`` groups cases by user (any ids) for resampling and pairing; without
+        it every case is its own user. ``order`` and ``targets`` (j, T) for users with several targets; ranks are then among
+        the non-relevant candidates plus the target.
         """
         design = parse_design(design)
         r = _whole_numbers("ranks", ranks)
@@ -126,6 +127,8 @@ class RankCounts:
                 )  # fmt: skip
             if isinstance(design, Adaptive):
                 design, m = _adaptive(design, m, hits, N)
+            if isinstance(design, Top):
+                m = _top(design, m, hits, N)
         return cls.from_outcomes(m, hits, N, design, users=users, weights=weights, order=order, targets=targets)
 
     @classmethod
@@ -630,10 +633,12 @@ def _refuse(bad: NDArray[np.bool_], name: str, values: IntArray, allowed: str) -
 def _drawn(design: Design, drawn: ArrayLike | None, N: IntArray, cases: int) -> IntArray:
     if drawn is not None:
         m = _per_case("drawn", drawn, cases)
-        _refuse(m < 1, "drawn", m, "a number of negatives of at least 1")
+        if not isinstance(design, Top):
+            _refuse(m < 1, "drawn", m, "a number of negatives of at least 1")
         return m
-    if isinstance(design, Adaptive):
-        raise ValueError("`drawn` is missing: with `Adaptive` every case has its own number of negatives.")
+    if isinstance(design, Adaptive | Top):
+        kind = type(design).__name__
+        raise ValueError(f"`drawn` is missing: with `{kind}` every case has its own number of negatives.")
     if isinstance(design, Sample):
         return np.full(cases, design.negatives, dtype=np.int64)
     return np.full(cases, design.stages(int(N.max()))[0], dtype=np.int64)
@@ -653,3 +658,13 @@ def _adaptive(design: Adaptive, m: IntArray, hits: IntArray, N: IntArray) -> tup
         f"a later stage: the case was beaten fewer than {design.stop_at} times, so '{design}' would have gone on",
     )  # fmt: skip
     return design, np.where(seen_all, ALL, m)
+
+
+def _top(design: Top, m: IntArray, hits: IntArray, N: IntArray) -> IntArray:
+    """Check that (drawn, hits) can come from the design."""
+    whole = design.negatives >= N - 1
+    _refuse(~np.isin(m, (ALL, design.negatives)), "drawn", m, f"{design.negatives}, or 0 where the rank is exact")
+    _refuse(whole & (m != ALL), "drawn", m, f"0 (the rank is exact) among no more than {design.negatives + 1} items")
+    exact = f"at most {design.k} where it is exact (`drawn` = 0)"
+    _refuse(~whole & (m == ALL) & (hits >= design.k), "ranks", hits + 1, exact)
+    return m

@@ -11,6 +11,8 @@ Sample         m negatives; x ~ Binomial(m, θ), θ = (R−1)/(N−1), with repl
                x ~ Hypergeometric(N−1, R−1, m) without (li20 §2.2, kr20 §4.4)
 Adaptive       m₀ negatives; while fewer than ``stop_at`` of them beat the target, go on to 2m+1 (li23 Alg. 1, App. H);
                P(stage j, x) = const(j, x) · the law of Sample(m_j), const(j, x) = P(Hypergeom(m_j, x, m_{j−1}) < stop_at)
+Top            the rank itself where it is at most k; beyond, that it is beyond, and what m negatives say: 1[R > k] · the
+               law of Sample(m)
 =============  =======================================================================================================
 
 >>> Sample(99)
@@ -30,7 +32,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Adaptive", "Design", "Exhaustive", "Sample", "parse_design"]
+__all__ = ["Adaptive", "Design", "Exhaustive", "Sample", "Top", "outcomes_compare", "parse_design"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -267,6 +269,70 @@ class Adaptive:
         return out
 
 
+@dataclass(frozen=True)
+class Top:
+    """The exact rank of every target that is among the first ``k``; of the others, a sample of ``negatives``.
+
+    Metrics@K with K ≤ ``k`` are exact; among no more than ``negatives`` other candidates, every rank is. With a factor model
+    this takes a small part of the work of ``Exhaustive()``: a target that ``k`` items beat is given up, and items whose norm
+    is too small to beat it are never scored.
+
+    >>> print(Top(10))
+    exhaustive to 10, then uni99
+    >>> Top(2, negatives=1).law(ranks=[1, 3], n_items=5, drawn=[0, 0, 1, 1], hits=[0, 1, 0, 1])
+    array([[1. , 0. , 0. , 0. ],
+           [0. , 0. , 0.5, 0.5]])
+    """
+
+    k: int
+    negatives: int = 99
+    replace: bool = True
+
+    def __post_init__(self) -> None:
+        _whole("k", self.k)
+        _whole("negatives", self.negatives)
+        if self.k > 1000:
+            raise ValueError(f"`k` is {self.k}; allowed are 1 to 1000: to rank further, use `Exhaustive()`.")
+
+    def __str__(self) -> str:
+        return f"exhaustive to {self.k}, then {self.beyond}"
+
+    @property
+    def beyond(self) -> Sample:
+        """What is drawn for targets that are not among the first ``k``."""
+        return Sample(self.negatives, self.replace)
+
+    def stages(self, n_items: int) -> tuple[int, ...]:
+        """The sample, and every candidate for those among the first ``k``."""
+        return (ALL,) if self.negatives >= int(n_items) - 1 else (self.negatives, ALL)
+
+    def outcomes(self, n_items: int) -> tuple[IntArray, IntArray]:
+        """Ranks up to ``k``, and x = 0..m beyond; every rank where the sample would be everything."""
+        m = self.stages(n_items)[0]
+        known = np.arange(int(n_items) if m == ALL else min(self.k, int(n_items)), dtype=np.int64)
+        drawn, hits = np.full_like(known, ALL), known
+        if m != ALL and self.k < int(n_items):
+            drawn = np.append(drawn, np.full(m + 1, m))
+            hits = np.append(hits, np.arange(m + 1))
+        return drawn, hits
+
+    def law(self, ranks: ArrayLike, n_items: float, drawn: ArrayLike, hits: ArrayLike) -> FloatArray:
+        """1[R = x + 1] where all were compared, 1[R > k] times the law of the sample elsewhere."""
+        law = _sampled_law(ranks, n_items, drawn, hits, self.replace)
+        sampled = np.asarray(drawn) != ALL
+        law[np.ix_(np.asarray(ranks, dtype=np.float64) < self.k + 0.5, sampled)] = 0.0
+        return law
+
+    def auc(self, drawn: ArrayLike, hits: ArrayLike, n_items: ArrayLike) -> FloatArray:
+        """(N−R)/(N−1) where R is known, else 1 − x/m: whether R is known does not depend on the sample."""
+        return self.beyond.auc(drawn, hits, n_items)
+
+
+def outcomes_compare(design: Design) -> bool:
+    """Whether a smaller sampled rank is always the better one, as uncorrected metrics take for granted."""
+    return not isinstance(design, Adaptive | Top)
+
+
 # The least error for the items scored on real rank files: `benchmarks/accuracy.py --choices` prints the alternatives.
 # li23's own setting is (99, 3199, 1); a ceiling in shares of N sees as deep into a large catalogue as into a small one.
 DEFAULT_START: int | float = 49
@@ -275,7 +341,7 @@ DEFAULT_STOP = 1
 
 
 def parse_design(text: str | Design) -> Design:
-    """The design a word means: ``full``, ``uni99``, ``uni99 without replacement``, ``adaptive 99..3199 stop 1``.
+    """The design a word means: ``full``, ``top10``, ``uni99``, ``uni99 without replacement``, ``adaptive 99..3199 stop 1``.
 
     >>> parse_design("adaptive 99..0.1 stop 2 without replacement")
     Adaptive(negatives=99, max_negatives=0.1, stop_at=2, replace=False)
@@ -297,6 +363,8 @@ def parse_design(text: str | Design) -> Design:
         return Exhaustive()
     if found := re.fullmatch(r"uni(?:form)?[ _-]?(\d+)", word):
         return Sample(int(found[1]), replace)
+    if found := re.fullmatch(r"(?:top|exhaustive to|full to) ?(\d+)(?:, then uni(\d+))?", word):
+        return Top(int(found[1]), int(found[2] or Top.negatives), replace)
     if re.match(r"pop", word):
         raise ValueError(
             f"design {text!r} draws negatives by popularity: how often they beat the target then depends on which items "
@@ -311,7 +379,8 @@ def parse_design(text: str | Design) -> Design:
             replace,
         )
     raise ValueError(
-        f"unknown design {text!r}: write 'full', 'uni99', 'uni99 without replacement' or 'adaptive 99..3199 stop 1'."
+        f"unknown design {text!r}: write 'full', 'top10', 'uni99', 'uni99 without replacement' or "
+        "'adaptive 99..3199 stop 1'."
     )
 
 

@@ -40,6 +40,7 @@ __all__ = [
     "SparseItemModel",
     "SparseRowModel",
     "beats",
+    "by_norm",
     "count_batch",
     "count_tile",
     "exhaust",
@@ -845,37 +846,72 @@ def prepare(
 
 
 @_kernel
+def by_norm(place: Array, first: int, last: int, ptr: Array, out: Array) -> None:
+    """Turn the left-out items of the users first..last−1 into places, in ascending order (a heap: no room is needed)."""
+    for g in range(first, last):
+        part = out[ptr[g] : ptr[g + 1]]
+        size = len(part)
+        for k in range(size):
+            if part[k] < len(place):
+                part[k] = place[part[k]]
+        for start in range(size // 2 - 1, -1, -1):
+            _sink(part, start, size)
+        for end in range(size - 1, 0, -1):
+            part[0], part[end] = part[end], part[0]
+            _sink(part, 0, end)
+
+
+@_helper
+def _sink(heap: Array, root: int, size: int) -> None:
+    while True:
+        child = 2 * root + 1
+        if child >= size:
+            return
+        if child + 1 < size and heap[child + 1] > heap[child]:
+            child += 1
+        if heap[root] >= heap[child]:
+            return
+        heap[root], heap[child] = heap[child], heap[root]
+        root = child
+
+
+@_kernel
 def count_tile(
-    model: Any, cases: Any, rules: Any, first: int, tile: Array, item: int, cursor: Array, out_ptr: Array, out: Array,
-    target_scores: Array, user_bound: Array, item_bound: Array, tile_bound: float, hits: Array,
+    model: Any, cases: Any, rules: Any, group: Array, tile: Array, place: int, items: Array, cursor: Array, out_ptr: Array,
+    out: Array, target_scores: Array, user_bound: Array, item_bound: Array, tile_bound: float, later: float, limit: Array,
+    hits: Array, closed: Array, going: Array,
 ) -> None:  # fmt: skip
-    """Count in a tile of a matrix product: users first, first+1, …; items item, item+1, …
+    """Count in a tile of a matrix product: the users ``group``; ``items[place]``, ``items[place+1]``, …
 
     The product rounds as the BLAS pleases. |product − score| ≤ user_bound · item_bound, so scores further from the
     target's than that are decided by the product, and the few others by :func:`dot_rows`: the same count as by
-    :func:`exhaust`, to the last tie, whatever the BLAS. Tiles of a user come in ascending order of items; ``cursor`` is
+    :func:`exhaust`, to the last tie, whatever the BLAS. Tiles of a user come in ascending order of places; ``cursor`` is
     how far their left-out items have been crossed out.
+
+    A case is closed when ``limit`` items beat its target, or when no later item can: their scores are at most
+    user_bound · ``later``. ``going`` says whose cases are not all closed.
     """
     users, model_rows, ptr, targets = cases.users, cases.rows, cases.ptr, cases.targets
     ties, tie_seed = rules.ties, rules.tie_seed
-    left, right, biases = model.users, model.items, model.bias
-    width, biased = tile.shape[1], len(biases) > 0
+    width, biased = tile.shape[1], len(model.bias) > 0
     outside = tile.dtype.type(-np.inf)
     tiny = 1e-37 if tile.itemsize == 4 else 1e-300  # what products that vanish can add up to, and more
     for r in range(tile.shape[0]):
-        g = first + r
+        g = group[r]
         row = tile[r]
         if biased:
-            bias = biases[item : item + width]
             for k in range(width):
-                row[k] += bias[k]
+                row[k] += model.bias[items[place + k]]
         at, end = cursor[g], out_ptr[g + 1]
-        while at < end and out[at] < item + width:
-            row[out[at] - item] = outside
+        while at < end and out[at] < place + width:
+            row[out[at] - place] = outside
             at += 1
         cursor[g] = at
         slack = tile.dtype.type(user_bound[g] * tile_bound + tiny)
+        going[r] = False
         for c in range(ptr[g], ptr[g + 1]):
+            if closed[c]:
+                continue
             score = target_scores[c]
             low, high = score - slack, score + slack
             for k in range(0, width, CHUNK):
@@ -891,14 +927,16 @@ def count_tile(
                     if near == above:
                         continue
                     for n in range(len(part)):
-                        s, i = part[n], item + fine + n
+                        s, i = part[n], items[place + fine + n]
                         if low <= s <= high:
                             bound = user_bound[g] * item_bound[i]
                             if bound > 0 and abs(s - score) <= bound + tiny:
-                                s = dot_rows(left, model_rows[g], right, i)
+                                s = dot_rows(model.users, model_rows[g], model.items, i)
                                 if biased:
-                                    s += biases[i]
+                                    s += model.bias[i]
                             hits[c] += beats(s, score, key, i, targets[c], ties)
+            closed[c] = hits[c] >= limit[c] or score > user_bound[g] * later + tiny
+            going[r] |= not closed[c]
 
 
 # -------------------------------------------------------------------------------------------- any other model, by batches

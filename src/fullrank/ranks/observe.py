@@ -27,7 +27,7 @@ from fullrank._progress import bar
 from fullrank.models.scorer import Factors, ItemItem, Rows, Table, as_scorer
 from fullrank.ranks.checkpoint import Checkpoint
 from fullrank.ranks.counts import RankCounts
-from fullrank.ranks.design import ALL, Adaptive, Design, Exhaustive, parse_design
+from fullrank.ranks.design import ALL, Adaptive, Design, Exhaustive, Top, parse_design
 
 if TYPE_CHECKING:
     from fullrank.data.split import Split
@@ -40,6 +40,8 @@ Array = NDArray[Any]
 TIES = ("random", "optimistic", "pessimistic")
 #: Users in a matrix product, and scores: large enough that the BLAS runs at its limit, small enough for the cache.
 TILE_USERS, TILE_SCORES = 1024, 1 << 20
+#: Items in the first of these products; each later one takes twice as many, to no more than that.
+FIRST_ITEMS, MOST_ITEMS = 128, 4096
 #: Scores asked at once of a model that is only known by its function: the shape is fixed, so batches cannot change a digit.
 SCORES_PER_CALL, ROWS_PER_CALL = 1 << 18, 1024
 #: Cases turned into counts at a time.
@@ -115,8 +117,9 @@ def observe(
     built-in, or an object with ``.map``), nor a restart from ``checkpoint`` changes a digit. Threads: as many as the
     machine has, or ``NUMBA_NUM_THREADS``.
 
-    Without replacement, a case that was compared with all its candidates has its exact rank:
-    ``Adaptive(stop_at=K, max_negatives="all", replace=False)`` gives exact metrics@K for less than ``Exhaustive()``.
+    ``Top(K)`` gives exact metrics@K for less than ``Exhaustive()``, for much less with factors. So does
+    ``Adaptive(stop_at=K, max_negatives="all", replace=False)``, item by item: a case that was compared with all its
+    candidates has its exact rank.
     """
     outcomes = observe_cases(
         model, split, design, candidates=candidates, ties=ties, rng=rng, map=map, checkpoint=checkpoint,
@@ -394,17 +397,35 @@ class _Task:
     ties: str
     seed: int
     exhaustive: bool
+    limit: int = 0  # a case that so many beat may be left there, unless it has no more than `few` negatives; 0: never
+    few: int = 0
 
     @classmethod
     def of(cls, scorer: Any, name: str, design: Design, pool: int, n_items: int, ties: str, seed: int) -> _Task:
         if isinstance(design, Adaptive):
             design = design.resolve(pool)
-        stages = design.stages(pool)
+        limit, few = (design.k, design.negatives) if isinstance(design, Top) else (0, 0)
+        stages = (few,) if limit else design.stages(pool)
         stop = int(getattr(design, "stop_at", 0) or 0)
         return cls(
             scorer, name, design, tuple(int(m) for m in stages), stop, n_items, ties, seed,
-            exhaustive=isinstance(design, Exhaustive),
+            exhaustive=isinstance(design, Exhaustive), limit=limit, few=few,
         )  # fmt: skip
+
+    @functools.cached_property
+    def parts(self) -> tuple[_Task, _Task] | None:
+        """Of ``Top``: the sample of every case, and the ranks to the limit; two tasks, whose results are :meth:`joined`."""
+        if not isinstance(self.design, Top):
+            return None
+        sample = replace(self, design=self.design.beyond, limit=0, few=0)
+        return sample, replace(self, design=Exhaustive(), stages=(ALL,), exhaustive=True)
+
+    def joined(self, sample: Result, ranks: Result) -> Result:
+        """The rank where it is within the limit, else what the sample says."""
+        first, last, (drawn, hits, pool, order) = sample
+        exact = ranks[2][1]
+        known = (exact < self.limit) | (pool - 1 <= self.few)
+        return first, last, (np.where(known, ALL, drawn), np.where(known, exact, hits), pool, order)
 
     @property
     def compiled(self) -> bool:
@@ -463,14 +484,13 @@ class _Task:
             raise
 
     def _seen(self, block: Block) -> Result:
+        if self.parts is not None:
+            sample, ranks = self.parts
+            return self.joined(sample._seen(block), ranks._seen(block))
         state = _State.of(self, block)
         if self.compiled:
-            if (
-                self.exhaustive
-                and isinstance(self.scorer, Factors)
-                and not block.explicit
-                and self.scorer.users.shape[1]
-            ):
+            factors = isinstance(self.scorer, Factors) and self.scorer.users.shape[1] > 0
+            if self.exhaustive and factors and not block.explicit:
                 _by_products(self, state)
             else:
                 _by_structure(self, state)
@@ -712,7 +732,7 @@ def _by_structure(task: _Task, state: _State) -> None:
 
 
 # by task, not by model: one whose arrays are trained on in place is measured again at the next call
-_NORMS: weakref.WeakKeyDictionary[_Task, Array] = weakref.WeakKeyDictionary()
+_BOUNDS: weakref.WeakKeyDictionary[_Task, tuple[Array, Array, Array]] = weakref.WeakKeyDictionary()
 
 
 def _norms(team: _Team, matrix: Array) -> Array:
@@ -728,18 +748,25 @@ def _norms(team: _Team, matrix: Array) -> Array:
     return out
 
 
-def _item_bounds(team: _Team, task: _Task) -> Array:
-    bounds, scorer = _NORMS.get(task), task.scorer
-    if bounds is None:
-        bounds = _norms(team, scorer.items)
+def _item_bounds(team: _Team, task: _Task) -> tuple[Array, Array, Array]:
+    """A bound on each item's norm, the items by falling bound, and the place of each in that order."""
+    found, scorer, n = _BOUNDS.get(task), task.scorer, task.n_items
+    if found is None:
+        bounds = _norms(team, scorer.items[:n])
         if scorer.bias is not None:
-            bounds = np.hypot(bounds, scorer.bias)
-        _NORMS[task] = bounds
-    return bounds
+            bounds = np.hypot(bounds, scorer.bias[:n])
+        order = np.argsort(-bounds, kind="stable")
+        places = np.empty(n, dtype=np.int32)
+        places[order] = np.arange(n, dtype=np.int32)
+        found = _BOUNDS[task] = bounds, order, places
+    return found
 
 
 def _by_products(task: _Task, state: _State) -> None:
-    """Factors, every candidate: matrix products in tiles, counted while they are in the cache."""
+    """Factors, every candidate: matrix products in tiles, counted while they are in the cache.
+
+    Items come by falling norm: rounding is then bounded tightly in each tile, and cases are closed early (`count_tile`).
+    """
     if not _count_products(task, state, _Team()):
         _by_structure(task, state)
 
@@ -751,19 +778,23 @@ def _count_products(task: _Task, state: _State, team: _Team) -> bool:
     cases, kind, width = state.cases, model.items.dtype, model.items.shape[1]
     n = len(cases.users)
     rows = np.ascontiguousarray(model.users[cases.users])
-    user_bound, item_bound = _norms(team, rows), _item_bounds(team, task)
+    user_bound = _norms(team, rows)
+    item_bound, order, places = _item_bounds(team, task)
     if task.scorer.bias is not None:
         user_bound = np.hypot(user_bound, 1.0)
     if not float(user_bound.max()) * float(item_bound.max()) < float(np.finfo(kind).max) / 16:
         return False  # overflow, infinities or NaN: item by item, where each score is looked at
     # A dot product of n terms in floating point is within n·u·‖user‖‖item‖ of the true one (u: unit roundoff) in any order
     # of summation, and within (n/8 + 11)·u in that of `dot_rows`; the rest covers the bias and the bounds' own rounding.
-    user_bound *= (width + width / 8 + 24) * float(np.finfo(kind).eps) / 2
+    unit = (width + width / 8 + 24) * float(np.finfo(kind).eps) / 2
+    user_bound *= unit
     out_ptr = np.zeros(n + 1, dtype=np.int64)
     np.cumsum(cases.hi - cases.lo + np.diff(cases.ptr), out=out_ptr[1:])
     out = np.empty(out_ptr[-1], dtype=np.int32)
     cursor = out_ptr[:-1].copy()
     scores = np.empty(len(state.hits), dtype=kind)
+    closed = np.zeros(len(state.hits), dtype=bool)
+    limit = np.full(len(state.hits), task.n_items)
     state.hits[:] = 0
     seen = (state.compared, state.pool, state.order, state.status)
 
@@ -771,27 +802,36 @@ def _count_products(task: _Task, state: _State, team: _Team) -> bool:
         scratch = _scratch(task, state, work)
         for first, last in spans:
             k.prepare(model, cases, state.rules, first, last, scratch, out_ptr, out, scores, *seen)
+            k.by_norm(places, first, last, out_ptr, out)
 
     team.share(n, start)
     if state.status.any():
         return True
+    if task.limit:
+        limit[state.pool - 1 > task.few] = task.limit
     turns = -(-n // (team.size * TILE_USERS))
     tall = -(-n // (team.size * turns))  # every thread has the same number of tiles, all of one height
-    wide = min(task.n_items, max(TILE_SCORES // tall, 64))
-    bounds = [float(item_bound[i : i + wide].max()) for i in range(0, task.n_items, wide)]
 
     def count(spans: Iterator[tuple[int, int]]) -> None:
-        buffer = np.empty(tall * wide, dtype=kind)
+        buffer = np.empty(max(TILE_SCORES, 64 * tall), dtype=kind)
+        gathered = np.empty((MOST_ITEMS, width), dtype=kind)
         for first, last in spans:
-            left = rows[first:last]
-            for i, bound in zip(range(0, task.n_items, wide), bounds, strict=True):
-                right = model.items[i : min(i + wide, task.n_items)]
-                tile = buffer[: len(left) * len(right)].reshape(len(left), len(right))
+            group, left = np.arange(first, last), rows[first:last]
+            place, wide = 0, FIRST_ITEMS
+            while len(group) and place < task.n_items:
+                wide = min(wide, task.n_items - place, max(TILE_SCORES // len(group), 64))
+                right = np.take(model.items, order[place : place + wide], axis=0, out=gathered[:wide], mode="clip")
+                tile = buffer[: len(group) * wide].reshape(len(group), wide)
                 np.dot(left, right.T, out=tile)
+                rest = item_bound[order[place + wide]] if place + wide < task.n_items else 0.0
+                going = np.empty(len(group), dtype=bool)
                 k.count_tile(
-                    model, cases, state.rules, first, tile, i, cursor, out_ptr, out, scores,
-                    user_bound, item_bound, bound, state.hits,
+                    model, cases, state.rules, group, tile, place, order, cursor, out_ptr, out, scores, user_bound,
+                    item_bound, item_bound[order[place]], (1 / unit + 2) * rest, limit, state.hits, closed, going,
                 )  # fmt: skip
+                if not going.all():
+                    group, left = group[going], left[going]
+                place, wide = place + wide, min(2 * wide, MOST_ITEMS)
 
     with _ONE_BLAS_THREAD as alone:
         if alone:

@@ -243,6 +243,12 @@ def spread(
     if not isinstance(task, _Task) or not isinstance(task.scorer, Factors):
         name = getattr(task, "name", "function")
         raise ValueError(f"`item_shards` is for models of user and item factors; model `{name}` is none: leave it out.")
+    if task.parts is not None:
+        blocks = list(blocks)
+        ranks = {result[0]: result for result in spread(run, task.parts[1], blocks, shards)}
+        for result in spread(run, task.parts[0], blocks, shards):
+            yield task.joined(result, ranks.pop(result[0]))
+        return
     shards = min(shards, task.n_items)
     bounds = tuple(int(x) for x in np.linspace(0, task.n_items, shards + 1).round())
     queue: deque[Part] = deque()

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..metrics import Metric, Recall, parse_metric
-from .design import Adaptive, Design, Exhaustive, Sample, parse_design
+from .design import Design, Exhaustive, Sample, outcomes_compare, parse_design
 
 __all__ = ["expected_naive", "hoeffding", "sampled_recall"]
 
@@ -29,7 +29,7 @@ def expected_naive(metric: Metric | str, ranks: ArrayLike, n_items: int, design:
     R = np.atleast_1d(np.asarray(ranks, dtype=np.float64))
     if isinstance(design, Exhaustive):
         return metric.gain(R, n_items)
-    if isinstance(design, Adaptive):
+    if not outcomes_compare(design):
         raise ValueError(
             f"'{design}' has no uncorrected metric: ranks among different numbers of negatives do not compare."
         )

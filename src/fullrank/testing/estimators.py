@@ -14,7 +14,7 @@ import fullrank
 from ..estimators.estimate import Estimate, Estimator, RankDistribution
 from ..metrics import Metric, Recall, parse_metrics
 from ..ranks.counts import RankCounts
-from ..ranks.design import ALL, Adaptive, Design, Exhaustive, Sample
+from ..ranks.design import ALL, Adaptive, Design, Exhaustive, Sample, Top
 from ._say import check, check_refusal, check_sentence
 
 __all__ = ["check_estimator"]
@@ -28,6 +28,7 @@ DESIGNS: tuple[Design, ...] = (
     Sample(9, replace=False),
     Adaptive(5, 23, stop_at=1),
     Adaptive(5, "all", stop_at=2, replace=False),
+    Top(3, 9),
 )
 METRICS: tuple[str, ...] = ("recall@10", "precision@5", "ndcg@10", "ap@10", "hit@10", "mrr@10", "ndcg", "ap", "auc")
 
