@@ -28,7 +28,7 @@ import scipy.sparse as sp
 
 import fullrank.ranks.observe as fo
 from fullrank.data.split import Split
-from fullrank.ranks.design import Adaptive, Exhaustive, Sample
+from fullrank.ranks.design import Adaptive, Exhaustive, Sample, Top
 
 NEGATIVES = 99
 
@@ -145,6 +145,7 @@ def speed(users: int, items: int, factors: int, repeats: int, peers: bool) -> No
         (f"NumPy gather + einsum, {NEGATIVES} negatives", numpy_gather(U, V, split)),
         (f"fullrank Sample({NEGATIVES})", observing(Sample(NEGATIVES))),
         (f"fullrank Sample({NEGATIVES}, replace=False)", observing(Sample(NEGATIVES, replace=False))),
+        ("fullrank Top(10)", observing(Top(10))),
         ("fullrank Adaptive(99, 3199, stop_at=1)", observing(Adaptive(99, 3199, 1))),
     ]
     for _, run in rows[:2] + rows[-3:]:

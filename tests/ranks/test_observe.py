@@ -127,6 +127,40 @@ def test_every_kind_of_model_on_every_design(kind: str, design: Any) -> None:
         same(seen, oracle.observe(scores, split, design, "unseen", ties, 3))
 
 
+@pytest.mark.parametrize("copied", [0, 1 << 30])
+@pytest.mark.parametrize("ties", module.TIES)
+@pytest.mark.parametrize("biased", [False, True])
+def test_cases_closed_early_have_the_rank_they_would_have(
+    copied: int, ties: str, biased: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Norms from nothing to thousands, small tiles, ties: what is never scored would have changed nothing."""
+    for key, value in (("COPIED_BYTES", copied), ("FIRST_ITEMS", 4), ("MOST_ITEMS", 64), ("TILE_USERS", 7)):
+        monkeypatch.setattr(module, key, value)
+    rng = np.random.default_rng(11)
+    split = make_split(rng, 40, 300)
+    U, V = (rng.integers(-2, 3, (n, 6)) * 2.0 ** rng.integers(0, 10, (n, 1)) for n in (40, 300))
+    U[3] = V[5] = V[9] = 0
+    bias = rng.integers(-40, 40, 300) * 1.0 if biased else np.zeros(300)
+    model = (U, V, bias) if biased else (U, V)
+    for design in (Exhaustive(), Top(1, 5), Top(8, 5), Top(50, 5), Top(5, 500)):
+        seen = observe_cases(model, split, design, ties=ties, rng=2, progress=False)
+        same(seen, oracle.observe(U @ V.T + bias, split, design, "unseen", ties, 2))
+
+
+def test_most_items_need_no_score_where_the_top_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    split = make_split(rng, 200, 3000, density=0.01)
+    V = rng.normal(size=(3000, 8)) * rng.pareto(1.5, (3000, 1))
+    model = (rng.normal(size=(200, 8)).astype(np.float32), V.astype(np.float32))
+    asked: list[int] = []
+    dot = np.dot
+    monkeypatch.setattr(module.np, "dot", lambda a, b, out: asked.append(out.size) or dot(a, b, out=out))
+    observe_cases(model, split, "full", progress=False)
+    everything, asked[:] = sum(asked), []
+    observe_cases(model, split, Top(10), progress=False)
+    assert sum(asked) < 0.2 * everything
+
+
 def test_catalogues_longer_than_a_chunk() -> None:
     rng = np.random.default_rng(5)
     split = make_split(rng, 4, 2600)

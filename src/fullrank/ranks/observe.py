@@ -42,6 +42,8 @@ TIES = ("random", "optimistic", "pessimistic")
 TILE_USERS, TILE_SCORES = 1024, 1 << 20
 #: Items in the first of these products; each later one takes twice as many, to no more than that.
 FIRST_ITEMS, MOST_ITEMS = 128, 4096
+#: Items of no more bytes are copied into the order of their norms; others are gathered for every product.
+COPIED_BYTES = 1 << 27
 #: Scores asked at once of a model that is only known by its function: the shape is fixed, so batches cannot change a digit.
 SCORES_PER_CALL, ROWS_PER_CALL = 1 << 18, 1024
 #: Cases turned into counts at a time.
@@ -732,7 +734,23 @@ def _by_structure(task: _Task, state: _State) -> None:
 
 
 # by task, not by model: one whose arrays are trained on in place is measured again at the next call
-_BOUNDS: weakref.WeakKeyDictionary[_Task, tuple[Array, Array, Array]] = weakref.WeakKeyDictionary()
+_BOUNDS: weakref.WeakKeyDictionary[_Task, _ByNorm] = weakref.WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class _ByNorm:
+    """Items by falling norm."""
+
+    bound: Array  # on the norm of each item
+    order: Array  # the items
+    place: Array  # of each item in that order
+    copied: Array | None
+
+    def take(self, items: Array, first: int, last: int, room: Array) -> Array:
+        """The factors of the items at these places."""
+        if self.copied is not None:
+            return self.copied[first:last]
+        return np.take(items, self.order[first:last], axis=0, out=room[: last - first], mode="clip")
 
 
 def _norms(team: _Team, matrix: Array) -> Array:
@@ -748,17 +766,17 @@ def _norms(team: _Team, matrix: Array) -> Array:
     return out
 
 
-def _item_bounds(team: _Team, task: _Task) -> tuple[Array, Array, Array]:
-    """A bound on each item's norm, the items by falling bound, and the place of each in that order."""
+def _by_norm(team: _Team, task: _Task) -> _ByNorm:
     found, scorer, n = _BOUNDS.get(task), task.scorer, task.n_items
     if found is None:
-        bounds = _norms(team, scorer.items[:n])
+        bound = _norms(team, scorer.items[:n])
         if scorer.bias is not None:
-            bounds = np.hypot(bounds, scorer.bias[:n])
-        order = np.argsort(-bounds, kind="stable")
-        places = np.empty(n, dtype=np.int32)
-        places[order] = np.arange(n, dtype=np.int32)
-        found = _BOUNDS[task] = bounds, order, places
+            bound = np.hypot(bound, scorer.bias[:n])
+        order = np.argsort(-bound, kind="stable")
+        place = np.empty(n, dtype=np.int32)
+        place[order] = np.arange(n, dtype=np.int32)
+        copied = scorer.items[order] if scorer.items[:n].nbytes <= COPIED_BYTES else None
+        found = _BOUNDS[task] = _ByNorm(bound, order, place, copied)
     return found
 
 
@@ -779,7 +797,8 @@ def _count_products(task: _Task, state: _State, team: _Team) -> bool:
     n = len(cases.users)
     rows = np.ascontiguousarray(model.users[cases.users])
     user_bound = _norms(team, rows)
-    item_bound, order, places = _item_bounds(team, task)
+    items = _by_norm(team, task)
+    item_bound, order = items.bound, items.order
     if task.scorer.bias is not None:
         user_bound = np.hypot(user_bound, 1.0)
     if not float(user_bound.max()) * float(item_bound.max()) < float(np.finfo(kind).max) / 16:
@@ -802,7 +821,7 @@ def _count_products(task: _Task, state: _State, team: _Team) -> bool:
         scratch = _scratch(task, state, work)
         for first, last in spans:
             k.prepare(model, cases, state.rules, first, last, scratch, out_ptr, out, scores, *seen)
-            k.by_norm(places, first, last, out_ptr, out)
+            k.by_norm(items.place, first, last, out_ptr, out)
 
     team.share(n, start)
     if state.status.any():
@@ -814,13 +833,13 @@ def _count_products(task: _Task, state: _State, team: _Team) -> bool:
 
     def count(spans: Iterator[tuple[int, int]]) -> None:
         buffer = np.empty(max(TILE_SCORES, 64 * tall), dtype=kind)
-        gathered = np.empty((MOST_ITEMS, width), dtype=kind)
+        room = np.empty((MOST_ITEMS, width), dtype=kind)
         for first, last in spans:
             group, left = np.arange(first, last), rows[first:last]
             place, wide = 0, FIRST_ITEMS
             while len(group) and place < task.n_items:
                 wide = min(wide, task.n_items - place, max(TILE_SCORES // len(group), 64))
-                right = np.take(model.items, order[place : place + wide], axis=0, out=gathered[:wide], mode="clip")
+                right = items.take(model.items, place, place + wide, room)
                 tile = buffer[: len(group) * wide].reshape(len(group), wide)
                 np.dot(left, right.T, out=tile)
                 rest = item_bound[order[place + wide]] if place + wide < task.n_items else 0.0
