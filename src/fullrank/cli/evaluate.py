@@ -36,7 +36,7 @@ def evaluate(
     ] = None,
     absolute: Annotated[bool | None, typer.Option("--absolute", help="The precision is not relative.")] = None,
     design: Annotated[
-        str | None, typer.Option(help="full, uni99, adaptive; with --precision, adaptive forces sampling.")
+        str | None, typer.Option(help="full, top10, uni99, adaptive; with --precision, adaptive forces sampling.")
     ] = None,
     estimator: Estimator = None,
     target: Annotated[str | None, typer.Option(help="cases (these) or population (where they come from).")] = None,

@@ -79,7 +79,8 @@ def evaluate(
     ================  =============  =================================================================================
     ``design``        ``precision``  what is done
     ================  =============  =================================================================================
-    none              none or given  the cheaper of exact evaluation and sampling in rounds (precision 0.02 if none given)
+    none              none or given  the cheaper of exact evaluation, as far as the metrics look, and sampling in rounds
+                                     (precision 0.02 if none given)
     ``"adaptive"``    given          sampling, in rounds from this design's first stage on, without replacement
     any               none           one observation under this design
     ================  =============  =================================================================================

@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 
 from .._files import write_atomically
 from .._version import __version__
-from ..ranks.design import ALL
+from ..ranks.design import ALL, Top
 from .charts import KINDS, PAGE, Panel, limits_text, panels_of, svg
 from .digest import (
     MOST_DRAWN,
@@ -227,6 +227,8 @@ def _budget(shown: Digest, panels: dict[str, list[Panel]], fresh: Iterator[int])
         if scored < full
         else ": every candidate of every case."
     )
+    if any(isinstance(each.design, Top) for each in counts.values()):
+        say += " An exact rank counts as every candidate scored, though with factors those out of reach need no score."
     if not panels.get("budget"):
         sizes = {int(size) for each in counts.values() for size in each.sizes} - {ALL}
         if len(sizes) == 1:
