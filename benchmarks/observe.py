@@ -29,6 +29,7 @@ import scipy.sparse as sp
 import fullrank.ranks.observe as fo
 from fullrank.data.split import Split
 from fullrank.ranks.design import Adaptive, Exhaustive, Sample, Top
+from fullrank.ranks.team import usable_threads
 
 NEGATIVES = 99
 
@@ -126,7 +127,7 @@ def torch_full_sort(U: Any, V: Any, split: Split) -> Callable[[], object]:
 
 
 def speed(users: int, items: int, factors: int, repeats: int, peers: bool) -> None:
-    threads = fo._threads()
+    threads = usable_threads()
     U, V, split = problem(users, items, factors)
 
     def observing(design: Any) -> Callable[[], object]:

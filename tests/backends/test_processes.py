@@ -15,7 +15,7 @@ import worlds
 from worlds import DESIGNS, KINDS, Function, Spy, Trouble, Unreadable, make_model, make_split, same
 
 import fullrank.backends.schedule as schedule
-import fullrank.ranks.observe as module
+import fullrank.ranks.task as module
 from fullrank.backends import ProcessBackend, resolve
 from fullrank.backends.schedule import BlockError
 from fullrank.data.split import Split
@@ -216,7 +216,8 @@ import numpy as np
 import worlds
 from fullrank.backends import ProcessBackend
 import fullrank.backends.processes as processes
-import fullrank.ranks.observe as module
+import fullrank.ranks.task as module
+from fullrank.ranks.observe import observe_cases
 if __name__ == "__main__":
     module.ROWS_PER_CALL = 8
     processes._roomy = lambda size: sys.argv[3]
@@ -227,7 +228,7 @@ if __name__ == "__main__":
             print([each.process.pid for each in backend._team], flush=True)  # the block is kept by now
     model = worlds.Trouble(59, "sleep", sys.argv[2], np.ones(1000))
     design = worlds.DESIGNS[int(sys.argv[4])]
-    module.observe_cases(model, worlds.make_split(), design, progress=False, checkpoint=sys.argv[1], map=telling)
+    observe_cases(model, worlds.make_split(), design, progress=False, checkpoint=sys.argv[1], map=telling)
 """
 
 

@@ -16,7 +16,7 @@ import worlds
 from worlds import DESIGNS, KINDS, Function, Trouble, Unreadable, make_model, make_split, same
 
 import fullrank.backends.schedule as schedule
-import fullrank.ranks.observe as module
+import fullrank.ranks.task as module
 from fullrank.backends import RayBackend
 from fullrank.backends.ray import on_loopback
 from fullrank.backends.schedule import BlockError

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import fullrank.ranks.observe as module
+import fullrank.ranks.products as products
+import fullrank.ranks.task as task
 from fullrank.data.split import Split
 from fullrank.models.scorer import ItemItem, Rows, as_scorer
 from fullrank.ranks.counts import RankCounts
@@ -135,7 +137,7 @@ def test_cases_closed_early_have_the_rank_they_would_have(
 ) -> None:
     """Norms from nothing to thousands, small tiles, ties: what is never scored would have changed nothing."""
     for key, value in (("COPIED_BYTES", copied), ("FIRST_ITEMS", 4), ("MOST_ITEMS", 64), ("TILE_USERS", 7)):
-        monkeypatch.setattr(module, key, value)
+        monkeypatch.setattr(products, key, value)
     rng = np.random.default_rng(11)
     split = make_split(rng, 40, 300)
     U, V = (rng.integers(-2, 3, (n, 6)) * 2.0 ** rng.integers(0, 10, (n, 1)) for n in (40, 300))
@@ -154,7 +156,7 @@ def test_most_items_need_no_score_where_the_top_is_enough(monkeypatch: pytest.Mo
     model = (rng.normal(size=(200, 8)).astype(np.float32), V.astype(np.float32))
     asked: list[int] = []
     dot = np.dot
-    monkeypatch.setattr(module.np, "dot", lambda a, b, out: asked.append(out.size) or dot(a, b, out=out))
+    monkeypatch.setattr(products.np, "dot", lambda a, b, out: asked.append(out.size) or dot(a, b, out=out))
     observe_cases(model, split, "full", progress=False)
     everything, asked[:] = sum(asked), []
     observe_cases(model, split, Top(10), progress=False)
@@ -190,13 +192,13 @@ def test_matrix_products_decide_nothing_that_dot_products_would_decide_otherwise
     V[2500:2700] = 0  # items never trained
     U[3] = 0
     split = make_split(rng, n, N, density=0.02)
-    monkeypatch.setattr(module, "TILE_USERS", 17)
-    monkeypatch.setattr(module, "TILE_SCORES", 17 * 1100)
+    monkeypatch.setattr(products, "TILE_USERS", 17)
+    monkeypatch.setattr(products, "TILE_SCORES", 17 * 1100)
     for bias in (None, rng.normal(size=N)):
         model = (U.astype(dtype), V.astype(dtype)) if bias is None else (U.astype(dtype), V.astype(dtype), bias)
         by_products = {t: observe_cases(model, split, Exhaustive(), ties=t, progress=False) for t in module.TIES}
         with monkeypatch.context() as patch:
-            patch.setattr(module, "_by_products", module._by_structure)
+            patch.setattr(task, "count_products", lambda *_: False)
             for ties, seen in by_products.items():
                 same(seen, observe_cases(model, split, Exhaustive(), ties=ties, progress=False))
         # drawing all of the pool without replacement is another way to compare every candidate
@@ -241,7 +243,7 @@ def test_batches_threads_and_maps_change_nothing(
     world: tuple[Split, Any], design: Any, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     split, factors = world
-    monkeypatch.setattr(module, "ROWS_PER_CALL", 16)
+    monkeypatch.setattr(task, "ROWS_PER_CALL", 16)
     model = {
         "factors": factors,
         "function": slow_dot,
@@ -635,7 +637,7 @@ def test_a_model_that_raises_keeps_its_error_and_the_block_is_named(
     world: tuple[Split, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     split, _ = world
-    monkeypatch.setattr(module, "ROWS_PER_CALL", 5)
+    monkeypatch.setattr(task, "ROWS_PER_CALL", 5)
 
     def broken(users: Any, items: Any) -> Any:
         if 7 in users:
@@ -657,4 +659,4 @@ def test_factors_trained_on_in_place_are_ranked_as_they_are_now(world: tuple[Spl
     seen = observe_cases(scorer, split, "full", progress=False)
     fresh = observe_cases((scorer.users.copy(), scorer.items.copy()), split, "full", progress=False)
     np.testing.assert_array_equal(seen.hits, fresh.hits)
-    assert not any(task.scorer is scorer for task in module._BOUNDS)  # nothing is kept past a call
+    assert not any(each.scorer is scorer for each in products._BOUNDS)  # nothing is kept past a call

@@ -154,7 +154,7 @@ def test_the_checkpoint_survives_a_bad_score(world: tuple[Split, Any], tmp_path:
         return np.where(broken[0] & (users == 151)[:, None], np.nan, scores)
 
     reference = observe_cases((U, V), split, Adaptive(50, 199, 3), progress=False)
-    import fullrank.ranks.observe as module
+    import fullrank.ranks.task as module
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "ROWS_PER_CALL", 20)

@@ -62,7 +62,7 @@ class Job:
     ) -> Job:  # fmt: skip
         """From the arguments of ``evaluate``."""
         from ..data import Split, load
-        from ..ranks.observe import _seed
+        from ..ranks.observe import seed_of
 
         if isinstance(split, str):
             split = load(split)
@@ -93,7 +93,7 @@ class Job:
         fitted = default_estimator(candidates) if estimator is None else parse_estimator(estimator)
         return cls(
             split, parse_metrics(metrics), chosen, fitted, precision, target, candidates, ties,
-            max_items, max_seconds, map if backend is None else getattr(backend, "map", backend), folder, _seed(rng),
+            max_items, max_seconds, map if backend is None else getattr(backend, "map", backend), folder, seed_of(rng),
             absolute, level, progress, started,
         )  # fmt: skip
 

@@ -39,7 +39,9 @@ from fullrank.data.split import Split
 from fullrank.models.scorer import Table, _numpy, as_scorer
 from fullrank.ranks.counts import RankCounts, _per_case
 from fullrank.ranks.design import ALL, Design, Exhaustive, Sample, parse_design
-from fullrank.ranks.observe import SCORES_PER_CALL, TIES, _fixed, _floats, _seed, scratch_for
+from fullrank.ranks.observe import TIES, seed_of
+from fullrank.ranks.state import fixed, floats, scratch_for
+from fullrank.ranks.task import SCORES_PER_CALL
 
 __all__ = [
     "CandidateLists",
@@ -514,13 +516,13 @@ def _hits(
     ptr = np.append(starts, len(order)).astype(np.int64)
     group = np.repeat(np.arange(len(starts)), np.diff(ptr))
     lo, sizes, target_scores = lo[order], (hi - lo)[order], np.ascontiguousarray(target_scores[order])
-    none = _fixed(np.zeros(0, dtype=np.int64))
-    owners = _fixed(users[order][starts])
+    none = fixed(np.zeros(0, dtype=np.int64))
+    owners = fixed(users[order][starts])
     seen = k.Cases(
-        owners, owners, _fixed(ptr), _fixed(targets[order]), none, none, _fixed(np.zeros(0, dtype=np.int32)), True, 0,
+        owners, owners, fixed(ptr), fixed(targets[order]), none, none, fixed(np.zeros(0, dtype=np.int32)), True, 0,
         0, int(np.diff(ptr).max()),
     )  # fmt: skip
-    tie_seed, draw_seed = np.random.SeedSequence(_seed(how.rng)).generate_state(2, np.uint64)
+    tie_seed, draw_seed = np.random.SeedSequence(seed_of(how.rng)).generate_state(2, np.uint64)
     ties = (k.RANDOM, k.OPTIMISTIC, k.PESSIMISTIC)[TIES.index(how.ties)]
     rules = k.Rules(none, 0, False, ties, tie_seed, draw_seed)
     hits, places = np.zeros(len(order), dtype=np.int64), np.ones(len(order), dtype=np.int64)
@@ -531,8 +533,8 @@ def _hits(
         column = np.arange(int(sizes[rows].max()))
         at = np.where(column < sizes[rows, None], lo[rows, None] + column, 0)
         k.count_batch(
-            seen, rules, rows, group[rows], sizes[rows], _fixed(np.column_stack([targets[order][rows], items[at]])),
-            _fixed(np.column_stack([target_scores[rows], scores[at]])), hits, status,
+            seen, rules, rows, group[rows], sizes[rows], fixed(np.column_stack([targets[order][rows], items[at]])),
+            fixed(np.column_stack([target_scores[rows], scores[at]])), hits, status,
         )  # fmt: skip
     k.order_targets(seen, rules, scratch_for(seen, np.empty(0, target_scores.dtype)), target_scores, places)
     back = np.empty_like(order)
@@ -694,7 +696,7 @@ def _score(scorer: Any, name: str, cases: _Cases, lists: Ints, items: Ints) -> N
         column = np.arange(int(size.max()))
         inside = column < size[:, None]
         at = np.where(inside, begin[:, None] + column, begin[:, None])
-        out[at[inside]] = _floats(scorer.score(users[begin], items[at]))[inside]
+        out[at[inside]] = floats(scorer.score(users[begin], items[at]))[inside]
     return out
 
 
@@ -838,9 +840,9 @@ def _recbole_entries(scores: Any) -> tuple[Array, Array, NDArray[np.float64], in
     if isinstance(scores, tuple):
         if len(scores) != 3:
             raise TypeError(f"`scores` is a tuple of {len(scores)}; a matrix or (users, items, scores) was expected.")
-        table, width = _floats(scores[2]), 0
+        table, width = floats(scores[2]), 0
     else:
-        table = _floats(scores)
+        table = floats(scores)
         if table.ndim != 2:
             raise ValueError(f"`scores` has shape {table.shape}; users × items was expected.")
         width = table.shape[1]

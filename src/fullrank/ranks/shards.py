@@ -17,8 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fullrank.models.scorer import Factors
+from fullrank.ranks.blocks import Block, Result
 from fullrank.ranks.design import ALL
-from fullrank.ranks.observe import Block, Result, _scratch, _State, _structure, _Task, _Team
+from fullrank.ranks.state import State, scratch_of, structure
+from fullrank.ranks.task import Task
+from fullrank.ranks.team import Team
 
 __all__ = ["Part", "ShardTask", "spread"]
 
@@ -51,9 +54,9 @@ class Part:
 class ShardTask:
     """What is done with a part; a process keeps the range it opened last."""
 
-    task: _Task
+    task: Task
     bounds: tuple[int, ...]
-    _opened: dict[int, _Task] = field(default_factory=dict, repr=False)
+    _opened: dict[int, Task] = field(default_factory=dict, repr=False)
 
     @property
     def name(self) -> str:
@@ -66,7 +69,7 @@ class ShardTask:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
 
-    def _range(self, shard: int) -> tuple[_Task, int, int]:
+    def _range(self, shard: int) -> tuple[Task, int, int]:
         low, high = self.bounds[shard], self.bounds[shard + 1]
         if shard not in self._opened:
             self._opened.clear()
@@ -79,38 +82,38 @@ class ShardTask:
         from fullrank.ranks import shard_kernels as k
 
         task, low, high = self._range(part.shard)
-        state = _State.of(task, part.block)
-        model, row = _structure(task)
+        state = State.of(task, part.block)
+        model, row = structure(task)
         if part.scores is None:
             out = np.zeros(len(state.hits), dtype=row.dtype)
-            k.target_scores(model, state.cases, _scratch(task, state, row), low, high, out)
+            k.target_scores(model, state.cases, scratch_of(task, state, row), low, high, out)
             return part.block.first, out
         hits = np.zeros(len(state.hits), dtype=np.int64)
 
         def everything(spans: Iterator[tuple[int, int]]) -> None:
-            scratch = _scratch(task, state, row)
+            scratch = scratch_of(task, state, row)
             for first, last in spans:
                 k.exhaust_range(
                     model, state.cases, state.rules, first, last, scratch, low, high, part.scores, hits, state.status
                 )
 
         def drawn(spans: Iterator[tuple[int, int]]) -> None:
-            scratch = _scratch(task, state, row)
+            scratch = scratch_of(task, state, row)
             for first, last in spans:
                 _count_drawn(
                     state, model, scratch, low, high, part.scores, part.rows[first:last], part.goal[first:last], hits
                 )
 
         if task.exhaustive:
-            _Team().share(len(state.cases.users), everything, least=1)
+            Team().share(len(state.cases.users), everything, least=1)
         else:
-            _Team().share(len(part.rows), drawn, step=CASES_AT_ONCE)
+            Team().share(len(part.rows), drawn, step=CASES_AT_ONCE)
         state.complain(self.name)
         return part.block.first, hits if part.rows is None else hits[part.rows]
 
 
 def _count_drawn(
-    state: _State, model: Any, scratch: Any, low: int, high: int, scores: Any, rows: Ints, goal: Ints, hits: Ints
+    state: State, model: Any, scratch: Any, low: int, high: int, scores: Any, rows: Ints, goal: Ints, hits: Ints
 ) -> None:
     from fullrank.ranks import kernels as k
     from fullrank.ranks import shard_kernels
@@ -139,9 +142,9 @@ def _count_drawn(
 class _Open:
     """A block on its way: what the ranges have said so far."""
 
-    def __init__(self, task: _Task, block: Block, shards: int) -> None:
+    def __init__(self, task: Task, block: Block, shards: int) -> None:
         self.task, self.block, self.shards = task, block, shards
-        self.state = _State.of(task, block)
+        self.state = State.of(task, block)
         self.group = np.repeat(np.arange(len(block.users)), np.diff(block.ptr))
         self.new = self.state.compared == 0
         self.scores: Any = None
@@ -186,7 +189,7 @@ class _Open:
         from fullrank.ranks import kernels as k
 
         state, cases, rules = self.state, self.state.cases, self.state.rules
-        scratch = _scratch(self.task, state, np.zeros(0, dtype=self.scores.dtype))
+        scratch = scratch_of(self.task, state, np.zeros(0, dtype=self.scores.dtype))
         n = len(self.group)
         nothing = (np.zeros(n, dtype=np.int64),) * 2
         k.fill_draws(  # no draws: the size of each pool
@@ -232,7 +235,7 @@ class _Open:
         return self.block.first, self.block.last, (drawn, state.hits, state.pool, state.order)
 
 
-def _so_far(block: Block, state: _State) -> Block:
+def _so_far(block: Block, state: State) -> Block:
     return replace(block, compared=state.compared.copy(), hits=state.hits.copy(), order=state.order.copy())
 
 
@@ -240,7 +243,7 @@ def spread(
     run: Callable[[Any, Iterable[Any]], Iterable[Any]], task: Any, blocks: Iterable[Block], shards: int
 ) -> Iterator[Result]:
     """``run(task, blocks)`` with the items cut into ``shards`` ranges; ``run`` must allow None for "nothing just now"."""
-    if not isinstance(task, _Task) or not isinstance(task.scorer, Factors):
+    if not isinstance(task, Task) or not isinstance(task.scorer, Factors):
         name = getattr(task, "name", "function")
         raise ValueError(f"`item_shards` is for models of user and item factors; model `{name}` is none: leave it out.")
     if task.parts is not None:
