@@ -170,6 +170,7 @@ def test_select_takes_blocks(rng):
         lambda rng: RankCounts.from_ranks(rng.integers(1, 90, 100), 90, "full"),
         lambda rng: RankCounts.from_ranks([2, 1], 1000, fr.Adaptive(0.01, 0.1), drawn=[10, 100]),
         lambda rng: RankCounts.from_ranks([2, 1], 50, fr.Adaptive(9, "all", 2, replace=False), drawn=[49, 49]),
+        lambda rng: RankCounts.from_ranks([2, 1, 9], 50, fr.Top(2, 9), drawn=[0, 9, 9]),
         lambda rng: some_counts(rng, order=[1] * 300, targets=[3] * 300),
     ],
 )
@@ -313,6 +314,10 @@ def test_frames_of_every_kind(kind):
     one = RankCounts.from_frame(make(data), "uni9", 100, user="user_id", weight="w", drawn="m")
     assert one == RankCounts.from_ranks(
         [1, 5, 10], 100, "uni9", users=["a", "b", "b"], weights=[1, 2, 0.5], drawn=[9, 9, 12]
+    )
+    top = make({"rank": [1, 5], "n_items": [100, 90], "drawn": [0, 9]})
+    assert RankCounts.from_frame(top, "top3, then uni9") == RankCounts.from_ranks(
+        [1, 5], [100, 90], fr.Top(3, 9), drawn=[0, 9]
     )
     renamed = {"query_id": data["user_id"], "place": data["rank"]}
     assert RankCounts.from_frame(make(renamed), "uni9", [100, 90, 90], rank="place") == wanted

@@ -198,7 +198,7 @@ class RankCounts:
             user = find_column(names, "user")
         if n_items is None:
             n_items = column("n_items")
-        if drawn is None and isinstance(parse_design(design), Adaptive):
+        if drawn is None and isinstance(parse_design(design), Adaptive | Top):
             drawn = "drawn"
         return cls.from_ranks(
             column(rank),
