@@ -99,6 +99,7 @@ def test_ranks_to_the_top_are_exact_up_to_k_with_one_target_or_many(estimator, m
         value = full.expect(metric)
         assert fitted.expect(metric) == pytest.approx(value, rel=1e-9, abs=1e-12)
         assert fitted.interval(metric) == pytest.approx((value, value), rel=1e-9, abs=1e-12)
+        assert fr.bounds(fitted.counts, metric) == pytest.approx((value, value), rel=1e-6, abs=1e-9)
     if not isinstance(estimator, fr.BiasVariance | fr.Multinomial):
         assert fitted.expect("auc") == pytest.approx(full.expect("auc"), abs=0.02)
         assert fitted.expect("recall@200") == pytest.approx(full.expect("recall@200"), rel=0.15)

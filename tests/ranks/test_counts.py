@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import fullrank as fr
 import naive
+from fullrank.estimators.estimate import pool_bins
 from fullrank.ranks.counts import BLOCKS, MAX_POOLS, RankCounts, unique_rows, user_blocks
 from fullrank.ranks.design import ALL
 
@@ -53,13 +54,13 @@ def test_cells_hold_the_sums(rng):
     ranks, weight = counts.sampled_ranks()
     for rank, total in zip(ranks, weight, strict=True):
         assert total == pytest.approx(w[r == rank].sum())
-    tables = counts.tables("bins")
+    tables = counts.tables()
     assert [table.n_items for table in tables] == pytest.approx(sorted(set(N.tolist())))
     for table in tables:
         here = table.n_items.__round__() == N
         for x, total in zip(table.hits, table.weight[0], strict=True):
             assert total == pytest.approx(w[here & (r == x + 1)].sum())
-    (one,) = counts.tables("mean")
+    (one,) = counts.tables(np.zeros(len(counts.keys), dtype=int))
     assert one.n_items == pytest.approx(counts.n_items)
     assert one.weight.sum() == pytest.approx(w.sum())
 
@@ -70,7 +71,7 @@ def test_few_bins_are_merged_bins(rng):
     assert len(counts.tables()) <= MAX_POOLS
     assert counts.n_items == pytest.approx(N.mean(), rel=1e-12)
     for most in (1, 2, 7, 30):
-        tables = counts.tables(most=most)
+        tables = counts.tables(pool_bins(counts, most))
         assert 1 <= len(tables) <= most
         assert sum(table.weight.sum() for table in tables) == pytest.approx(2000)
         assert sum(table.weight.sum() * table.n_items for table in tables) == pytest.approx(N.sum())
@@ -416,10 +417,6 @@ BAD = {
     ),
     "order without targets": (make(order=[1, 2, 1]), "`order` is 2 at case 1: it must be a place in 1..targets"),
     "targets without order": (make(targets=[2, 2, 1]), "`order` is missing: with several targets per user"),
-    "bins": (
-        lambda: RankCounts.from_ranks([1], 10, "uni9").tables("median"),
-        "`n_items` must be 'bins' or 'mean', not 'median'",
-    ),
 }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache, cached_property
 from importlib import import_module
 from typing import Any, Protocol, runtime_checkable
@@ -385,7 +385,7 @@ def build_problem(
         raise ValueError(f"`n_items` must be 'bins' or 'mean', not {n_items!r}.")
     while True:
         pools = np.zeros(len(counts.keys), dtype=np.int64) if n_items == "mean" else pool_bins(counts, most)
-        tables = tables_by(counts, pools)
+        tables = counts.tables(pools)
         cells = grid or cells_for(tables, counts.design)
         if len(tables) == 1 or len(cells) * sum(len(table.hits) for table in tables) <= MOST_NUMBERS:
             break
@@ -421,13 +421,6 @@ def pool_bins(counts: RankCounts, most: int = MAX_POOLS) -> IntArray:
         if weight @ (log - mean[bins]) ** 2 <= spread**2 * weight.sum():
             return np.asarray(bins[pool])
     return np.asarray(bins[pool] if most < len(sizes) else pool)
-
-
-def tables_by(counts: RankCounts, pools: IntArray) -> list[PoolTable]:
-    """Outcome tables, one per bin of pool sizes; ``pools`` is the bin of every cell of the counts."""
-    keys = counts.keys.copy()
-    keys[:, 1] = pools
-    return replace(counts, keys=keys).tables()
 
 
 def cells_for(tables: list[PoolTable], design: Design) -> Grid:

@@ -253,7 +253,7 @@ def bounds(counts: RankCounts, metric: Metric | str, level: float = 0.95) -> tup
     from scipy.optimize import linprog
     from scipy.special import betaincinv
 
-    from .estimate import cells_for, empirical_value, pool_bins, size_shares, tables_by, with_all_outcomes
+    from .estimate import cells_for, empirical_value, pool_bins, size_shares, with_all_outcomes
 
     metric = parse_metric(metric)
     check_interval(level, "cases")
@@ -263,16 +263,20 @@ def bounds(counts: RankCounts, metric: Metric | str, level: float = 0.95) -> tup
     exact = 0.0 if known is None else empirical_value(known, metric, counts.n_items) / counts.users_weight
     if unknown is None:
         return exact, exact
-    tables = [with_all_outcomes(unknown, table) for table in tables_by(unknown, pool_bins(unknown, most=6))]
+    tables = [with_all_outcomes(unknown, table) for table in unknown.tables(pool_bins(unknown, most=6))]
     grid = cells_for(tables, counts.design)
     cuts = _cut_points(unknown)
     total = sum(float(table.weight.sum()) for table in tables)
-    rows, seen = [], np.zeros(len(cuts))
+    rows, possible, seen = [], [], np.zeros(len(cuts))
     for table in tables:
         share = float(table.weight.sum()) / total
         law = grid.law(counts.design, table.n_items, table.drawn, table.hits) * size_shares(unknown, table)
         before = _speaks_for(table.drawn, table.hits, table.n_items)[:, None] <= cuts
         rows.append(share * np.clip(law @ before, 0.0, 1.0))
+        unseen = (
+            law[:, table.drawn != ALL].sum(1) > 0
+        )  # a rank that would have been seen to be what it is, is not theirs
+        possible.append(unseen & (grid.lo <= table.n_items + 0.5))
         seen += table.weight.sum(0) @ before / total
     M = unknown.effective_cases
     α = (1 - level) / (2 * len(cuts))
@@ -281,7 +285,6 @@ def bounds(counts: RankCounts, metric: Metric | str, level: float = 0.95) -> tup
     high = np.where(k < M, betaincinv(k + 1, np.maximum(M - k, 1e-12), 1 - α), 1.0)
     A = np.concatenate(rows).T
     shares = [float(table.weight.sum()) / total for table in tables]
-    possible = np.concatenate([grid.lo <= table.n_items + 0.5 for table in tables])
     least, most = _extreme_gains(unknown, grid, metric)
     answers = []
     for sign, gain in ((1.0, least), (-1.0, most)):
@@ -291,7 +294,7 @@ def bounds(counts: RankCounts, metric: Metric | str, level: float = 0.95) -> tup
             b_ub=np.concatenate([high, -low]) + 1e-9,
             A_eq=np.kron(np.eye(len(tables)), np.ones(len(grid))),
             b_eq=np.ones(len(tables)),
-            bounds=np.stack([np.zeros(len(possible)), possible.astype(np.float64)], axis=1),
+            bounds=[(0.0, float(each)) for each in np.concatenate(possible)],
             method="highs",
         )
         answers.append(sign * found.fun if found.success else float(gain.min() if sign > 0 else gain.max()))

@@ -339,25 +339,17 @@ class RankCounts:
         ranks, inverse = np.unique(self.column("hits") + 1, return_inverse=True)
         return ranks, _sum_by(inverse, self.weight, len(ranks))
 
-    def tables(self, n_items: str = "bins", most: int = MAX_POOLS) -> list[PoolTable]:
-        """Outcome tables, one per pool-size bin (at most ``most``), or one at the mean size (``n_items="mean"``)."""
-        if n_items not in {"bins", "mean"}:
-            raise ValueError(f"`n_items` must be 'bins' or 'mean', not {n_items!r}.")
-        counts = self
-        _, bins = counts.pools
-        while n_items == "bins" and len(np.unique(bins)) > most:
-            counts = counts._coarsened(len(np.unique(bins)) - 1)
-            _, bins = counts.pools
-        bins = np.zeros(len(counts.keys), dtype=np.int64) if n_items == "mean" else bins
-        strata = counts.strata
-        stratum = strata[counts.group_of]
+    def tables(self, pools: IntArray | None = None) -> list[PoolTable]:
+        """Outcome tables, one per bin of pool sizes; ``pools``: the bin of every cell (None: as the counts have them)."""
+        bins = self.pools[1] if pools is None else pools
+        stratum = self.strata[self.group_of]
         out = []
         for each in np.unique(bins):
             here = bins == each
-            outcomes, column = unique_rows(counts.keys[here, 2:4])
-            weight = np.zeros((int(strata.max()) + 1, len(outcomes)))
-            np.add.at(weight, (stratum[here], column), counts.weight[here])
-            N = counts.pool_weight[here].sum() / counts.weight[here].sum()
+            outcomes, column = unique_rows(self.keys[here, 2:4])
+            weight = np.zeros((int(self.strata.max()) + 1, len(outcomes)))
+            np.add.at(weight, (stratum[here], column), self.weight[here])
+            N = self.pool_weight[here].sum() / self.weight[here].sum()
             out.append(PoolTable(float(N), outcomes[:, 0], outcomes[:, 1], weight))
         return out
 
@@ -475,10 +467,10 @@ class RankCounts:
         keys[:, 1] >>= self.level - level
         return keys
 
-    def _coarsened(self, most: int = MAX_POOLS) -> RankCounts:
-        """The finest level with at most ``most`` pool bins; a function of the set of pools alone, so addition commutes."""
+    def _coarsened(self) -> RankCounts:
+        """The finest level with at most 64 pool bins; a function of the set of pools alone, so addition commutes."""
         level, bins = self.level, _codes(self.column("pool"))[0]
-        while len(bins) > most:
+        while len(bins) > MAX_POOLS:
             level, bins = level - 1, np.unique(bins >> 1)
         if level == self.level:
             return self
