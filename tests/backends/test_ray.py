@@ -80,35 +80,23 @@ def test_a_killed_worker_costs_nothing(user: int, design: Any, split: Split, clu
     assert (tmp_path / "flag").exists()
 
 
-def awake(node: Any) -> None:
-    """Wait until a worker of the node answers: on a busy machine blocks are done before a new node wakes up."""
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    @ray.remote
-    def nap() -> None:
-        time.sleep(0.5)  # so that the second nap needs a second worker
-
-    there = NodeAffinitySchedulingStrategy(node.node_id, soft=False)
-    ray.get([nap.options(scheduling_strategy=there).remote() for _ in range(2)])
-
-
 @pytest.mark.parametrize(
     ("kind", "design"),
     [*(("factors", design) for design in DESIGNS), ("item-item", DESIGNS[3]), ("function", DESIGNS[3])],
     ids=str,
 )
 def test_a_node_removed_mid_run_costs_nothing(
-    kind: str, design: Any, split: Split, cluster: Any, monkeypatch: pytest.MonkeyPatch
+    kind: str, design: Any, split: Split, cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "ROWS_PER_CALL", 1)
     node = cluster.add_node(num_cpus=2, object_store_memory=STORE, node_ip_address="127.0.0.1")
     cluster.wait_for_nodes()
-    awake(node)
     model = make_model(kind, split)
     removed = []
 
     def losing(task: Any, blocks: Any) -> Iterator[Any]:
-        for result, where in RayBackend(in_flight=8).map(worlds.Telling(task), blocks):
+        telling = worlds.Telling(task, node.node_id, str(tmp_path / "begun"))
+        for result, where in RayBackend(in_flight=8).map(telling, blocks):
             if where == node.node_id and not removed:  # one of its two workers has a block now, the other one too
                 cluster.remove_node(node, allow_graceful=False)
                 removed.append(where)

@@ -145,16 +145,25 @@ class Spy:
 
 @dataclass(frozen=True)
 class Telling:
-    """A task that also says on which of Ray's nodes it ran, and takes long enough for others to be asked too."""
+    """A task that also says on which of Ray's nodes it ran; elsewhere it waits until one has begun on ``node``."""
 
     task: Any
+    node: str
+    begun: str
     name: str = "telling"
 
     def __call__(self, block: Any) -> Any:
         import ray
 
-        time.sleep(0.3)
-        return self.task(block), ray.get_runtime_context().get_node_id()
+        here = ray.get_runtime_context().get_node_id()
+        if here == self.node:
+            Path(self.begun).touch()
+        for _ in range(600):
+            if Path(self.begun).exists():
+                break
+            time.sleep(0.1)
+        time.sleep(0.3)  # so that others have blocks too
+        return self.task(block), here
 
 
 @dataclass(frozen=True)
