@@ -97,7 +97,7 @@ class Trouble:
             if self.how == "nan":
                 return np.full(items.shape, np.nan)
             if self.how == "sleep":
-                time.sleep(60)
+                time.sleep(600)
         return Function()(users, items)
 
     def _first(self) -> bool:
