@@ -17,8 +17,8 @@ from .looking import Ints, only
 
 __all__ = ["EXACT_SECONDS_ARE_WORTH", "Exact", "Speeds", "exact_is_cheaper"]
 
-#: A measurement of speed lasts at least as long, if there are users enough.
-TIMED_SECONDS = 0.05
+#: A measurement of speed lasts at least as long, if there are users enough; all that is done for it, no longer than that.
+TIMED_SECONDS, MOST_TIMING = 0.05, 2.0
 #: What an exact answer may cost more than a sampled one is guessed to: it leaves nothing open, and guesses tend to be low.
 EXACT_SECONDS_ARE_WORTH = 1.5
 #: The whole ranking is preferred if it takes no longer than so many seconds, or than so much of the time to rank to K: it
@@ -68,17 +68,19 @@ class Speeds:
         return float(json.loads(path.read_text())["seconds_per_item"])
 
     def _per_item(self, design: Design) -> float:
-        """From users enough to be timed; what a call costs anyhow is told by a smaller one and left out."""
+        """From users enough to be timed; what a call costs anyhow is told by one with two users and left out."""
         users = np.unique(self.job.split.users)
         self._timed(design, users[:2])  # compiles
-        number, before, fewer = 16, 0.0, 0.0
-        seconds, items = self._timed(design, _spread(users, number))
-        while seconds < TIMED_SECONDS and number < len(users):
-            number *= 4
-            before, fewer = seconds, items
+        before, fewer = self._timed(design, users[:2])
+        number, spent = 16, before
+        while True:
             seconds, items = self._timed(design, _spread(users, number))
+            spent += seconds
+            if seconds - before >= max(TIMED_SECONDS, before) or number >= len(users) or spent > MOST_TIMING:
+                break
+            number *= 4 if seconds > 1.5 * before else 16  # few steps where a call costs much anyhow
         whole = seconds / max(items, 1.0)
-        return float(np.clip((seconds - before) / max(items - fewer, 1.0), whole / 4, whole))
+        return float(np.clip((seconds - before) / max(items - fewer, 1.0), whole / 50, whole))
 
     def _timed(self, design: Design, users: Ints) -> tuple[float, float]:
         from ..ranks.observe import observe_cases
