@@ -7,6 +7,7 @@ law, corrected, and compared with the truth. LogSpline's prior is the one fitted
     python benchmarks/accuracy.py                 # everything, a quarter of an hour on 2 cores
     python benchmarks/accuracy.py --quick         # a glance
     python benchmarks/accuracy.py --write docs    # also docs/accuracy.md, docs/accuracy.json and docs/accuracy.svg
+    python benchmarks/accuracy.py --only all      # the errors with these candidates alone
     python benchmarks/accuracy.py --choices       # error and cost of Adaptive's settings, behind its defaults
 """
 
@@ -256,18 +257,29 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--write", type=Path, help="folder for accuracy.md, accuracy.json, accuracy.svg")
     parser.add_argument("--choices", action="store_true", help="only error and cost of Adaptive's settings")
+    parser.add_argument("--only", choices=("unseen", "all"), help="only the table of errors with these candidates")
     options = parser.parse_args()
     samples, cover = (3, 20) if options.quick else (options.samples, options.coverage)
     files = sorted(path.stem for path in folder().glob("*__*.npz"))
     judged = [file for file in files if not file.startswith("ml-100k")]
     began = time.time()
+    tasks = [(file, "unseen", label, samples) for file in judged for label in DESIGNS]
+    tasks += [(file, "all", label, samples) for file in judged for label in ("99", "499", "adaptive 100-3200")]
     with ProcessPoolExecutor(options.jobs) as pool:
+        if options.only:
+            some = [task for task in tasks if task[1] == options.only]
+            table, numbers = error_table([row for rows in pool.map(errors, some) for row in rows], options.only)
+            print("\n".join(table))
+            for row in numbers:
+                print(
+                    f"{row['design']}, {row['estimator']}: median over files ÷ MLE's {row['median_to_mle']:.3f}, "
+                    f"median over files of error ÷ MLE's {row['median_of_ratios']:.3f}"
+                )
+            return
         scan = choices(judged, min(samples, CHOICE_SAMPLES), pool)
         if options.choices:
             print("\n".join(choices_table(scan, min(samples, CHOICE_SAMPLES))))
             return
-        tasks = [(file, "unseen", label, samples) for file in judged for label in DESIGNS]
-        tasks += [(file, "all", label, samples) for file in judged for label in ("99", "499", "adaptive 100-3200")]
         found = [row for rows in pool.map(errors, tasks) for row in rows]
         spans = [
             (file, "unseen", label, "LogSpline", cover) for file in judged for label in ("99", "adaptive 100-3200")
@@ -301,39 +313,10 @@ def summary(found, covered, held, scan, samples, cover, seconds) -> tuple[str, d
         "![NDCG error against items scored, by estimator](accuracy.svg)",
     ]
     document: dict = {"errors": [], "coverage": [], "winners": [], "samples": samples}
-    by = defaultdict(list)
-    for file, protocol, label, name, _, error, *_, cost in found:
-        by[protocol, label, name, file].append((error, cost))
     for protocol in ("unseen", "all"):
-        lines += ["", f"## Candidates `{protocol}`", "", "| negatives | estimator | items scored | Recall | NDCG | AP | NDCG median | NDCG ÷ MLE | worst file ÷ MLE (NDCG) |", "|---|---|---|---|---|---|---|---|---|"]  # fmt: skip
-        for label in DESIGNS:
-            names = [
-                name
-                for name in ("Naive", "BV 0.01", "MES", "MLE", "MN_MLE", "LogSpline")
-                if any(key[:3] == (protocol, label, name) for key in by)
-            ]
-            means = {
-                name: {
-                    key[3]: np.mean([error for error, _ in rows], axis=0)
-                    for key, rows in by.items()
-                    if key[:3] == (protocol, label, name)
-                }
-                for name in names
-            }
-            for name in names:
-                table = np.array(list(means[name].values()))
-                mle = np.array([means["MLE"][file] for file in means[name]])
-                cost = np.mean(
-                    [cost for key, rows in by.items() if key[:3] == (protocol, label, name) for _, cost in rows]
-                )
-                recall, ndcg, ap = 100 * np.nanmean(table, axis=0)
-                ratio, worst = np.nanmean(table[:, 1]) / np.nanmean(mle[:, 1]), np.nanmax(table[:, 1] / mle[:, 1])
-                median = 100 * np.nanmedian(table[:, 1])
-                at = list(means[name])[int(np.nanargmax(table[:, 1] / mle[:, 1]))]
-                lines.append(
-                    f"| {label} | {name} | {cost:,.0f} | {recall:.1f} | {ndcg:.1f} | {ap:.1f} | {median:.1f} | {ratio:.2f} | {worst:.2f} ({at}) |"
-                )
-                document["errors"].append({"protocol": protocol, "design": label, "estimator": name, "items": cost, "recall": recall, "ndcg": ndcg, "ap": ap, "ndcg_median": median, "recall_to_mle": float(np.nanmean(table[:, 0]) / np.nanmean(mle[:, 0])), "ndcg_to_mle": float(ratio), "median_to_mle": float(np.nanmedian(table[:, 1]) / np.nanmedian(mle[:, 1])), "worst": float(worst), "worst_file": at})  # fmt: skip
+        table, rows = error_table(found, protocol)
+        lines += ["", f"## Candidates `{protocol}`", "", *table]
+        document["errors"] += rows
     cell = {(row["design"], row["estimator"]): row for row in document["errors"] if row["protocol"] == "unseen"}
     small, paper = cell["adaptive 50-800", "LogSpline"], cell["adaptive 100-3200", "MLE"]
     lines += ["", f"On a smaller adaptive sample (50 to 800) LogSpline scores {small['items']:,.0f} items per case for an NDCG error of {small['ndcg']:.1f} %; adaptive MLE needs {paper['items']:,.0f} items (100 to 3200) for {paper['ndcg']:.1f} %: {small['items'] / paper['items']:.2f} of the items."]  # fmt: skip
@@ -367,6 +350,42 @@ def summary(found, covered, held, scan, samples, cover, seconds) -> tuple[str, d
     lines += ["", "## Adaptive's defaults", "", *choices_table(scan, min(samples, CHOICE_SAMPLES))]
     document["choices"] = scan
     return "\n".join(lines) + "\n", document
+
+
+def error_table(found, protocol: str) -> tuple[list[str], list[dict]]:
+    """Errors by design and estimator, as a table and as numbers."""
+    lines = ["| negatives | estimator | items scored | Recall | NDCG | AP | NDCG median | NDCG ÷ MLE | worst file ÷ MLE (NDCG) |", "|---|---|---|---|---|---|---|---|---|"]  # fmt: skip
+    numbers = []
+    by = defaultdict(list)
+    for file, candidates, label, name, _, error, *_, cost in found:
+        by[candidates, label, name, file].append((error, cost))
+    for label in DESIGNS:
+        names = [
+            name
+            for name in ("Naive", "BV 0.01", "MES", "MLE", "MN_MLE", "LogSpline")
+            if any(key[:3] == (protocol, label, name) for key in by)
+        ]
+        means = {
+            name: {
+                key[3]: np.mean([error for error, _ in rows], axis=0)
+                for key, rows in by.items()
+                if key[:3] == (protocol, label, name)
+            }
+            for name in names
+        }
+        for name in names:
+            table = np.array(list(means[name].values()))
+            mle = np.array([means["MLE"][file] for file in means[name]])
+            cost = np.mean([cost for key, rows in by.items() if key[:3] == (protocol, label, name) for _, cost in rows])
+            recall, ndcg, ap = 100 * np.nanmean(table, axis=0)
+            ratio, worst = np.nanmean(table[:, 1]) / np.nanmean(mle[:, 1]), np.nanmax(table[:, 1] / mle[:, 1])
+            median = 100 * np.nanmedian(table[:, 1])
+            at = list(means[name])[int(np.nanargmax(table[:, 1] / mle[:, 1]))]
+            lines.append(
+                f"| {label} | {name} | {cost:,.0f} | {recall:.1f} | {ndcg:.1f} | {ap:.1f} | {median:.1f} | {ratio:.2f} | {worst:.2f} ({at}) |"
+            )
+            numbers.append({"protocol": protocol, "design": label, "estimator": name, "items": cost, "recall": recall, "ndcg": ndcg, "ap": ap, "ndcg_median": median, "recall_to_mle": float(np.nanmean(table[:, 0]) / np.nanmean(mle[:, 0])), "ndcg_to_mle": float(ratio), "median_to_mle": float(np.nanmedian(table[:, 1]) / np.nanmedian(mle[:, 1])), "median_of_ratios": float(np.nanmedian(table[:, 1] / mle[:, 1])), "worst": float(worst), "worst_file": at})  # fmt: skip
+    return lines, numbers
 
 
 def winners(rows) -> float | None:

@@ -32,6 +32,11 @@ from fullrank.ranks.counts import PoolTable
 COEFFICIENTS = 24
 ROUNDS = 25
 SLOPE_RIDGE = 1.0
+#: Second differences, squared.
+CURVATURE = np.diff(np.eye(COEFFICIENTS), 2, axis=0).T @ np.diff(np.eye(COEFFICIENTS), 2, axis=0)
+PROFILES = ("lighter", "all", "heavier")
+#: A model that ranks this share of the training items above the target has learned them by heart.
+BY_HEART = 0.84
 #: One catalogue in two sizes, the larger knowing more.
 SHARES = {"ml-100k": 0.25, "ml-1m": 0.75}
 SHIPPED = Path(__file__).resolve().parent.parent / "src/fullrank/estimators/hyperprior.json"
@@ -47,19 +52,33 @@ class File:
     model: str
     spline: SplineModel
     counts: np.ndarray
+    #: Share of a user's training items ranked above the target, on the mean.
+    above: float
 
     @classmethod
-    def read(cls, path: Path, candidates: str) -> File:
+    def read(cls, path: Path, kind: str) -> File:
+        """``unseen`` and ``all`` as they are; the other kinds are what `all` would be if training items did otherwise.
+
+        ``lighter``, ``heavier``: half or twice as many of them above the target, as with users of shorter or longer
+        profiles (dithered, or half the ranks would stay empty); ``behind``: all of them above it, as with a model that ranks
+        first what it has learned by heart.
+        """
         with np.load(path) as data:
-            if candidates == "unseen":
-                ranks, pool = data["R_masked"].astype(np.int64), data["N_masked"].astype(np.int64)
-            else:
-                ranks, pool = data["R_unmasked"].astype(np.int64), np.array([int(data["N"])])
+            ranks, pool = data["R_masked"].astype(np.int64), data["N_masked"].astype(np.int64)
+            trained = int(data["N"]) - pool
+            above = data["R_unmasked"].astype(np.int64) - ranks
+        share = float(np.mean(above / np.maximum(trained, 1)))
+        if kind != "unseen":
+            if kind in ("lighter", "heavier"):
+                dither = np.random.default_rng(0).uniform(-0.5, 0.5, len(above))
+                above = np.maximum(np.round({"lighter": 0.5, "heavier": 2.0}[kind] * (above + dither)), 0)
+            pool = pool + trained
+            ranks = np.minimum(ranks + (trained if kind == "behind" else above), pool).astype(np.int64)
         table = PoolTable(float(pool.max()), np.array([1]), np.array([0]), np.ones((1, 1)))
         grid = Grid.for_tables([table], replace=True)
         blank = HyperPrior(np.ones(1), np.zeros(1, dtype=np.int64), *(np.zeros((1, COEFFICIENTS)),) * 3)
         counts = np.bincount(np.searchsorted(grid.hi, ranks), minlength=len(grid)).astype(np.float64)
-        return cls(*path.stem.split("__"), SplineModel.on(grid, blank), counts)
+        return cls(*path.stem.split("__"), SplineModel.on(grid, blank), counts, share)
 
 
 def mode(file: File, mean: np.ndarray, Q: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -132,6 +151,16 @@ class Population:
         values[:-leading] *= rest
         return Population(self.mean, self.slope, (vectors * values) @ vectors.T)
 
+    def smooth(self, weight: float) -> Population:
+        """With a penalty on the curvature of what differs from the mean: few files leave the fine scale too free."""
+        return Population(self.mean, self.slope, np.linalg.inv(np.linalg.inv(self.covariance) + weight * CURVATURE))
+
+    def straight(self, weight: float) -> Population:
+        """With a penalty on the curvature of the whole, so that the mean is straightened too."""
+        smoothed = self.smooth(weight).covariance
+        pull = smoothed @ np.linalg.inv(self.covariance)
+        return Population(pull @ self.mean, pull @ self.slope, smoothed)
+
     def scaled(self, factor: float) -> Population:
         """The covariance multiplied by a factor."""
         return Population(self.mean, self.slope, self.covariance * factor)
@@ -139,8 +168,8 @@ class Population:
 
 def roughness(first: float, second: float, ridge: float) -> np.ndarray:
     """Covariance under a penalty on first and second differences."""
-    d1, d2 = (np.diff(np.eye(COEFFICIENTS), order, axis=0) for order in (1, 2))
-    return np.linalg.inv(first * d1.T @ d1 + second * d2.T @ d2 + ridge * np.eye(COEFFICIENTS))
+    d1 = np.diff(np.eye(COEFFICIENTS), axis=0)
+    return np.linalg.inv(first * d1.T @ d1 + second * CURVATURE + ridge * np.eye(COEFFICIENTS))
 
 
 def power_laws() -> Population:
@@ -151,18 +180,20 @@ def power_laws() -> Population:
 def flat() -> Population:
     """About the uniform distribution on ranks (s = log N · x), from which the papers' MLE starts."""
     x = (np.arange(COEFFICIENTS) - 1) / (COEFFICIENTS - 3)
-    return Population(9 * (x - x.mean()), x - x.mean(), roughness(10.0, 100.0, 0.0001))
+    return Population(9 * (x - x.mean()), x - x.mean(), roughness(30.0, 300.0, 0.0001))
 
 
-def assemble(members: list[tuple[int, float, Population]], shrink: float) -> HyperPrior:
+def assemble(members: list[tuple[int, float, Population]], shrink: float, temper: float, mixture: bool) -> HyperPrior:
     """(family, weight, population) as one prior."""
     return HyperPrior(
         weights=np.array([weight for _, weight, _ in members]),
         families=np.array([family for family, _, _ in members]),
         means=np.array([each.mean for *_, each in members]),
         slopes=np.array([each.slope for *_, each in members]),
-        covariances=np.array([each.covariance for *_, each in members]),
+        covariances=np.array([(each.covariance + each.covariance.T) / 2 for *_, each in members]),
+        temper=temper,
         shrink=shrink,
+        mixture=mixture,
         spread=SPREAD,
     )
 
@@ -172,19 +203,32 @@ def fit_unseen(files: list[File]) -> HyperPrior:
     tight, plain = Population.of(files, 0.03), Population.of(files, 0.1)
     popular = Population.of([file for file in files if file.model == "pop"], 0.3)
     views = [(0, 0.495, tight.view(9, 0.2)), (0, 0.198, plain), (0, 0.297, plain.view(4, 2.0))]
-    return assemble([*views, (1, 0.01, popular.scaled(2.0))], shrink=0.3)
+    return assemble([*views, (1, 0.01, popular.scaled(2.0))], shrink=0.3, temper=0.05, mixture=False)
 
 
-def fit_all(files: list[File]) -> HyperPrior:
-    """Recommenders, power laws and near-uniform heads averaged; and, by evidence, anything roughly smooth.
+def fit_all(files: dict[str, list[File]]) -> HyperPrior:
+    """Heads that training items thin out, heads that they empty, and anything roughly smooth, by evidence.
 
-    Training items crowd the head: of two files one has a head like `unseen` and the other none at all, and few negatives
-    cannot tell which. Hence the mixed bag.
+    Where a model ranks some training items above the target and some below, ranks 1, 2, 3... are about equally likely:
+    the smooth views say so. Where it has learned them by heart nothing is left of the head. Few negatives do not see the
+    head, but they see the rest, which goes with it: so the plain fits to the first kind, of little weight in the average,
+    bring in its evidence. Every file is also taken with half and twice the training items, for other profile lengths.
     """
-    tight, plain = Population.of(files, 0.03), Population.of(files, 0.1)
-    views = [(0, 0.09, tight.view(9, 0.2)), (0, 0.036, plain), (0, 0.054, plain.view(4, 2.0))]
-    broad = Population(plain.mean, plain.slope, roughness(0.0, 1.0, 0.05))
-    return assemble([*views, (0, 0.36, power_laws()), (0, 0.36, flat()), (1, 0.1, broad)], shrink=0.5)
+    thinned, emptied = (
+        [file for kind in PROFILES for file in files[kind] if (file.above >= BY_HEART) == emptied]
+        for emptied in (False, True)
+    )
+    thin, every = Population.of(thinned, 0.1), Population.of(files["all"], 0.1)
+    loose = every.view(4, 2.0)
+    broad = Population(every.mean, every.slope, roughness(0.0, 1.0, 0.05))
+    views = [power_laws(), flat(), thin.smooth(300.0), loose.straight(100.0)]
+    members = [(0, 0.195, view) for view in views] + [(0, 0.035, thin), (0, 0.035, loose)]
+    members += [
+        (1, 0.06, Population.of(emptied, 0.1)),
+        (2, 0.03, Population.of(files["behind"], 0.1)),
+        (3, 0.06, broad),
+    ]
+    return assemble(members, shrink=0.5, temper=0.0, mixture=True)
 
 
 def main() -> None:
@@ -192,13 +236,13 @@ def main() -> None:
     if not folder:
         sys.exit("fit_hyperprior.py needs true ranks: set FULLRANK_RANKS to a folder of DATASET__MODEL.npz files.")
     paths = sorted(Path(folder).glob("*__*.npz"))
-    files = {candidates: [File.read(path, candidates) for path in paths] for candidates in ("unseen", "all")}
+    files = {kind: [File.read(path, kind) for path in paths] for kind in ("unseen", *PROFILES, "behind")}
     sets = sorted({path.stem.split("__")[0] for path in paths})
     root = Path(__file__).resolve().parent
     (root / "priors").mkdir(exist_ok=True)
     for without in (None, *sets):
         rest = {name: [file for file in each if file.data_set != without] for name, each in files.items()}
-        priors = {"unseen": fit_unseen(rest["unseen"]), "all": fit_all(rest["all"])}
+        priors = {"unseen": fit_unseen(rest["unseen"]), "all": fit_all(rest)}
         about = {"files": len(rest["all"]), "data_sets": [name for name in sets if name != without]}
         target = root / f"priors/without-{without}.json" if without else SHIPPED
         target.write_text(priors_to_json(priors, about))

@@ -114,6 +114,8 @@ class HyperPrior:
     shrink: float = 0.3
     #: Calibration: posterior spreads are multiplied by this.
     spread: float = 1.0
+    #: Families are averaged as they are, not on the log scale, where one that all but denies a rank would empty it.
+    mixture: bool = False
 
     @classmethod
     def from_json(cls, text: str, candidates: str = "unseen") -> HyperPrior:
@@ -133,6 +135,7 @@ class HyperPrior:
             temper=float(found["temper"]),
             shrink=float(found["shrink"]),
             spread=float(found["spread"]),
+            mixture=bool(found.get("mixture", False)),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -141,6 +144,7 @@ class HyperPrior:
             "temper": self.temper,
             "shrink": self.shrink,
             "spread": self.spread,
+            "mixture": self.mixture,
             "weights": np.round(self.weights, 6).tolist(),
             "families": self.families.tolist(),
             "means": np.round(self.means, 5).tolist(),
@@ -160,6 +164,18 @@ class HyperPrior:
             by_family[family] = np.logaddexp.reduce(total[rows])
         whole = float(np.logaddexp.reduce(by_family))
         return weights * np.exp(by_family - whole)[self.families], whole
+
+    def blend(self, logs: FloatArray, weights: FloatArray) -> FloatArray:
+        """One π of the members' logarithms: views of one family are averaged on the log scale, families see ``mixture``."""
+        groups = self.families if self.mixture else np.zeros_like(self.families)
+        blended = np.zeros(logs.shape[1])
+        for group in np.unique(groups[weights > 0]):
+            rows = groups == group
+            share = weights[rows].sum()
+            log = weights[rows] @ logs[rows] / share
+            π = np.exp(log - log.max())
+            blended += share * π / π.sum()
+        return blended
 
     def __len__(self) -> int:
         return len(self.weights)
@@ -255,7 +271,7 @@ class StratumPosterior:
         for member, Q in enumerate(precisions):
             μ = prior.mean(member, model.n_items)
             β, H, value, step = posterior_mode(model, A, seen, μ, Q, μ if start is None else start)
-            start = β
+            start = None if prior.mixture else β  # the mode of another kind is a bad place to start from
             V = np.linalg.inv(H)
             π = model.mass(β)
             J = model.B - π @ model.B
@@ -265,8 +281,6 @@ class StratumPosterior:
             logs.append(np.log(np.maximum(π, 1e-300)) - prior.shrink * ((J @ V) * J).sum(1))
             steps.append(step)
         weights, whole = prior.average(np.array(evidence))
-        log = weights @ np.stack(logs)
-        mass = np.exp(log - log.max())
         return cls(
             model,
             A,
@@ -274,7 +288,7 @@ class StratumPosterior:
             weights,
             np.stack(modes),
             np.stack(covariances),
-            em_step(mass / mass.sum(), A, seen),
+            em_step(prior.blend(np.stack(logs), weights), A, seen),
             whole,
             max(steps),
             max(steps) < MOST_STEPS,
