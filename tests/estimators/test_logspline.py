@@ -249,3 +249,16 @@ def test_plain_ranks_are_taken_as_ranks_among_unseen_items():
     counts = fr.RankCounts.from_ranks(sampled, 5000, "uni99")
     assert report.rows[0]["value"] == fr.LogSpline("unseen").fit(counts).expect("ndcg@10")
     assert fr.correct(sampled, 5000, candidates="all").rows[1]["value"] == fr.LogSpline().fit(counts).expect("ndcg@10")
+
+
+def test_families_are_averaged_as_they_are_and_views_of_one_on_the_log_scale():
+    logs = np.log([[0.5, 0.3, 0.2], [0.1, 0.3, 0.6], [1e-12, 0.4, 0.6]])
+    weights = np.array([0.3, 0.2, 0.5])
+    views = np.exp(0.6 * logs[0] + 0.4 * logs[1])
+    expected = 0.5 * views / views.sum() + 0.5 * np.exp(logs[2]) / np.exp(logs[2]).sum()
+    prior = replace(shipped("unseen"), families=np.array([0, 0, 1]), weights=weights, mixture=True)
+    np.testing.assert_allclose(prior.blend(logs, weights), expected)
+    assert prior.blend(logs, weights)[0] > 0.1, "a family that denies the first rank does not empty it"
+    plain = np.exp(weights @ logs)
+    np.testing.assert_allclose(replace(prior, mixture=False).blend(logs, weights), plain / plain.sum())
+    np.testing.assert_allclose(prior.blend(logs, np.array([0.0, 0.0, 1.0])), np.exp(logs[2]) / np.exp(logs[2]).sum())
