@@ -180,7 +180,8 @@ def free(datas: tuple[str, ...] = ("citeulike-a", "gowalla"), precision: float =
                 took[way] = time.perf_counter() - begin
             design = fr.parse_design(seen["free"].rows[0]["design"])
             chosen = {fr.Exhaustive: "everything", fr.Top: "to 10"}.get(type(design), "sampled")
-            right = took[chosen] <= 1.2 * min(took[way] for way in ("everything", "to 10", "sampled"))  # clocks vary
+            least = min(took[way] for way in ("everything", "to 10", "sampled"))
+            right = took[chosen] <= max(1.2 * least, 0.5)  # clocks vary; so quick, the whole ranking is worth having
             print(f"| {data}, {name} ({len(part):,} cases) | {chosen}, {took['free']:.1f} s | {took['everything']:.1f} s | "
                   f"{took['to 10']:.1f} s | {took['sampled']:.1f} s | {'yes' if right else 'no'} |", flush=True)  # fmt: skip
             print(f"  {' '.join(seen['free'].notes)}", flush=True)
