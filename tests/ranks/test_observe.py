@@ -237,6 +237,33 @@ def slow_dot(users: Any, items: Any) -> Any:
     return np.einsum("bd,bmd->bm", U[users], V[items])
 
 
+@pytest.mark.parametrize("design", [Exhaustive(), Sample(7), Top(5, 7)], ids=str)
+def test_a_function_is_asked_the_same_whatever_the_batch(
+    world: tuple[Split, Any], design: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a model whose last digit depends on who is asked together gives the same ones."""
+    split, _ = world
+    monkeypatch.setattr(task, "ROWS_PER_CALL", 16)
+    monkeypatch.setattr(task, "SCORES_PER_CALL", 100)
+    asked: dict[int, set[Any]] = {}
+    for batch in (1, 50, 10_000):
+        calls = asked.setdefault(batch, set())
+
+        def spying(users: Any, items: Any, calls: set[Any] = calls) -> Any:
+            calls.add((tuple(users.tolist()), items.shape))
+            return slow_dot(users, items)
+
+        observe_cases(spying, split, design, progress=False, batch=batch)
+    assert asked[1] == asked[50] == asked[10_000]
+
+
+def test_a_top_takes_up_nothing(world: tuple[Split, Any]) -> None:
+    split, model = world
+    seen = observe_cases(model, split, "uni7", progress=False)
+    with pytest.raises(ValueError, match="`previous` cannot be taken up by 'exhaustive to 5, then uni99'"):
+        observe_cases(model, split, "top5", progress=False, previous=seen)
+
+
 @pytest.mark.parametrize("design", DESIGNS, ids=str)
 @pytest.mark.parametrize("kind", ["factors", "function", "rows"])
 def test_batches_threads_and_maps_change_nothing(

@@ -23,7 +23,7 @@ from fullrank.models.scorer import as_scorer
 from fullrank.ranks.blocks import Block, Grouped, Result, unfinished
 from fullrank.ranks.checkpoint import Checkpoint
 from fullrank.ranks.counts import RankCounts
-from fullrank.ranks.design import ALL, Design, parse_design
+from fullrank.ranks.design import ALL, Design, Top, parse_design
 from fullrank.ranks.task import Task
 
 if TYPE_CHECKING:
@@ -145,6 +145,10 @@ def observe_cases(
         raise ValueError(f"`ties` is {ties!r}; allowed are {', '.join(repr(each) for each in TIES)}.")
     if batch is not None and (isinstance(batch, bool) or not isinstance(batch, int | np.integer) or batch < 1):
         raise ValueError(f"`batch` is {batch!r}; allowed is a positive number of users per block.")
+    if previous is not None and isinstance(design, Top):
+        raise ValueError(
+            f"`previous` cannot be taken up by '{design}', whose sample does not grow: observe it from the start."
+        )
     run = _mapper(map)
     scorer = as_scorer(model, split, name=name)
     name = name or scorer.name

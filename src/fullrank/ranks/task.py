@@ -63,8 +63,8 @@ class Task:
         """Of ``Top``: the sample of every case, and the ranks to the limit; two tasks, whose results are :meth:`joined`."""
         if not isinstance(self.design, Top):
             return None
-        sample = replace(self, design=self.design.beyond, limit=0, few=0)
-        return sample, replace(self, design=Exhaustive(), stages=(ALL,), exhaustive=True)
+        ranks = replace(self, design=Exhaustive(), stages=(ALL,), exhaustive=True)
+        return replace(self, design=self.design.beyond), ranks
 
     def joined(self, sample: Result, ranks: Result) -> Result:
         """The rank where it is within the limit, else what the sample says."""
@@ -80,10 +80,10 @@ class Task:
 
     @property
     def tile(self) -> int:
-        """Users asked of the model together. Fixed by model, design and catalogue: never by the batch."""
+        """Users asked of the model together. Fixed by model, design and catalogue: never by the batch, nor by part."""
         if self.compiled:
             return 1
-        if self.exhaustive or isinstance(self.scorer, Rows):
+        if self.exhaustive or self.limit or isinstance(self.scorer, Rows):
             return max(1, min(ROWS_PER_CALL, (1 << 22) // self.n_items))
         return max(1, min(ROWS_PER_CALL, SCORES_PER_CALL // (1 + (self.stages[0] or self.n_items))))
 
