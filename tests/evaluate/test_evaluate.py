@@ -12,6 +12,7 @@ from made_up import make_world
 
 import fullrank as fr
 from fullrank.evaluate import speeds
+from fullrank.evaluate.job import Job
 from fullrank.evaluate.rehearsal import Guess
 
 METRICS = ["ndcg@10", "recall@10"]
@@ -65,6 +66,20 @@ def test_left_free_factors_are_ranked_as_far_as_the_metrics_look(world, monkeypa
     for metrics, options in ((["ndcg@10", "auc"], {}), (["ndcg@200"], {}), (["ndcg@10"], {"max_items": 10**9})):
         other = fr.evaluate(models, split, metrics, progress=False, **options)
         assert {row["design"] for row in other.rows} == {"exhaustive"}
+
+
+def test_a_speed_is_measured_once_however_many_rounds_ask(world, monkeypatch):
+    models, split = world
+    monkeypatch.setattr(speeds, "RANKED_SECONDS", 0.0)
+    job = Job.of(
+        split, "ndcg@10", None, None, None, "cases", "unseen", "random", None, None, None, None, 0, False, 0.95, False, 0.0
+    )  # fmt: skip
+    timed = speeds.Speeds(job, fr.as_scorer(models["good"]), "good")
+    measured = []
+    monkeypatch.setattr(speeds.Speeds, "_per_item", lambda self, design: measured.append(str(design)) or 1.0)
+    for _ in range(3):
+        speeds.Exact.of(job, timed)
+    assert measured == ["exhaustive", "exhaustive to 10, then uni49"]
 
 
 def test_forced_sampling_meets_the_precision_for_less_and_its_design_is_a_plain_one(world):

@@ -49,9 +49,22 @@ class Speeds:
         """Of an item in a user's whole row, however many targets he has."""
         return self._kept("product", Exhaustive())
 
-    def to_the_top(self, design: Top) -> float:
-        """Of a user whose targets are ranked as far as this design does."""
-        return self._kept(f"top-{design.k}", design)
+    @cached_property
+    def users(self) -> Ints:
+        """Those of the split's cases."""
+        return np.unique(self.job.split.users)
+
+    @cached_property
+    def to_the_top(self) -> tuple[Top, float] | None:
+        """The ranks the metrics look at, and seconds per user for these: with factors, whose norms bound their scores."""
+        from ..models.scorer import Factors
+
+        job, ks = self.job, [metric.k for metric in self.job.metrics]
+        factors = isinstance(self.scorer, Factors) and isinstance(job.candidates, str)
+        if not factors or job.max_items is not None or any(k is None or k > MOST_K for k in ks):
+            return None
+        design = Top(max(int(k or 1) for k in ks), int(DEFAULT_START))
+        return design, self._kept(f"top-{design.k}", design)
 
     @property
     def ratio(self) -> str:
@@ -69,7 +82,7 @@ class Speeds:
 
     def _per_item(self, design: Design) -> float:
         """From users enough to be timed; what a call costs anyhow is told by one with two users and left out."""
-        users = np.unique(self.job.split.users)
+        users = self.users
         self._timed(design, users[:2])  # compiles
         before, fewer = self._timed(design, users[:2])
         number, spent = 16, before
@@ -111,32 +124,24 @@ class Exact:
     design: Design
     seconds: float
     within: bool  # the budget
-    what: str = "ranking everything"
-    whole: float = 0.0  # seconds of that, if there is a cheaper way
+    whole: float  # seconds to rank everything
 
     @classmethod
     def of(cls, job: Job, speeds: Speeds) -> Exact:
         """By what was timed. Below ``RANKED_SECONDS`` the whole ranking is worth having."""
-        N, users = float(job.split.n_items), len(np.unique(job.split.users))
+        N, users = float(job.split.n_items), len(speeds.users)
         whole = speeds.product * N * users
         left = job.seconds_end - time.perf_counter()
-        top = None if whole <= RANKED_SECONDS else _top(job, speeds)
-        if top is not None:
-            seconds = speeds.to_the_top(top) * users
+        if whole > RANKED_SECONDS and speeds.to_the_top is not None:
+            top, seconds = speeds.to_the_top[0], speeds.to_the_top[1] * users
             if seconds < RANKED_IS_WORTH * whole:
-                return cls(top, seconds, seconds <= left, f"ranking to {top.k}", whole)
-        return cls(Exhaustive(), whole, N * len(job.split.users) <= job.items_left and whole <= left)
+                return cls(top, seconds, seconds <= left, whole)
+        return cls(Exhaustive(), whole, N * len(job.split.users) <= job.items_left and whole <= left, whole)
 
-
-def _top(job: Job, speeds: Speeds) -> Top | None:
-    """The ranks the metrics look at, where that can be cheaper: with factors, whose norms bound their scores."""
-    from ..models.scorer import Factors
-
-    ks = [metric.k for metric in job.metrics]
-    factors = isinstance(speeds.scorer, Factors) and isinstance(job.candidates, str)
-    if not factors or job.max_items is not None or any(k is None or k > MOST_K for k in ks):
-        return None
-    return Top(max(int(k or 1) for k in ks), int(DEFAULT_START))
+    @property
+    def what(self) -> str:
+        """What is done, in words."""
+        return f"ranking to {self.design.k}" if isinstance(self.design, Top) else "ranking everything"
 
 
 def exact_is_cheaper(exact: Exact, speeds: Speeds, more_items: float, fitting: float) -> bool:
