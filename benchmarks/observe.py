@@ -29,7 +29,7 @@ import scipy.sparse as sp
 import fullrank.ranks.observe as fo
 from fullrank.data.split import Split
 from fullrank.ranks.design import Adaptive, Exhaustive, Sample, Top
-from fullrank.ranks.team import usable_threads
+from fullrank.ranks.threads import usable_threads
 
 NEGATIVES = 99
 

@@ -24,6 +24,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+from fullrank._cores import cores
 from fullrank.backends.schedule import Failure, Lost, attempt, check_limits, run
 
 __all__ = ["ProcessBackend"]
@@ -66,7 +67,7 @@ class ProcessBackend:
         """How many workers there are, or will be."""
         if self.workers is not None:
             return self.workers
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return cores()
 
     def map(self, task: Callable[[Any], Any], blocks: Iterable[Any]) -> Iterator[Any]:
         """The results of ``task(block)`` for all blocks, as they come."""
@@ -88,8 +89,7 @@ class ProcessBackend:
     def _threads(self) -> int:
         if self.threads is not None:
             return self.threads
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return max(1, cores // self.size)
+        return max(1, cores() // self.size)
 
     def close(self) -> None:
         """Send the workers home."""

@@ -105,6 +105,15 @@ def run(
     seconds: deque[float] = deque(maxlen=256)
     failed: tuple[Any, Failure] | None = None
     exhausted = False
+
+    def lose(index: int, lost: Lost) -> None:
+        """Have a block started again, unless its other copy still runs; give it up when it was lost too often."""
+        losses[index] += lost.counts
+        if losses[index] > retries:
+            raise _gone(task, held[index], lost, losses[index])
+        if not any(other.index == index for other in running.values()):
+            again.append(index)
+
     try:
         while True:
             while failed is None:  # as many as there is room for
@@ -135,11 +144,7 @@ def run(
                 if ended is None or ended.index not in held:
                     continue  # its other copy was faster
                 if isinstance(outcome, Lost):
-                    losses[ended.index] += outcome.counts
-                    if losses[ended.index] > retries:
-                        raise _gone(task, held[ended.index], outcome, losses[ended.index])
-                    if not any(other.index == ended.index for other in running.values()):
-                        again.append(ended.index)
+                    lose(ended.index, outcome)
                     continue
                 block = held.pop(ended.index)
                 for copy in [key for key, other in running.items() if other.index == ended.index]:
@@ -154,12 +159,7 @@ def run(
                 for handle in [h for h, each in running.items() if time.monotonic() - each.since > timeout]:
                     late = running.pop(handle)
                     runner.drop(handle)
-                    losses[late.index] += 1
-                    why = Lost(f"it took longer than `timeout` = {timeout:g} seconds")
-                    if losses[late.index] > retries:
-                        raise _gone(task, held[late.index], why, losses[late.index])
-                    if not any(other.index == late.index for other in running.values()):
-                        again.append(late.index)
+                    lose(late.index, Lost(f"it took longer than `timeout` = {timeout:g} seconds"))
     finally:
         for handle in running:
             runner.drop(handle)

@@ -273,9 +273,8 @@ def bounds(counts: RankCounts, metric: Metric | str, level: float = 0.95) -> tup
         law = grid.law(counts.design, table.n_items, table.drawn, table.hits) * size_shares(unknown, table)
         before = _speaks_for(table.drawn, table.hits, table.n_items)[:, None] <= cuts
         rows.append(share * np.clip(law @ before, 0.0, 1.0))
-        unseen = (
-            law[:, table.drawn != ALL].sum(1) > 0
-        )  # a rank that would have been seen to be what it is, is not theirs
+        # a rank that would have been seen to be what it is, is not theirs
+        unseen = law[:, table.drawn != ALL].sum(1) > 0
         possible.append(unseen & (grid.lo <= table.n_items + 0.5))
         seen += table.weight.sum(0) @ before / total
     M = unknown.effective_cases

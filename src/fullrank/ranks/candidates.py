@@ -21,7 +21,6 @@ that. What it makes of a list:
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -34,11 +33,27 @@ from fullrank.data.frames import _to_numpy, _values, among, encode
 from fullrank.data.readers import Negatives, Source
 from fullrank.data.split import Split
 from fullrank.models.scorer import Table, _numpy, as_scorer
+from fullrank.ranks.candidate_files import (
+    WHOLE_NUMBER,
+    CandidateLists,
+    others,
+    read_elliot_negatives,
+    read_trec_qrels,
+    read_trec_run,
+)
+from fullrank.ranks.candidate_ranking import (
+    Cases,
+    How,
+    Listed,
+    plain,
+    rank_lists,
+    refuse_absent,
+    refuse_outside,
+    refuse_unknown,
+)
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import Design, Sample
-from fullrank.ranks.listed import Cases, How, Listed, plain, rank_lists, refuse_absent, refuse_outside, refuse_unknown
-from fullrank.ranks.lists import CandidateLists, others, read_elliot_negatives, read_trec_qrels, read_trec_run
-from fullrank.ranks.state import floats
+from fullrank.ranks.kernel_inputs import floats
 from fullrank.ranks.task import SCORES_PER_CALL
 
 __all__ = [
@@ -56,8 +71,6 @@ __all__ = [
 Array: TypeAlias = NDArray[Any]
 Ints: TypeAlias = NDArray[np.int64]
 RNG: TypeAlias = int | np.random.Generator | None
-
-_INTEGER = re.compile(r"-?(?:0|[1-9]\d{0,17})")
 
 
 # ------------------------------------------------------------------------------------------------------ the front doors
@@ -335,7 +348,7 @@ def _to_positions(names: Array, split: Split | None, what: str) -> Ints:
     if names.dtype.kind in "UO":
         names = names.astype(str)
         if ids is None or ids.dtype.kind in "iu":  # files hold text: 7 and "7" are the same name
-            odd = next((name for name in names if not _INTEGER.fullmatch(name)), None)
+            odd = next((name for name in names if not WHOLE_NUMBER.fullmatch(name)), None)
             if odd is not None:
                 known = (
                     "there is no split with names to translate it" if ids is None else "the split's names are numbers"

@@ -128,7 +128,7 @@ class RankCounts:
             if isinstance(design, Adaptive):
                 design, m = _adaptive(design, m, hits, N)
             if isinstance(design, Top):
-                m = _top(design, m, hits, N)
+                _check_top(design, m, hits, N)
         return cls.from_outcomes(m, hits, N, design, users=users, weights=weights, order=order, targets=targets)
 
     @classmethod
@@ -652,11 +652,10 @@ def _adaptive(design: Adaptive, m: IntArray, hits: IntArray, N: IntArray) -> tup
     return design, np.where(seen_all, ALL, m)
 
 
-def _top(design: Top, m: IntArray, hits: IntArray, N: IntArray) -> IntArray:
-    """Check that (drawn, hits) can come from the design."""
+def _check_top(design: Top, m: IntArray, hits: IntArray, N: IntArray) -> None:
+    """Refuse (drawn, hits) that cannot come from the design."""
     whole = design.negatives >= N - 1
     _refuse(~np.isin(m, (ALL, design.negatives)), "drawn", m, f"{design.negatives}, or 0 where the rank is exact")
     _refuse(whole & (m != ALL), "drawn", m, f"0 (the rank is exact) among no more than {design.negatives + 1} items")
     exact = f"at most {design.k} where it is exact (`drawn` = 0)"
     _refuse(~whole & (m == ALL) & (hits >= design.k), "ranks", hits + 1, exact)
-    return m

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fullrank.ranks.state import State, fixed, scratch_of, structure
-from fullrank.ranks.team import ONE_BLAS_THREAD, Team
+from fullrank.ranks.kernel_inputs import State, fixed, scratch_of, structure
+from fullrank.ranks.threads import ONE_BLAS_THREAD, Team
 
 if TYPE_CHECKING:
     from fullrank.ranks.task import Task

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from fullrank.models.scorer import Factors
 from fullrank.ranks.blocks import Block, Result
 from fullrank.ranks.design import ALL
-from fullrank.ranks.state import State, scratch_of, structure
+from fullrank.ranks.kernel_inputs import State, scratch_of, structure
 from fullrank.ranks.task import Task
-from fullrank.ranks.team import Team
+from fullrank.ranks.threads import Team
 
 __all__ = ["Part", "ShardTask", "spread"]
 

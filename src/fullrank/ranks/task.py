@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from fullrank.models.scorer import Factors, ItemItem, Rows, Table
 from fullrank.ranks.blocks import Block, Grouped, Result
 from fullrank.ranks.design import ALL, Adaptive, Design, Exhaustive, Top
+from fullrank.ranks.kernel_inputs import State, fixed, floats, scratch_of, structure
 from fullrank.ranks.products import count_products
-from fullrank.ranks.state import State, fixed, floats, scratch_of, structure
-from fullrank.ranks.team import Team
+from fullrank.ranks.threads import Team
 
 if TYPE_CHECKING:
     from fullrank.data.split import Split
@@ -191,12 +191,12 @@ def _by_rows(task: Task, state: State) -> None:
                 )
         else:
             scores = floats(task.scorer.score(users, np.tile(catalogue, (len(users), 1))))
-        part = part_of(state, first, last)
+        part = _part(state, first, last)
         part = replace(part, cases=part.cases._replace(rows=fixed(np.arange(last - first))))
         _run_kernel(task, part, k.RowModel(fixed(scores)), np.zeros(0, dtype=scores.dtype))
 
 
-def part_of(state: State, first: int, last: int) -> State:
+def _part(state: State, first: int, last: int) -> State:
     """Users first..last−1 of a block; what is seen of them lands in the block."""
     cases = state.cases
     a, b = cases.ptr[first], cases.ptr[last]
@@ -213,7 +213,7 @@ def _by_pairs(task: Task, state: State) -> None:
     """Models known by their function only: the target and its negatives, row by row, stage by stage."""
     scratch = scratch_of(task, state, np.zeros(0))
     for first, last in _tiles(task, len(state.cases.users)):
-        _pairs_of_tile(task, part_of(state, first, last), scratch)
+        _pairs_of_tile(task, _part(state, first, last), scratch)
 
 
 def _pairs_of_tile(task: Task, state: State, scratch: Any) -> None:

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from fullrank.data.frames import among
 from fullrank.data.readers import _LARGEST_POSITION
 from fullrank.data.split import Split
+from fullrank.ranks.candidate_files import others
 from fullrank.ranks.counts import RankCounts, _per_case
 from fullrank.ranks.design import ALL, Design, Exhaustive, Sample, parse_design
-from fullrank.ranks.lists import others
+from fullrank.ranks.kernel_inputs import fixed, scratch_for
 from fullrank.ranks.observe import TIES, seed_of
-from fullrank.ranks.state import fixed, scratch_for
 from fullrank.ranks.task import SCORES_PER_CALL
 
 __all__ = ["Cases", "How", "Listed", "plain", "rank_lists", "refuse_absent", "refuse_outside", "refuse_unknown"]

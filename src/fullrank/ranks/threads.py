@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from fullrank._cores import cores
+
 __all__ = ["ONE_BLAS_THREAD", "Team", "usable_threads"]
 
 
@@ -18,7 +20,7 @@ def usable_threads() -> int:
     try:
         return max(1, int(os.environ["NUMBA_NUM_THREADS"]))
     except (KeyError, ValueError):
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return cores()
 
 
 _HELPERS: dict[tuple[int, int], ThreadPoolExecutor] = {}

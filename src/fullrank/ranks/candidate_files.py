@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from fullrank.data.frames import encode
 from fullrank.data.readers import Source, _blocks, _empty, _name, _unreadable
 
-__all__ = ["CandidateLists", "others", "read_elliot_negatives", "read_trec_qrels", "read_trec_run"]
+__all__ = ["WHOLE_NUMBER", "CandidateLists", "others", "read_elliot_negatives", "read_trec_qrels", "read_trec_run"]
 
 Array: TypeAlias = NDArray[Any]
 Ints: TypeAlias = NDArray[np.int64]
 
-_INTEGER = re.compile(r"-?(?:0|[1-9]\d{0,17})")
+WHOLE_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})")
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +176,7 @@ def _head(text: str) -> tuple[str, ...] | None:
 
 def _typed(names: list[str]) -> Array:
     """Integers if all names are written as such, else strings."""
-    if all(_INTEGER.fullmatch(name) for name in names):
+    if all(WHOLE_NUMBER.fullmatch(name) for name in names):
         return np.array(names, dtype=np.int64) if names else np.zeros(0, dtype=np.int64)
     return np.array(names, dtype=object)
 
@@ -190,7 +190,7 @@ def _finite(text: str) -> float | None:
 
 
 def _whole(text: str) -> int | None:
-    return int(text) if _INTEGER.fullmatch(text) else None
+    return int(text) if WHOLE_NUMBER.fullmatch(text) else None
 
 
 def others(count: Any) -> str:
