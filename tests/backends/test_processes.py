@@ -243,6 +243,8 @@ def test_a_killed_driver_leaves_no_workers_and_a_checkpoint(design: int, split: 
     driver = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     assert driver.stdout is not None
     lines = [driver.stdout.readline() for _ in range(7)]  # all blocks but the one that sleeps
+    while not (tmp_path / "flag").exists():  # which has begun by now, or is about to
+        time.sleep(0.05)
     assert list((tmp_path / "memory").iterdir())
     driver.kill()
     driver.wait()
