@@ -45,6 +45,18 @@ def cluster() -> Iterator[Any]:
         out.shutdown()
 
 
+def another_node(cluster: Any) -> Any:
+    """A node whose workers have started, which takes long on a busy machine."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    node = cluster.add_node(num_cpus=2, object_store_memory=STORE, node_ip_address="127.0.0.1")
+    cluster.wait_for_nodes()
+    where = NodeAffinitySchedulingStrategy(node.node_id, soft=False)
+    rest = ray.remote(lambda: time.sleep(0.1)).options(scheduling_strategy=where)
+    ray.get([rest.remote(), rest.remote()], timeout=300)
+    return node
+
+
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ROWS_PER_CALL", 8)
@@ -89,8 +101,7 @@ def test_a_node_removed_mid_run_costs_nothing(
     kind: str, design: Any, split: Split, cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "ROWS_PER_CALL", 1)
-    node = cluster.add_node(num_cpus=2, object_store_memory=STORE, node_ip_address="127.0.0.1")
-    cluster.wait_for_nodes()
+    node = another_node(cluster)
     model = make_model(kind, split)
     removed = []
 
@@ -115,8 +126,7 @@ def test_ranges_of_items_on_two_nodes_change_no_digit(split: Split, cluster: Any
 
 
 def test_a_node_that_keeps_a_range_may_go(split: Split, cluster: Any) -> None:
-    node = cluster.add_node(num_cpus=2, object_store_memory=STORE, node_ip_address="127.0.0.1")
-    cluster.wait_for_nodes()
+    node = another_node(cluster)
     removed = []
 
     def losing(task: Any, blocks: Any) -> Iterator[Any]:
