@@ -32,16 +32,23 @@ from fullrank.ranks.counts import PoolTable
 COEFFICIENTS = 24
 ROUNDS = 25
 SLOPE_RIDGE = 1.0
-#: Second differences, squared.
-CURVATURE = np.diff(np.eye(COEFFICIENTS), 2, axis=0).T @ np.diff(np.eye(COEFFICIENTS), 2, axis=0)
-PROFILES = ("lighter", "all", "heavier")
+SECOND = np.diff(np.eye(COEFFICIENTS), 2, axis=0)
+#: Where the head is, 1 to 0: the lower six tenths of log-rank.
+HEAD, WHOLE = (
+    1 / (1 + np.exp((np.arange(COEFFICIENTS - 2) / (COEFFICIENTS - 3) - 0.6) / 0.04)),
+    np.ones(COEFFICIENTS - 2),
+)
+#: Weights of a penalty on the curvature of the head.
+STIFFNESSES = (30.0, 100.0, 300.0, 1000.0)
+#: How often a training item above the target counts, for users of shorter and longer profiles.
+PROFILES = (0.25, 0.5, 1.0, 2.0, 4.0)
+#: All training items above the target, as with a model that ranks first what it has learned by heart.
+BEHIND = np.inf
 #: A model that ranks this share of the training items above the target has learned them by heart.
 BY_HEART = 0.84
 #: One catalogue in two sizes, the larger knowing more.
 SHARES = {"ml-100k": 0.25, "ml-1m": 0.75}
 SHIPPED = Path(__file__).resolve().parent.parent / "src/fullrank/estimators/hyperprior.json"
-#: Posterior spreads are multiplied by this: left as they are, intervals hold on every file (accuracy.py prints how often).
-SPREAD = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,24 +63,24 @@ class File:
     above: float
 
     @classmethod
-    def read(cls, path: Path, kind: str) -> File:
-        """``unseen`` and ``all`` as they are; the other kinds are what `all` would be if training items did otherwise.
+    def read(cls, path: Path, training: float | None) -> File:
+        """``training``: how often a training item above the target counts (None: it is no candidate).
 
-        ``lighter``, ``heavier``: half or twice as many of them above the target, as with users of shorter or longer
-        profiles (dithered, or half the ranks would stay empty); ``behind``: all of them above it, as with a model that ranks
-        first what it has learned by heart.
+        Fractions are dithered, or half the ranks would stay empty.
         """
         with np.load(path) as data:
             ranks, pool = data["R_masked"].astype(np.int64), data["N_masked"].astype(np.int64)
             trained = int(data["N"]) - pool
             above = data["R_unmasked"].astype(np.int64) - ranks
         share = float(np.mean(above / np.maximum(trained, 1)))
-        if kind != "unseen":
-            if kind in ("lighter", "heavier"):
+        if training is not None:
+            if training == BEHIND:
+                above = trained
+            elif training != 1:
                 dither = np.random.default_rng(0).uniform(-0.5, 0.5, len(above))
-                above = np.maximum(np.round({"lighter": 0.5, "heavier": 2.0}[kind] * (above + dither)), 0)
+                above = np.maximum(np.round(training * (above + dither)), 0).astype(np.int64)
             pool = pool + trained
-            ranks = np.minimum(ranks + (trained if kind == "behind" else above), pool).astype(np.int64)
+            ranks = np.minimum(ranks + above, pool)
         table = PoolTable(float(pool.max()), np.array([1]), np.array([0]), np.ones((1, 1)))
         grid = Grid.for_tables([table], replace=True)
         blank = HyperPrior(np.ones(1), np.zeros(1, dtype=np.int64), *(np.zeros((1, COEFFICIENTS)),) * 3)
@@ -120,8 +127,7 @@ class Population:
         w /= w.sum()
         z = np.clip([np.log(file.spline.n_items) - 9 for file in files], -1.5, 1.7)
         X = np.stack([np.ones_like(z), z], axis=1)
-        second = np.diff(np.eye(COEFFICIENTS), 2, axis=0)
-        Q = 10 * second.T @ second + 0.05 * np.eye(COEFFICIENTS)
+        Q = 10 * SECOND.T @ SECOND + 0.05 * np.eye(COEFFICIENTS)
         level = np.full((COEFFICIENTS, COEFFICIENTS), 1 / COEFFICIENTS)
         centre = np.eye(COEFFICIENTS) - level
         trend = np.zeros((2, COEFFICIENTS))
@@ -151,50 +157,41 @@ class Population:
         values[:-leading] *= rest
         return Population(self.mean, self.slope, (vectors * values) @ vectors.T)
 
-    def smooth(self, weight: float) -> Population:
-        """With a penalty on the curvature of what differs from the mean: few files leave the fine scale too free."""
-        return Population(self.mean, self.slope, np.linalg.inv(np.linalg.inv(self.covariance) + weight * CURVATURE))
-
-    def straight(self, weight: float) -> Population:
-        """With a penalty on the curvature of the whole, so that the mean is straightened too."""
-        smoothed = self.smooth(weight).covariance
-        pull = smoothed @ np.linalg.inv(self.covariance)
-        return Population(pull @ self.mean, pull @ self.slope, smoothed)
+    def straight(self, stiffness: float, where: np.ndarray) -> Population:
+        """With a penalty on the curvature of the head, or of the whole, which straightens the mean too."""
+        precision = np.linalg.inv(self.covariance)
+        covariance = np.linalg.inv(precision + SECOND.T * (stiffness * where) @ SECOND)
+        pull = covariance @ precision
+        return Population(pull @ self.mean, pull @ self.slope, covariance)
 
     def scaled(self, factor: float) -> Population:
         """The covariance multiplied by a factor."""
         return Population(self.mean, self.slope, self.covariance * factor)
 
 
-def roughness(first: float, second: float, ridge: float) -> np.ndarray:
-    """Covariance under a penalty on first and second differences."""
-    d1 = np.diff(np.eye(COEFFICIENTS), axis=0)
-    return np.linalg.inv(first * d1.T @ d1 + second * CURVATURE + ridge * np.eye(COEFFICIENTS))
-
-
-def power_laws() -> Population:
-    """Straight lines of any slope: li20's Beta(a, 1)."""
-    return Population(np.zeros(COEFFICIENTS), np.zeros(COEFFICIENTS), roughness(0.0, 100.0, 0.001))
-
-
 def flat() -> Population:
     """About the uniform distribution on ranks (s = log N · x), from which the papers' MLE starts."""
     x = (np.arange(COEFFICIENTS) - 1) / (COEFFICIENTS - 3)
-    return Population(9 * (x - x.mean()), x - x.mean(), roughness(30.0, 300.0, 0.0001))
+    first = np.diff(np.eye(COEFFICIENTS), axis=0)
+    stiff = 30 * first.T @ first + 300 * SECOND.T @ SECOND + 0.0001 * np.eye(COEFFICIENTS)
+    return Population(9 * (x - x.mean()), x - x.mean(), np.linalg.inv(stiff))
 
 
-def assemble(members: list[tuple[int, float, Population]], shrink: float, temper: float, mixture: bool) -> HyperPrior:
-    """(family, weight, population) as one prior."""
+def assemble(
+    members: list[tuple[int, float, float, Population]], shrink: float, spread: float, mixture: bool
+) -> HyperPrior:
+    """(family, weight, power of the evidence, population) as one prior."""
+    families, weights, powers, populations = zip(*members, strict=True)
     return HyperPrior(
-        weights=np.array([weight for _, weight, _ in members]),
-        families=np.array([family for family, _, _ in members]),
-        means=np.array([each.mean for *_, each in members]),
-        slopes=np.array([each.slope for *_, each in members]),
-        covariances=np.array([(each.covariance + each.covariance.T) / 2 for *_, each in members]),
-        temper=temper,
+        weights=np.array(weights),
+        families=np.array(families),
+        means=np.array([each.mean for each in populations]),
+        slopes=np.array([each.slope for each in populations]),
+        covariances=np.array([(each.covariance + each.covariance.T) / 2 for each in populations]),
+        temper=np.array(powers),
         shrink=shrink,
         mixture=mixture,
-        spread=SPREAD,
+        spread=spread,
     )
 
 
@@ -202,33 +199,40 @@ def fit_unseen(files: list[File]) -> HyperPrior:
     """Recommenders in three views, and popularity."""
     tight, plain = Population.of(files, 0.03), Population.of(files, 0.1)
     popular = Population.of([file for file in files if file.model == "pop"], 0.3)
-    views = [(0, 0.495, tight.view(9, 0.2)), (0, 0.198, plain), (0, 0.297, plain.view(4, 2.0))]
-    return assemble([*views, (1, 0.01, popular.scaled(2.0))], shrink=0.3, temper=0.05, mixture=False)
+    views = [(0, 0.495, 0.05, tight.view(9, 0.2)), (0, 0.198, 0.05, plain), (0, 0.297, 0.05, plain.view(4, 2.0))]
+    return assemble([*views, (1, 0.01, 1.0, popular.scaled(2.0))], shrink=0.3, spread=1.0, mixture=False)
 
 
-def fit_all(files: dict[str, list[File]]) -> HyperPrior:
-    """Heads that training items thin out, heads that they empty, and anything roughly smooth, by evidence.
+def fit_all(files: dict[float | None, list[File]]) -> HyperPrior:
+    """Heads that training items thin out, heads that they empty, popularity, and anything roughly smooth, by evidence.
 
-    Where a model ranks some training items above the target and some below, ranks 1, 2, 3... are about equally likely:
-    the smooth views say so. Where it has learned them by heart nothing is left of the head. Few negatives do not see the
-    head, but they see the rest, which goes with it: so the plain fits to the first kind, of little weight in the average,
-    bring in its evidence. Every file is also taken with half and twice the training items, for other profile lengths.
+    Where a model ranks some training items above the target and some below, ranks 1, 2, 3... are about equally likely: the
+    head is nearly straight, however the body bends: how nearly is told by the evidence. Two views have a straight body too,
+    so that their evidence would speak of it: they count as they are, for what few negatives do not see of the head. Where a
+    model has learned the training items by heart nothing is left of the head. Every file is taken with a quarter to four
+    times the training items, for other profile lengths.
     """
-    thinned, emptied = (
-        [file for kind in PROFILES for file in files[kind] if (file.above >= BY_HEART) == emptied]
-        for emptied in (False, True)
-    )
-    thin, every = Population.of(thinned, 0.1), Population.of(files["all"], 0.1)
-    loose = every.view(4, 2.0)
-    broad = Population(every.mean, every.slope, roughness(0.0, 1.0, 0.05))
-    views = [power_laws(), flat(), thin.smooth(300.0), loose.straight(100.0)]
-    members = [(0, 0.195, view) for view in views] + [(0, 0.035, thin), (0, 0.035, loose)]
-    members += [
-        (1, 0.06, Population.of(emptied, 0.1)),
-        (2, 0.03, Population.of(files["behind"], 0.1)),
-        (3, 0.06, broad),
+    every = [file for profile in PROFILES for file in files[profile]]
+    thinned = [file for file in every if file.above < BY_HEART]
+    emptied = [file for profile in PROFILES[1:-1] for file in files[profile] if file.above >= BY_HEART]
+    loose = Population.of(every, 0.1).view(4, 2.0)
+    views = [
+        population.straight(stiffness, HEAD)
+        for population in (loose, Population.of(thinned, 0.1))
+        for stiffness in STIFFNESSES
     ]
-    return assemble(members, shrink=0.5, temper=0.0, mixture=True)
+    members = [(0, 0.15 / len(views), 1.0, view) for view in views]
+    members += [(0, 0.295, 0.0, view) for view in (flat(), loose.straight(100.0, WHOLE))]
+    centre = Population.of(files[1.0], 0.1)
+    broad = Population(centre.mean, centre.slope, np.linalg.inv(SECOND.T @ SECOND + 0.05 * np.eye(COEFFICIENTS)))
+    popular = Population.of([file for file in every if file.model == "pop"], 0.3)
+    members += [
+        (1, 0.12, 1.0, Population.of(emptied, 0.1)),
+        (2, 0.06, 1.0, Population.of(files[BEHIND], 0.1)),
+        (3, 0.06, 1.0, broad),
+        (4, 0.02, 1.0, popular.scaled(2.0)),
+    ]
+    return assemble(members, shrink=0.5, spread=1.1, mixture=True)
 
 
 def main() -> None:
@@ -236,14 +240,14 @@ def main() -> None:
     if not folder:
         sys.exit("fit_hyperprior.py needs true ranks: set FULLRANK_RANKS to a folder of DATASET__MODEL.npz files.")
     paths = sorted(Path(folder).glob("*__*.npz"))
-    files = {kind: [File.read(path, kind) for path in paths] for kind in ("unseen", *PROFILES, "behind")}
+    files = {training: [File.read(path, training) for path in paths] for training in (None, *PROFILES, BEHIND)}
     sets = sorted({path.stem.split("__")[0] for path in paths})
     root = Path(__file__).resolve().parent
     (root / "priors").mkdir(exist_ok=True)
     for without in (None, *sets):
-        rest = {name: [file for file in each if file.data_set != without] for name, each in files.items()}
-        priors = {"unseen": fit_unseen(rest["unseen"]), "all": fit_all(rest)}
-        about = {"files": len(rest["all"]), "data_sets": [name for name in sets if name != without]}
+        rest = {key: [file for file in each if file.data_set != without] for key, each in files.items()}
+        priors = {"unseen": fit_unseen(rest[None]), "all": fit_all(rest)}
+        about = {"files": len(rest[None]), "data_sets": [name for name in sets if name != without]}
         target = root / f"priors/without-{without}.json" if without else SHIPPED
         target.write_text(priors_to_json(priors, about))
         print(f"{target.name}: {about['files']} files", flush=True)

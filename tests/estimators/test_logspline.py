@@ -221,6 +221,11 @@ def test_families_are_weighed_by_evidence_and_views_hardly():
     assert weights[3] == pytest.approx(by_hand[1] / by_hand.sum())
     views = np.array([0.4, 0.2 * np.exp(-0.1), 0.3 * np.exp(-0.05)])
     np.testing.assert_allclose(weights[:3], views / views.sum() * (1 - weights[3]))
+    mixed, same = replace(prior, temper=np.array([0.0, 1.0, 1.0, 1.0])).average(evidence)
+    assert same == whole
+    assert mixed[3] == pytest.approx(weights[3])
+    views = np.array([0.4, 0.5 * 0.2 / (0.2 + 0.3 * np.exp(1)), 0.5 * 0.3 * np.exp(1) / (0.2 + 0.3 * np.exp(1))])
+    np.testing.assert_allclose(mixed[:3], views / 0.9 * (1 - weights[3]))  # views of one power share what they have
 
 
 def test_candidates_are_told_from_the_pools():

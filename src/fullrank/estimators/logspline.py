@@ -7,8 +7,8 @@ prior on β is made of a few Gaussians, fitted once to the true ranks of many re
 user's training items are no candidates (``unseen``) the head is full, where they are (``all``) they crowd it out.
 
 Fitting: for each Gaussian the posterior mode by Newton and the evidence by Laplace's approximation. Gaussians of one
-population at several stiffnesses are *views*: they are averaged on the log scale nearly as they are, because on one sample
-the evidence between them is noise. Populations are weighed by their evidence. The average takes one EM step towards the data
+population at several stiffnesses are *views*, averaged on the log scale: by their evidence where it speaks of the head, else
+nearly as they are. Populations are weighed by their evidence. The average takes one EM step towards the data
 (jin21 eq. 21), which makes cases whose rank is known count as they are. Intervals come from draws of the posterior,
 smoothing included.
 """
@@ -101,7 +101,8 @@ class HyperPrior:
     """Gaussians on spline coefficients, N(mean + slope · (log N − 9), covariance), in families.
 
     A family is a population of rank distributions; its members are views of it at several stiffnesses. ``weights`` sum to 1
-    over all members; families are weighed by their evidence, members within one by the power ``temper`` of theirs.
+    over all members; families are weighed by their evidence, members within one by the power ``temper`` of theirs, against
+    those of the same power (0: as they are; 1: by evidence).
     """
 
     weights: FloatArray
@@ -109,7 +110,7 @@ class HyperPrior:
     means: FloatArray  # members × coefficients
     slopes: FloatArray
     covariances: FloatArray
-    temper: float = 0.05
+    temper: FloatArray | float = 0.05  # of every member, or of all
     #: Pull of the estimate towards the median of the posterior: log π is lowered by this much of its variance.
     shrink: float = 0.3
     #: Calibration: posterior spreads are multiplied by this.
@@ -132,7 +133,7 @@ class HyperPrior:
             means=np.array(found["means"], dtype=np.float64),
             slopes=np.array(found["slopes"], dtype=np.float64),
             covariances=np.array(found["covariances"], dtype=np.float64),
-            temper=float(found["temper"]),
+            temper=np.array(found["temper"], dtype=np.float64),
             shrink=float(found["shrink"]),
             spread=float(found["spread"]),
             mixture=bool(found.get("mixture", False)),
@@ -141,7 +142,7 @@ class HyperPrior:
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, rounded to what matters."""
         return {
-            "temper": self.temper,
+            "temper": np.broadcast_to(self.temper, len(self)).tolist(),
             "shrink": self.shrink,
             "spread": self.spread,
             "mixture": self.mixture,
@@ -157,10 +158,13 @@ class HyperPrior:
         total = evidence + np.log(self.weights)
         weights = np.zeros(len(self))
         by_family = np.zeros(int(self.families.max()) + 1)
+        powers = np.broadcast_to(self.temper, len(self))
         for family in range(len(by_family)):
             rows = self.families == family
-            tempered = self.weights[rows] * np.exp(self.temper * (evidence[rows] - evidence[rows].max()))
-            weights[rows] = tempered / tempered.sum()
+            for power in np.unique(powers[rows]):
+                alike = rows & (powers == power)
+                tempered = self.weights[alike] * np.exp(power * (evidence[alike] - evidence[alike].max()))
+                weights[alike] = tempered / tempered.sum() * (self.weights[alike].sum() / self.weights[rows].sum())
             by_family[family] = np.logaddexp.reduce(total[rows])
         whole = float(np.logaddexp.reduce(by_family))
         return weights * np.exp(by_family - whole)[self.families], whole
@@ -192,7 +196,7 @@ class HyperPrior:
         return inverse, -np.linalg.slogdet(self.covariances)[1]
 
 
-FORMAT = "fullrank.HyperPrior/2"
+FORMAT = "fullrank.HyperPrior/3"
 
 
 def priors_to_json(priors: dict[str, HyperPrior], about: dict[str, Any] | None = None) -> str:
@@ -267,11 +271,10 @@ class StratumPosterior:
         """Mode and evidence under every member of the prior, averaged."""
         precisions, log_dets = prior.precisions
         modes, covariances, evidence, logs, steps = [], [], [], [], []
-        start: FloatArray | None = None
         for member, Q in enumerate(precisions):
             μ = prior.mean(member, model.n_items)
-            β, H, value, step = posterior_mode(model, A, seen, μ, Q, μ if start is None else start)
-            start = None if prior.mixture else β  # the mode of another kind is a bad place to start from
+            alike = member > 0 and prior.families[member] == prior.families[member - 1]
+            β, H, value, step = posterior_mode(model, A, seen, μ, Q, modes[-1] if alike else μ)
             V = np.linalg.inv(H)
             π = model.mass(β)
             J = model.B - π @ model.B
