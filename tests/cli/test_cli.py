@@ -241,3 +241,55 @@ def test_shells_complete_estimators(name, monkeypatch):
     monkeypatch.setenv("COMP_WORDS", f"fullrank correct -e {name[:2]}")
     monkeypatch.setenv("COMP_CWORD", "3")
     assert name in run().stdout.split()
+
+
+def test_a_mistyped_file_name_brings_the_one_that_is_there(tmp_path):
+    (tmp_path / "ranks.csv").write_text("rank\n1\n")
+    for verb in ("correct", "compare"):
+        result = run(verb, tmp_path / "rank.csv", "--items", 10, "--negatives", 5)
+        assert result.returncode == 2
+        assert f"did you mean '{tmp_path / 'ranks.csv'}'?" in result.stderr
+
+
+def test_what_the_system_refuses_is_one_line_too(tmp_path):
+    (tmp_path / "folder.toml").mkdir()
+    for verb in ("compare", "plan", "evaluate"):
+        result = run(verb, tmp_path / "folder.toml")
+        assert result.returncode == 2
+        assert result.stderr.endswith("is a directory.\n")
+    (tmp_path / "bad.toml").write_bytes(b"\xff\xfe")
+    assert "is not TOML" in run("plan", tmp_path / "bad.toml").stderr
+    (tmp_path / "bad.toml").write_text("files = 3")
+    assert "must be a list of names" in run("compare", tmp_path / "bad.toml").stderr
+
+
+def test_interrupted_is_one_line_and_130(monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fullrank.demo.run", interrupted)
+    result = run("demo")
+    assert (result.returncode, result.stdout, result.stderr) == (130, "", "fullrank: interrupted.\n")
+
+
+def test_a_column_that_is_not_the_model_is_not_a_million_models(tmp_path):
+    (tmp_path / "ranks.csv").write_text("model,rank\n" + "\n".join(f"m{i},1" for i in range(1001)))
+    result = run("correct", tmp_path / "ranks.csv", "--items", 10, "--negatives", 5)
+    assert result.returncode == 2
+    assert "1,001" in result.stderr
+
+
+def test_help_is_whole_and_names_what_the_verb_prints():
+    assert "..." not in run("--help").stdout.split("Commands:")[1]
+    for verb in ("plan", "reproduce", "compare"):
+        said = " ".join(run(verb, "--help").stdout.split())
+        assert "fullrank.report/1" not in said
+        assert f"fullrank.{'comparison' if verb == 'compare' else verb}/1" in said
+
+
+def test_level_and_target_are_the_library_s(tmp_path, sampled):
+    csv.write_csv(pa.table({"rank": sampled[0]}), tmp_path / "ranks.csv")
+    arguments = ["correct", tmp_path / "ranks.csv", "--items", 5000, "--negatives", 99, "-m", "ndcg@10", "--json"]
+    result = run(*arguments, "--level", 0.5, "--target", "population")
+    expected = fr.correct({"ranks": sampled[0]}, 5000, "uni99", "ndcg@10", level=0.5, target="population")
+    assert json.loads(result.stdout)["rows"] == expected.rows

@@ -192,3 +192,45 @@ def test_plan_on_the_command_line(tmp_path):
     assert "recall@10 to ±10 %" in result.stdout
     result = runner.invoke(app, ["plan", "--items", "5000"])
     assert "--cases" in str(result.exception)
+
+
+def test_row_p_is_item_p_even_where_the_files_leave_items_out(tmp_path):
+    """Renumbering the items that occur would hand every target another item's factors."""
+    rng = np.random.default_rng(0)
+    U, V = rng.normal(size=(60, 8)).astype(np.float32), rng.normal(size=(500, 8)).astype(np.float32)
+    best = np.argsort(-(U @ V.T), axis=1)
+    np.save(tmp_path / "u.npy", U)
+    np.save(tmp_path / "v.npy", V)
+    csv.write_csv(
+        pa.table({"user": np.repeat(np.arange(60), 2), "item": best[:, 8:10].ravel()}), tmp_path / "train.csv"
+    )
+    csv.write_csv(pa.table({"user": np.arange(60), "item": best[:, 0]}), tmp_path / "test.csv")
+    arguments = ["evaluate", "--train", str(tmp_path / "train.csv"), "-m", "recall@1", "--json"]
+    model = ["-M", f"mine={tmp_path}/u.npy,{tmp_path}/v.npy"]
+    result = runner.invoke(app, [*arguments, "--test", str(tmp_path / "test.csv"), *model])
+    assert rows(result)[0]["value"] == 1.0
+    assert "among 498 items" in json.loads(result.stdout)["provenance"]["about"]
+    # names that are no such numbers: one row for each, or nobody knows which belongs to which
+    csv.write_csv(
+        pa.table({"user": np.repeat(np.arange(60), 2), "item": [f"i{each}" for each in best[:, 8:10].ravel()]}),
+        tmp_path / "train.csv",
+    )
+    assert "row p must belong to item p" in str(runner.invoke(app, [*arguments, *model]).exception)
+    names = np.unique([f"i{each}" for each in best[:, 8:10].ravel()])
+    np.save(tmp_path / "v.npy", V[: len(names)])
+    assert len(rows(runner.invoke(app, [*arguments, *model]))) == 1
+
+
+def test_what_is_held_out_is_said_once(files):
+    folder, *_ = files
+    result = ask(folder, "-M", f"a={folder}/users.npy,{folder}/items.npy", "--how", "last")
+    assert "--how last has no meaning beside --test" in str(result.exception)
+
+
+def test_rows_numbered_otherwise_than_the_data_set_are_refused(files, monkeypatch):
+    folder, split, _ = files
+    fewer = split.train[:, :290]
+    free = np.setdiff1d(np.arange(290), split.seen(0))[:1]
+    monkeypatch.setattr("fullrank.data.load", lambda *_: fr.Split(fewer, [0], free))
+    arguments = ["evaluate", "--data", "ml-1m", "-M", f"a={folder}/users.npy,{folder}/items.npy"]
+    assert "has 300 items, and ml-1m has 290" in str(runner.invoke(app, arguments).exception)

@@ -44,23 +44,32 @@ def _root(
         raise typer.Exit
 
 
-app.command()(demo.demo)
-app.command()(evaluate.evaluate)
-app.command()(correct.correct)
-app.command()(compare.compare)
-app.command()(reproduce.reproduce)
-app.command()(plan.plan)
-app.add_typer(data.app, name="data")
+app.command(short_help="See why sampled metrics mislead.")(demo.demo)
+app.command(short_help="Correct sampled ranks you already have.")(correct.correct)
+app.command(short_help="Evaluate models, as precisely as you ask.")(evaluate.evaluate)
+app.command(short_help="Say who is best, and how sure that is.")(compare.compare)
+app.command(short_help="Say what to sample, and what it costs.")(plan.plan)
+app.command(short_help="Run the papers' tables and figures.")(reproduce.reproduce)
+app.add_typer(data.app, name="data", short_help="List and import data sets.")
 
 
 def main() -> None:
     """Entry point: bad input ends with one line and exit code 2, ctrl-C with 130."""
+    code = 2
     try:
-        sys.exit(app(standalone_mode=False, prog_name="fullrank") or 0)
-    except (ValueError, TypeError, FileNotFoundError, ImportError) as error:
+        done = app(standalone_mode=False, prog_name="fullrank") or 0
+        if done != 130:  # which is how some versions of Typer tell of a ctrl-C
+            sys.exit(done)
+        code, told = 130, "interrupted."
+    except (ValueError, TypeError, ImportError) as error:
         told = str(error)
+    except OSError as error:  # a folder for a file, no permission, a full disk
+        named = "" if error.filename is None else f"{str(error.filename)!r}: "
+        told = str(error) if error.strerror is None else f"{named}{error.strerror.lower()}."
+    except MemoryError as error:
+        told = f"not enough memory: {error}"
     except (KeyboardInterrupt, typer.Abort):
-        sys.exit(130)
+        code, told = 130, "interrupted."
     except Exception as error:
         if not hasattr(error, "format_message"):  # a mistake of ours: the traceback is what helps
             raise
@@ -69,7 +78,7 @@ def main() -> None:
             sys.exit(2)
         told = _usage(error)
     typer.echo(f"fullrank: {one_line(told)}", err=True)
-    sys.exit(2)
+    sys.exit(code)
 
 
 def one_line(text: str, most: int = 600) -> str:

@@ -11,18 +11,18 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["model_from", "named", "read_config", "split_from", "table_from"]
+from ._options import existing
+
+__all__ = ["named", "read_config", "split_and_models", "table_from"]
 
 
 def read_config(path: Path | None, allowed: Iterable[str]) -> dict[str, Any]:
     """A TOML file as options; a key that nobody knows is an error with the one that was probably meant."""
     if path is None:
         return {}
-    if not path.exists():
-        raise FileNotFoundError(f"there is no file {str(path)!r}.")
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
+        document = tomllib.loads(existing(path).read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{str(path)!r} is not TOML: {error}.") from None
     known = [each.replace("_", "-") for each in allowed]
     found = {}
@@ -54,19 +54,77 @@ def _pair(text: str) -> tuple[str, str]:
     return Path(text.split(",")[0].split(":")[-1]).stem, text
 
 
-def split_from(data: str | None, train: Path | None, test: Path | None, how: str | None, seed: int) -> Any:
-    """A split by the name of a data set, or from files of interactions."""
+def split_and_models(
+    models: Mapping[str, str], data: str | None, train: Path | None, test: Path | None, how: str | None, seed: int
+) -> tuple[Any, dict[str, Any]]:
+    """A split, by the name of a data set or from files of interactions, and the models to evaluate on it.
+
+    Row p of a model belongs to user (item) p of the files where their names are such numbers, and to the p-th name in
+    sorted order where they are others: what fits neither would be evaluated on the wrong rows, and is refused.
+    """
     from ..data import Split, given_test, interactions, load
+    from ..data.frames import raw_columns
 
     if (data is None) == (train is None):
         raise ValueError("say what to evaluate on: either --data ml-1m, or --train FILE (and --test FILE).")
+    if test is not None and how not in (None, "given"):
+        raise ValueError(f"--how {how} has no meaning beside --test FILE: what is held out is in the file.")
     if data is not None:
-        return load(data, how, seed) if how is not None else load(data)
-    known = table_from(Path(str(train)))
-    name = Path(str(train)).stem
-    if test is not None:
-        return given_test(known, table_from(Path(test)), name=name)
-    return Split.from_interactions(interactions(known), how=how or "random", rng=seed, name=name)
+        split = load(data, how, seed) if how is not None else load(data)
+        stored = {name: _stored(what) for name, what in models.items()}
+        _check_rows(data, split, stored)
+    else:
+        known, asked = table_from(Path(str(train))), None if test is None else table_from(Path(test))
+        pairs = [raw_columns(each) for each in (known, asked) if each is not None]
+        stored = {name: _stored(what) for name, what in models.items()}
+        sizes: Any = {
+            f"n_{what}s": _numbering(what, [each[what] for each in pairs], stored) for what in ("user", "item")
+        }
+        name = Path(str(train)).stem
+        if asked is not None:
+            split = given_test(known, asked, name=name, **sizes)
+        else:
+            split = Split.from_interactions(interactions(known, **sizes), how=how or "random", rng=seed, name=name)
+    return split, {name: _made(models[name], split) if each is None else each for name, each in stored.items()}
+
+
+def _check_rows(data: str, split: Any, models: Mapping[str, Any]) -> None:
+    """More rows than a data set has users or items: they are numbered otherwise, and none would be where it belongs."""
+    for what, size in (("user", split.n_users), ("item", split.n_items)):
+        for name, rows in _rows(models, what).items():
+            if rows > size:
+                raise ValueError(
+                    f"model {name!r} has {rows:,} {what}s, and {data} has {size:,}: rows must be numbered as fullrank does; "
+                    f"fit the model on `fullrank.load({data!r}).train`."
+                )
+
+
+def _numbering(what: str, ids: list[Any], models: Mapping[str, Any]) -> int | None:
+    """How many positions there are where names are positions; ``None`` where positions are the sorted names."""
+    import numpy as np
+
+    known = _rows(models, what)
+    names = {each for part in ids for each in np.unique(part).tolist()}
+    if not known or max(known.values()) <= len(names):  # one row for each name, or too few, which is said elsewhere
+        return None
+    if all(not isinstance(each, str) and 0 <= each < max(known.values()) for each in names):
+        return max(known.values())
+    model = max(known, key=lambda name: known[name])
+    raise ValueError(
+        f"model {model!r} has {known[model]:,} {what}s, and the files name {len(names):,}, not all by a number below that: "
+        f"row p must belong to {what} p (0, 1, 2, …), or there must be a row for each {what} in the files, in sorted order."
+    )
+
+
+def _rows(models: Mapping[str, Any], what: str) -> dict[str, int]:
+    """The number of users or items that each model knows, of those that say so."""
+    found = {}
+    for name, model in models.items():
+        if isinstance(model, tuple):
+            found[name] = (*model[what == "item"].shape, 0)[0]
+        elif isinstance(size := getattr(model, f"n_{what}s", None), int):
+            found[name] = size
+    return found
 
 
 def table_from(path: Path) -> Any:
@@ -74,9 +132,7 @@ def table_from(path: Path) -> Any:
     import pyarrow as pa
     from pyarrow import csv, parquet
 
-    if not path.exists():
-        raise FileNotFoundError(f"there is no file {str(path)!r}.")
-    ending = path.suffix.lower()
+    ending = existing(path).suffix.lower()
     try:
         if ending in {".parquet", ".pq"}:
             return parquet.read_table(path)
@@ -87,8 +143,8 @@ def table_from(path: Path) -> Any:
     raise ValueError(f"cannot read {str(path)!r}: it must end in .csv, .tsv or .parquet.")
 
 
-def model_from(what: str, split: Any) -> Any:
-    """A model as it is written on the command line.
+def _stored(what: str) -> Any:
+    """A model as it is written on the command line; ``None`` where it is Python, which :func:`_made` runs.
 
     ``users.npy,items.npy[,bias.npy]`` (or Parquet): factors; ``model.npz``: a saved fullrank model; ``module:name``: a
     function of (users, items), a model, or a function of nothing or of the split that makes one; ``scores.csv`` or
@@ -101,11 +157,9 @@ def model_from(what: str, split: Any) -> Any:
     if path.suffix.lower() == ".npz":
         from ..models import load_model
 
-        if not path.exists():
-            raise FileNotFoundError(f"there is no file {what!r}.")
-        return load_model(path)
+        return load_model(existing(path))
     if ":" in what and not path.exists():
-        return _imported(what, split)
+        return None
     if path.suffix.lower() == ".npy":
         raise ValueError(f"{what!r} is one table of factors: name both, as in --model users.npy,items.npy.")
     raise ValueError(
@@ -117,9 +171,7 @@ def model_from(what: str, split: Any) -> Any:
 def _array(path: Path) -> Any:
     import numpy as np
 
-    if not path.exists():
-        raise FileNotFoundError(f"there is no file {str(path)!r}.")
-    if path.suffix.lower() == ".npy":
+    if existing(path).suffix.lower() == ".npy":
         try:
             return np.load(path, mmap_mode="r", allow_pickle=False)
         except ValueError as error:
@@ -135,7 +187,8 @@ def _array(path: Path) -> Any:
     return np.stack(columns, axis=1)
 
 
-def _imported(what: str, split: Any) -> Any:
+def _made(what: str, split: Any) -> Any:
+    """A model that Python code holds or makes: ``module:name``."""
     module, _, name = what.partition(":")
     if "" not in sys.path:
         sys.path.insert(0, "")  # a script beside the caller, as with `python -m`

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import shutil
 import sys
@@ -11,7 +12,10 @@ from typing import Annotated, Any
 
 import typer
 
-__all__ = ["Estimator", "Html", "Json", "Metrics", "Seed", "show", "show_lines"]
+__all__ = [
+    "Estimator", "Html", "Json", "Level", "Metrics", "Seed", "Target", "existing", "say_page", "show", "show_lines",
+    "width",
+]  # fmt: skip
 
 
 def _estimators() -> list[str]:
@@ -28,6 +32,11 @@ Html = Annotated[
     Path | None, typer.Option("--html", metavar="PATH", help="Also write the report as one self-contained page.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines (schema fullrank.report/1).")]
+Target = Annotated[
+    str | None,
+    typer.Option(metavar="WHAT", help="Intervals speak of these 'cases' (default) or of the 'population' behind them."),
+]
+Level = Annotated[float | None, typer.Option(metavar="P", help="Level of the intervals, 0.95 by default.")]
 Seed = Annotated[int, typer.Option("--seed", metavar="INT", help="Seed of everything drawn at random.")]
 Metrics = Annotated[
     list[str] | None,
@@ -51,12 +60,27 @@ Estimator = Annotated[
 def show(report: Any, *, json: bool = False, html: Path | None = None) -> None:
     """Print a report, or its JSON; write its page first where one is asked for, and say so on stderr."""
     if html is not None:
-        report.to_html(html)
-        typer.echo(f"page: {html}", err=True)
+        say_page(report.to_html(html))
     if json:
         typer.echo(report.to_json())
     else:
         show_lines(report.lines(width()))
+
+
+def say_page(path: Path) -> None:
+    """Where a page was written, on stderr: what is piped stays clean."""
+    typer.echo(f"page: {path}", err=True)
+
+
+def existing(path: Path) -> Path:
+    """The path of a file that is there; else what was probably meant."""
+    if not path.exists():
+        near = []
+        if path.parent.is_dir():
+            near = difflib.get_close_matches(path.name, [each.name for each in path.parent.iterdir()], 1)
+        hint = f"; did you mean {str(path.with_name(near[0]))!r}?" if near else "."
+        raise FileNotFoundError(f"there is no file {str(path)!r}{hint}")
+    return path
 
 
 def width() -> int:

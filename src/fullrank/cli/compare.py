@@ -9,7 +9,7 @@ import typer
 
 from ._counts import counts_from
 from ._models import read_config
-from ._options import Html, show_lines, width
+from ._options import Estimator, Html, Level, Metrics, Seed, Target, say_page, show_lines, width
 
 if TYPE_CHECKING:
     from ..ranks.counts import RankCounts
@@ -21,22 +21,25 @@ __all__ = ["compare"]
 def compare(
     files: Annotated[
         list[Path],
-        typer.Argument(help="CSV, TSV or Parquet of sampled ranks, counts saved by RankCounts.save, or one TOML file."),
+        typer.Argument(
+            metavar="FILE",
+            help="CSV, TSV or Parquet of sampled ranks, counts saved by RankCounts.save, or one TOML file.",
+        ),
     ],
     items: Annotated[
-        int | None, typer.Option("--items", "-n", help="Candidates in the full ranking, target included.")
+        int | None, typer.Option("--items", "-n", metavar="N", help="Candidates in the full ranking, target included.")
     ] = None,
-    negatives: Annotated[int | None, typer.Option(help="Negatives per case, target not counted.")] = None,
+    negatives: Annotated[int | None, typer.Option(metavar="M", help="Negatives per case, target not counted.")] = None,
     without_replacement: Annotated[bool, typer.Option("--without-replacement", help="Negatives are distinct.")] = False,
     design: Annotated[
-        str | None, typer.Option(help="Instead of --negatives: 'uni99', 'adaptive 99..3199 stop 1', 'full'.")
+        str | None,
+        typer.Option(metavar="TEXT", help="Instead of --negatives: 'uni99', 'adaptive 99..3199 stop 1', 'full'."),
     ] = None,
-    metric: Annotated[list[str] | None, typer.Option("--metric", "-m", help="Such as ndcg@10 or recall@5,10.")] = None,
-    estimator: Annotated[str | None, typer.Option("--estimator", "-e", help="Such as mle, bv0.01, mn_mle.")] = None,
-    target: Annotated[
-        str | None, typer.Option(help="cases (these) or population (where they come from); cases by default.")
-    ] = None,
-    level: Annotated[float | None, typer.Option(help="Level of intervals and tests, 0.95 by default.")] = None,
+    metric: Metrics = None,
+    estimator: Estimator = None,
+    target: Target = None,
+    level: Level = None,
+    seed: Seed = 0,
     json: Annotated[bool, typer.Option("--json", help="Print JSON (a list of fullrank.comparison/1).")] = False,
     latex: Annotated[bool, typer.Option("--latex", help="Print a LaTeX table.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
@@ -74,7 +77,7 @@ def compare(
     target, level = str(given.get("target", "cases")), float(given.get("level", 0.95))
     check_interval(level, target)
     drawn = _design(given)
-    counts = counts_from(paths, lambda path: _read(path, given.get("items"), drawn))
+    counts = counts_from(paths, lambda path: _read(path, given.get("items"), drawn, seed))
     if len(counts) < 2:
         raise ValueError(f"there is one model, {next(iter(counts))!r}: a comparison needs at least two.")
     wanted = parse_metrics(given.get("metrics") or ["ndcg@10"])
@@ -82,7 +85,7 @@ def compare(
         counts, wanted, estimator=given.get("estimator") or LogSpline("unseen"), level=level, target=target
     )
     if html is not None:
-        report.to_html(html)
+        say_page(report.to_html(html))
     if latex or markdown:
         typer.echo(report.to_latex() if latex else report.to_markdown())
         return
@@ -107,7 +110,10 @@ def _settings(files: list[Path], flags: dict[str, Any]) -> tuple[dict[str, Any],
     found = read_config(path, _KEYS)
     if {"negatives", "design"} & set(flags):  # the flag's way of saying how negatives were drawn replaces the file's
         found = {key: value for key, value in found.items() if key not in {"negatives", "design"}}
-    more = [Path(each) for each in found.pop("files", [])]
+    told = found.pop("files", [])
+    if not isinstance(told, list) or not all(isinstance(each, str) for each in told):
+        raise ValueError(f"`files` in {str(path)!r} must be a list of names, as in files = ['ranks.csv'].")
+    more = [Path(each) for each in told]
     rest = [each for each in files if each is not path]
     if not more + rest:
         raise ValueError(f"{str(path)!r} names no files: add files = ['ranks.csv'].")
@@ -125,15 +131,13 @@ def _design(given: dict[str, Any]) -> Design | None:
     return None if negatives is None else Sample(negatives, not given.get("without_replacement", False))
 
 
-def _read(path: Path, items: int | None, design: Design | None) -> dict[str, RankCounts]:
+def _read(path: Path, items: int | None, design: Design | None, seed: int) -> dict[str, RankCounts]:
     """Saved counts, or whatever :func:`read_counts` takes."""
     from ..ranks.counts import RankCounts
     from ..ranks.tables import read_counts
 
     if path.suffix.lower() == ".npz":
-        if not path.exists():
-            raise FileNotFoundError(f"there is no file {str(path)!r}.")
         return {path.stem: RankCounts.load(path)}
     if design is None:
         raise ValueError("say how negatives were drawn: either --negatives 99 or --design 'uni99'.")
-    return read_counts(path, design, items)
+    return read_counts(path, design, items, rng=seed)

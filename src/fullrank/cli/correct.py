@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ._counts import counts_from
-from ._options import Estimator, Html, Json, Metrics, Seed, show
+from ._options import Estimator, Html, Json, Level, Metrics, Seed, Target, show
 
 __all__ = ["correct"]
 
@@ -31,6 +31,8 @@ def correct(
         typer.Option(metavar="RULE", help="'unseen': a user's training items are no candidates (usual), or 'all'."),
     ] = "unseen",
     estimator: Estimator = None,
+    target: Target = None,
+    level: Level = None,
     targets: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Scores without a label: each user's target (user_id,item_id; .rating)."),
@@ -83,6 +85,8 @@ def correct(
         files,
         lambda path: read_counts(path, chosen, items, targets=targets, lists=lists, qrels=qrels, train=train, rng=seed),
     )
-    show(
-        report_on(counts, metric or DEFAULT_METRICS, estimator=estimator or LogSpline(candidates)), json=json, html=html
-    )
+    report = report_on(
+        counts, metric or DEFAULT_METRICS, estimator=estimator or LogSpline(candidates),
+        level=0.95 if level is None else level, target=target or "cases",
+    )  # fmt: skip
+    show(report, json=json, html=html)

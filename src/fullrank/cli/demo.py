@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ._options import Html, Json, Seed, show_lines
+from ._options import Html, Json, Seed, say_page, show_lines
 
 if TYPE_CHECKING:
     from ..demo import Demo
@@ -32,8 +32,7 @@ def demo(
 
     result = run(seed)
     if html is not None:
-        result.corrected.to_html(html)
-        typer.echo(f"page: {html}", err=True)
+        say_page(result.corrected.to_html(html))
     if json:
         typer.echo(result.corrected.to_json())
         return

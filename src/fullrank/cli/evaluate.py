@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from ._models import model_from, named, read_config, split_from
-from ._options import Estimator, Html, Json, Metrics, show
+from ._models import named, read_config, split_and_models
+from ._options import Estimator, Html, Json, Level, Metrics, Target, existing, show
 
 __all__ = ["evaluate"]
 
@@ -23,7 +23,10 @@ def evaluate(
     model: Annotated[
         list[str] | None,
         typer.Option(
-            "--model", "-M", help="NAME=users.npy,items.npy | NAME=model.npz | NAME=module:name | NAME=scores.parquet"
+            "--model",
+            "-M",
+            metavar="NAME=WHAT",
+            help="NAME=users.npy,items.npy | NAME=model.npz | NAME=module:name | NAME=scores.parquet",
         ),
     ] = None,
     data: Annotated[str | None, typer.Option(help="A data set by name, such as ml-1m (see `fullrank data`).")] = None,
@@ -39,7 +42,8 @@ def evaluate(
         str | None, typer.Option(help="full, top10, uni99, adaptive; with --precision, adaptive forces sampling.")
     ] = None,
     estimator: Estimator = None,
-    target: Annotated[str | None, typer.Option(help="cases (these) or population (where they come from).")] = None,
+    target: Target = None,
+    level: Level = None,
     candidates: Annotated[str | None, typer.Option(help="unseen or all.")] = None,
     ties: Annotated[str | None, typer.Option(help="random, optimistic or pessimistic.")] = None,
     max_items: Annotated[int | None, typer.Option(help="Score no more negatives than this, in all.")] = None,
@@ -55,7 +59,8 @@ def evaluate(
 ) -> None:
     """Evaluate models as precisely as you ask, with as little scoring as that takes.
 
-    A model is one of:
+    A model is one of (row p belongs to user or item p of the files; to the p-th of their ids in sorted order, where these
+    are not such numbers):
 
     \b
       users.npy,items.npy   two tables of factors (and perhaps biases), or Parquet
@@ -86,9 +91,9 @@ def evaluate(
 
     flags = {
         "data": data, "train": train, "test": test, "how": how, "models": model, "metrics": metric, "precision": precision,
-        "absolute": absolute, "design": design, "estimator": estimator, "target": target, "candidates": candidates,
-        "ties": ties, "max_items": max_items, "max_seconds": max_seconds, "backend": backend, "checkpoint": checkpoint,
-        "items": items, "seed": seed, "html": html,
+        "absolute": absolute, "design": design, "estimator": estimator, "target": target, "level": level,
+        "candidates": candidates, "ties": ties, "max_items": max_items, "max_seconds": max_seconds, "backend": backend,
+        "checkpoint": checkpoint, "items": items, "seed": seed, "html": html,
     }  # fmt: skip
     given = {**read_config(config, _KEYS), **{key: value for key, value in flags.items() if value not in (None, [])}}
     models = named(given.pop("models", []))
@@ -109,10 +114,8 @@ def evaluate(
             )
         report = _from_tables(tables, where["train"], n_items, metrics, given, number)
     else:
-        split = split_from(**where, seed=number)
-        report = run(
-            {name: model_from(what, split) for name, what in models.items()}, split, metrics, rng=number, **given
-        )
+        split, made = split_and_models(models, **where, seed=number)
+        report = run(made, split, metrics, rng=number, **given)
     show(report, json=json, html=None if page is None else Path(page))
 
 
@@ -142,7 +145,7 @@ def _from_tables(
     options.pop("candidates", None)
     counts: dict[str, RankCounts] = {}
     for name, what in tables.items():
-        found = read_counts(Path(what), design, n_items, train=train, rng=seed)
+        found = read_counts(existing(Path(what)), design, n_items, train=train, rng=seed)
         counts.update(found if len(found) > 1 else {name: next(iter(found.values()))})
     options.setdefault("estimator", LogSpline("unseen"))  # as `correct` takes for granted of files
     return report_on(counts, metrics, **options)

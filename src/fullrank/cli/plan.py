@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ._models import read_config
-from ._options import Html, Json, Metrics, show_lines, width
+from ._options import Html, Level, Metrics, Target, existing, say_page, show_lines, width
 
 __all__ = ["plan"]
 
@@ -26,14 +26,15 @@ def plan(
         float | None, typer.Option("--precision", "-p", help="Wanted half-width, relative: 0.02.")
     ] = None,
     absolute: Annotated[bool | None, typer.Option("--absolute", help="The precision is not relative.")] = None,
-    target: Annotated[str | None, typer.Option(help="cases (these) or population (where they come from).")] = None,
+    target: Target = None,
+    level: Level = None,
     max_items: Annotated[int | None, typer.Option(help="Score no more negatives than this, in all.")] = None,
     gather_cost: Annotated[
         float | None, typer.Option(help="An item scored alone costs so many in a whole row.")
     ] = None,
     pilot: Annotated[Path | None, typer.Option(help="Counts of a small run, saved with counts.save(path).")] = None,
     seed: Annotated[int, typer.Option(help="Nothing is drawn that depends on it; every verb has it.")] = 0,
-    json: Json = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON for machines (schema fullrank.plan/1).")] = False,
     html: Html = None,
 ) -> None:
     """Say what to sample, what it will cost and what it will reach, before anything is scored.
@@ -50,7 +51,7 @@ def plan(
 
     flags = {
         "items": items, "cases": cases, "metrics": metric, "precision": precision, "absolute": absolute, "target": target,
-        "max_items": max_items, "gather_cost": gather_cost, "pilot": pilot, "html": html,
+        "level": level, "max_items": max_items, "gather_cost": gather_cost, "pilot": pilot, "html": html,
     }  # fmt: skip
     given = {**read_config(config, _KEYS), **{key: value for key, value in flags.items() if value not in (None, [])}}
     page = given.pop("html", None)
@@ -61,10 +62,10 @@ def plan(
         )
     made = run(
         given.pop("items", None), given.pop("cases", None), given.pop("metrics", "ndcg@10"),
-        pilot=None if known is None else RankCounts.load(known), **given,
+        pilot=None if known is None else RankCounts.load(existing(Path(known))), **given,
     )  # fmt: skip
     if page is not None:
-        made.to_html(page)
+        say_page(Path(made.to_html(page)))
     if json:
         typer.echo(as_json.dumps(made.to_dict(), indent=2))
     else:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ._options import Html, Json
+from ._options import Html, say_page
 
 __all__ = ["reproduce"]
 
@@ -29,7 +29,9 @@ def reproduce(
         typer.Option("--neural", help="Data set to train NeuMF, MultiVAE and NGCF on (long); repeatable."),
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Processes that share the work.")] = 1,
-    json: Json = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print JSON for machines (a list of fullrank.reproduce/1).")
+    ] = False,
     html: Html = None,
 ) -> None:
     """Reproduce the papers' tables and figures: measured beside published.
@@ -77,5 +79,6 @@ def reproduce(
     if html is not None:
         html.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(html, as_html(results).encode())
+        say_page(html)
     if doc is not None:
         write_atomically(doc, as_markdown(results, time_spent()).encode())

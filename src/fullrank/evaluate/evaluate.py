@@ -143,7 +143,7 @@ def _one(job: Job, model: Any, name: str) -> Seen:
         exact = Exact.of(job, speeds)
         why = ""
         if exact.within and exact.seconds <= PLANNING_SECONDS:
-            why = f"was cheaper: {exact.seconds:.2g} seconds, which planning a sample takes alone"
+            why = f"was cheaper: about {max(exact.seconds, 0.1):.1f} seconds, less than planning a sample takes"
         elif exact.within and any(
             exact.seconds <= EXACT_SECONDS_ARE_WORTH * each for each in _sampling_seconds(job, speeds)
         ):
