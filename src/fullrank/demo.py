@@ -73,4 +73,8 @@ def run(seed: int = 0, metrics: tuple[str, ...] = ("recall@10", "ndcg@10")) -> D
         hits = rng.binomial(99, (ranks - 1) / (N - 1))
         sampled[name] = RankCounts.from_ranks(hits + 1, N, Sample(99))
     # nobody has seen anything yet, so no training item crowds the head: what holds for candidates `unseen` holds here
-    return Demo(report_on(truth, metrics), report_on(sampled, metrics, estimator=LogSpline("unseen")))
+    about = {"data": "a made-up catalogue", "seed": seed}
+    return Demo(
+        report_on(truth, metrics, provenance=about),
+        report_on(sampled, metrics, estimator=LogSpline("unseen"), provenance=about),
+    )

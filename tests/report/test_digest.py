@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 
 import fullrank as fr
-from fullrank.report.digest import blind_spot, clean, decimals, digest, number, percent, verdict
+from fullrank.report.digest import blind_spot, clean, decimals, digest, exact_to, number, percent, verdict
 
 
 @pytest.mark.parametrize("design", ["uni99", "uni9", "uni99 without replacement", "uni499 without replacement"])
 def test_the_blind_spot_ends_where_a_target_is_beaten_more_often_than_not(design):
     N = 20_000
     counts = fr.RankCounts.from_ranks([1, 2], n_items=N, design=design)
-    last = blind_spot(counts)
+    first, last = blind_spot(counts)
+    assert first == 1
     m = counts.design.negatives
     inside, outside = counts.design.law([last, last + 2], N, [m], [0])[:, 0]
     assert inside >= 0.5 > outside
@@ -24,6 +25,15 @@ def test_there_is_no_blind_spot_where_everything_is_seen():
     assert blind_spot(fr.RankCounts.from_ranks([1, 2], n_items=100, design="full")) is None
     assert blind_spot(fr.RankCounts.from_ranks([1, 2], n_items=100, design="uni99 without replacement")) is None
     assert blind_spot(fr.RankCounts.from_ranks([1, 1], n_items=1, design="full")) is None
+
+
+def test_under_top_the_blind_spot_begins_where_exact_ranks_end():
+    def top(k, n_items=20_000):
+        return fr.RankCounts.from_ranks([1, 7, 50], n_items, f"top{k}", drawn=[0, 0, 99] if k < 500 else [0, 0, 0])
+
+    assert (exact_to(top(10)), blind_spot(top(10))) == (10, (11, 140))
+    assert (exact_to(top(200)), blind_spot(top(200))) == (200, None)
+    assert exact_to(fr.RankCounts.from_ranks([1, 2], 100, "uni99")) == 0
 
 
 def test_the_blind_spot_of_an_adaptive_design_is_that_of_its_largest_sample(adaptive):

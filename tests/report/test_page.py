@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import subprocess
 import sys
 import time
@@ -9,6 +10,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import fullrank as fr
 from fullrank.evaluate import report_on
@@ -309,3 +311,59 @@ def test_an_empty_report_needs_no_charts(monkeypatch):
     page = read(fr.Report([], {"seed": 3}))
     assert "Nothing was evaluated" in page.text
     assert "figure" not in page.count
+
+
+def test_what_top_knows_is_called_exact_and_what_it_does_not_is_shown():
+    ranks, drawn = [1, 4, 9] * 30 + [1, 3] * 30, [0, 0, 0] * 30 + [99, 99] * 30
+    counts = {
+        name: fr.RankCounts.from_ranks(ranks[at:], 20_000, "top10", drawn=drawn[at:])
+        for name, at in (("A", 0), ("B", 1))
+    }
+    text = fr.correct(counts, metrics=["recall@10", "recall@50"]).to_html()
+    said = re.sub(r"<[^>]*>", "", text)
+    assert "Exact on the full catalogue, its recall@10 is" in said
+    assert "For these cases that is exact." in said
+    assert "Ranks up to 10 are exact, and with them metrics up to @10" in said
+    assert "Shaded: the blind spot, ranks 11 to 140" in said
+    assert "exact to 10" in text
+    assert "beaten by none" in said
+    assert "first negatives beat" not in said  # that is how adaptive samples are spent
+    recall_50 = text.split('id="figure-2"')[1].split("</figure>")[0]
+    assert "<small>exact</small>" in text.split('id="figure-1"')[1].split("</figure>")[0]
+    assert "<small>exact</small>" not in recall_50
+
+
+def test_dust_is_zero_and_has_no_sign():
+    report = fr.correct({"A": [100] * 500, "B": [100] * 500}, 1000, "uni99", "recall@10")
+    text = report.to_html()
+    assert "A and B tie on recall@10" in text
+    assert not re.search(r"\de[−-]\d", re.sub(r"<svg.*?</svg>", "", text, flags=re.S))
+    assert "+−" not in text
+
+
+def test_equal_values_are_written_once_in_a_chart_and_not_called_times_anything():
+    rng = np.random.default_rng(0)
+    report = fr.correct({"A": 1 + rng.binomial(99, rng.random(500) ** 4)}, 1000, "uni99", "auc")
+    text = report.to_html()
+    assert "times the estimate" not in text
+    assert "hollow" not in text.split("<desc")[1].split("</desc>")[0]
+    assert "sampled, at face value" not in text.split("<desc")[1].split("</desc>")[0]
+
+
+def test_names_with_one_beginning_are_told_apart_by_their_ends():
+    names = [f"SASRec (dim={dim}, lr=0.01)" for dim in (128, 129, 256)]
+    report = fr.correct({name: [1, 2, 3 + i] * 50 for i, name in enumerate(names)}, 1000, "uni99", "recall@10")
+    drawn = set(re.findall(r">(…[^<]*)<", report.to_html()))
+    assert drawn == {"…128, lr=0.01)", "…129, lr=0.01)", "…256, lr=0.01)"}
+
+
+def test_the_page_says_which_data_and_which_seed():
+    rng = np.random.default_rng(0)
+    U, V = rng.normal(size=(40, 4)), rng.normal(size=(90, 4))
+    split = fr.Split(sp.csr_matrix((40, 90)), users=np.arange(40), items=(U @ V.T).argmax(1), name="toy")
+    text = fr.evaluate({"A": (U, V)}, split, "recall@10", progress=False).to_html()
+    assert split.checksum in text
+    assert "fullrank report · toy" in text
+    assert "<bdi>seed</bdi></dt><dd>0</dd>" in text
+    assert "null" not in text
+    assert "{" not in text.split('id="design"')[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import os
 import shutil
 import sys
@@ -13,8 +14,8 @@ from typing import Annotated, Any
 import typer
 
 __all__ = [
-    "Estimator", "Html", "Json", "Level", "Metrics", "Seed", "Target", "existing", "say_page", "show", "show_lines",
-    "width",
+    "Estimator", "Html", "Json", "Level", "Metrics", "Seed", "Target", "checksum", "existing", "say_page", "show",
+    "show_lines", "width",
 ]  # fmt: skip
 
 
@@ -81,6 +82,12 @@ def existing(path: Path) -> Path:
         hint = f"; did you mean {str(path.with_name(near[0]))!r}?" if near else "."
         raise FileNotFoundError(f"there is no file {str(path)!r}{hint}")
     return path
+
+
+def checksum(path: Path) -> str:
+    """What tells this file from every other: ``sha256:`` and the digest."""
+    with path.open("rb") as file:
+        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
 def width() -> int:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ._counts import counts_from
-from ._options import Estimator, Html, Json, Level, Metrics, Seed, Target, show
+from ._options import Estimator, Html, Json, Level, Metrics, Seed, Target, checksum, show
 
 __all__ = ["correct"]
 
@@ -88,5 +88,6 @@ def correct(
     report = report_on(
         counts, metric or DEFAULT_METRICS, estimator=estimator or LogSpline(candidates),
         level=0.95 if level is None else level, target=target or "cases",
+        provenance={"files": {path.name: checksum(path) for path in files}, "seed": seed},
     )  # fmt: skip
     show(report, json=json, html=html)

@@ -384,7 +384,8 @@ class _Crowd:
 def _report(job: Job, seen: dict[str, Seen], missing: list[str], interrupted: bool) -> Report:
     counts = {name: each.counts(job.split) for name, each in seen.items()}
     about = {
-        "split": job.split.name or "a split",
+        "split": job.split.name,
+        "checksum": job.split.checksum,
         "candidates": job.candidates if isinstance(job.candidates, str) else "given",
         "ties": job.ties,
         "seed": job.seed,

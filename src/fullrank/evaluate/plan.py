@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from .._files import write_atomically
 from ..estimators import LogSpline, RankDistribution
 from ..estimators.intervals import check_interval
 from ..metrics import Metric, parse_metrics
@@ -131,6 +130,15 @@ class Plan:
     def _repr_html_(self) -> str:
         from ..report.notebook import card
 
+        facts = {
+            "wanted": f"{', '.join(self.metrics)} to ±{self.precision:g}" + ("" if self.absolute else " of the value"),
+            "cases": f"{self.cases:,}",
+            "items": f"{self.n_items:,}",
+            "ranks as in": self.source,
+        }
+        return card("Plan", facts, table=self._table(), notes=self.notes)
+
+    def _table(self) -> tuple[list[str], list[list[str]]]:
         body = [
             [
                 ("→ " if each.recommended else "") + str(each.design),
@@ -141,66 +149,86 @@ class Plan:
             ]
             for each in self.choices
         ]
-        facts = {
-            "wanted": f"{', '.join(self.metrics)} to ±{self.precision:g}" + ("" if self.absolute else " of the value"),
-            "cases": f"{self.cases:,}",
-            "items": f"{self.n_items:,}",
-            "ranks as in": self.source,
-        }
-        head = ["design", "of full", "items scored", "half-width", "the prior's part"]
-        return card("Plan", facts, table=(head, body), notes=self.notes)
+        return ["design", "of full", "items scored", "half-width", "the prior's part"], body
 
     def to_html(self, path: str | Path | None = None) -> str | Path:
         """The plan as a small self-contained page: written to ``path`` atomically, or returned as text. Needs ``report``."""
-        from ..report.charts import NOTEBOOK, svg
+        from ..report.charts import PAGE, Panel
+        from ..report.html import sheet, write_page
 
-        drawing = svg(self.plot(), NOTEBOOK) if self.frontier else ""
-        text = (
-            '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>fullrank plan</title>'
-            '<meta name="viewport" content="width=device-width"><style>body{font:15px/1.5 system-ui,sans-serif;'
-            "max-width:60rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}td,th{padding:.15rem .8rem .15rem 0}"
-            f"svg{{max-width:100%;height:auto}}</style></head><body>{self._repr_html_()}{drawing}</body></html>"
+        best = self.recommended
+        half = "exactly" if best.half_width == 0 else f"to ±{best.relative:.1%}"
+        headline = f"{', '.join(self.metrics)} {half} from {_share(best.share)} of the full ranking"
+        whom = "these cases" if self.target == "cases" else "the population"
+        wanted = f"±{self.precision:g}" if self.absolute else f"±{100 * self.precision:g} %"
+        how = _how(best)
+        lede = f"{how[0].upper()}{how[1:]}: {best.items:,} items are scored. Ranks are taken to be as in {self.source}."
+        facts = [
+            ("Wanted", wanted, f"{self.level:.0%} interval, for {whom}"),
+            ("Cases", f"{self.cases:,}", "held-out items"),
+            ("Candidates", f"{self.n_items:,}", "per case, target included"),
+        ]
+        about = (
+            "What each share of the full ranking buys: half-width of the interval over items scored; dashed: wanted."
         )
-        if path is None:
-            return text
-        write_atomically(Path(path), text.encode())
-        return Path(path)
+        panel = Panel(self._chart(PAGE), "Cost and precision", about, (), ()) if self.frontier else None
+        text = sheet("plan", headline, lede, facts, self.notes, self._table(), panel)
+        return text if path is None else write_page(text, path)
 
     def plot(self) -> Any:
         """An Altair chart of cost against precision: the best designs as a line, the choices as points."""
-        from ..report.charts import NOTEBOOK, finish, load_altair
+        from ..report.charts import NOTEBOOK, finish
+
+        return finish(self._chart(NOTEBOOK), NOTEBOOK)
+
+    def _chart(self, style: Any) -> Any:
+        from ..report.charts import WIDTH, load_altair
 
         alt = load_altair()
         line = [{"items": 100 * share, "half": 100 * half} for share, half in self.frontier if half > 0 and share > 0]
-        points = [
-            {
-                "items": 100 * each.share,
-                "half": 100 * each.relative,
-                "name": str(each.design),
-                "kind": "recommended" if each.recommended else "other",
-            }
-            for each in self.choices
-            if each.relative > 0 and each.share > 0
-        ]
-        x = alt.X("items:Q", title="items scored, % of the full ranking").scale(type="log")
-        y = alt.Y("half:Q", title="half-width, % of the value").scale(type="log")
-        drawn = alt.Chart(alt.Data(values=line)).mark_line(color=NOTEBOOK.series[0]).encode(x=x, y=y)
-        colour = alt.condition("datum.kind == 'recommended'", alt.value(NOTEBOOK.series[1]), alt.value(NOTEBOOK.muted))
-        dots = (
-            alt.Chart(alt.Data(values=points))
-            .mark_point(filled=True, size=70)
-            .encode(x=x, y=y, color=colour, tooltip=["name:N", "items:Q", "half:Q"])
-        )
-        names = (
-            alt.Chart(alt.Data(values=points))
-            .mark_text(align="left", dx=8, dy=-6, color=NOTEBOOK.ink)
-            .encode(x=x, y=y, text="name:N")
-        )
-        layers = [drawn, dots, names]
+        points: list[dict[str, Any]] = []
+        for each in sorted(self.choices, key=lambda each: each.share):
+            if each.relative > 0 and each.share > 0:
+                x, y = 100 * each.share, 100 * each.relative
+                near = bool(points) and x < 4 * points[-1]["items"] and 0.6 < y / points[-1]["half"] < 1.6
+                left = x > 0.5  # no room to the right
+                # two labels beside one another: one above, one below its dot; and left of a dot the line is above
+                below = left or (near and not points[-1]["below"])
+                points.append({
+                    "items": x, "half": y, "name": str(each.design).replace(" without replacement", ""), "below": below,
+                    "left": left, "told": f"{each.design}: {_share(each.share)} of the items, ±{each.relative:.1%}",
+                    "colour": style.series[1] if each.recommended else style.muted,
+                })  # fmt: skip
+        low = 0.7 * min(each["items"] for each in [*line, *points])
+        names = "datum.value >= 0.01 ? format(datum.value, '~r') + '%' : format(datum.value, '~e') + '%'"
+        axis = alt.Axis(values=[each for each in _TICKS[::2] if each >= low], labelExpr=names, grid=False)
+        across = alt.Scale(type="log", domain=[low, 100], nice=False)
+        x_of = alt.X("items:Q", title="items scored, of the full ranking", axis=axis, scale=across)
+        halves = [each["half"] for each in [*line, *points]]
+        up = alt.Axis(values=_TICKS, labelExpr="format(datum.value, '~r') + '%'")
+        reach = alt.Scale(type="log", domain=[0.8 * min(halves), 1.4 * max(halves)], nice=False)
+        y_of = alt.Y("half:Q", title="half-width, of the value", axis=up, scale=reach)
+        layers = []
         if not self.absolute:
             goal = alt.Chart(alt.Data(values=[{"half": 100 * self.precision}]))
-            layers.insert(0, goal.mark_rule(strokeDash=[4, 3], color=NOTEBOOK.muted).encode(y="half:Q"))
-        return finish(alt.layer(*layers).properties(width=420, height=240), NOTEBOOK)
+            layers.append(goal.mark_rule(strokeDash=[4, 3], color=style.muted).encode(y=y_of))
+        layers.append(alt.Chart(alt.Data(values=line)).mark_line(color=style.series[0]).encode(x=x_of, y=y_of))
+        dots = alt.Chart(alt.Data(values=points))
+        tip = {"tooltip": alt.Tooltip("told:N", title=" "), "description": alt.Description("told:N")}
+        layers.append(
+            dots.mark_point(filled=True, size=70, opacity=1).encode(
+                x=x_of, y=y_of, color=alt.Color("colour:N", scale=None), **tip
+            )
+        )
+        for left in (False, True):
+            for below in (False, True):
+                here = [each for each in points if (each["left"], each["below"]) == (left, below)]
+                if here:
+                    words = alt.Chart(alt.Data(values=here)).mark_text(
+                        align="right" if left else "left", dx=-7 if left else 7, dy=13 if below else -8, color=style.ink
+                    )
+                    layers.append(words.encode(x=x_of, y=y_of, text="name:N"))
+        return alt.layer(*layers).properties(width=WIDTH, height=220)
 
 
 def plan(
@@ -382,6 +410,10 @@ def _frontier(rehearsal: Rehearsal, found: Any, values: Mapping[Metric, float], 
             best = float(half)
             out.append((items / (rehearsal.guess.n_items - 1), best))
     return tuple(out)
+
+
+#: Ticks of logarithmic axes in percent: every power of ten is at an even place.
+_TICKS = [float(f"{digit}e{power}") for power in range(-9, 4) for digit in (1, 3)]
 
 
 def _share(share: float) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 from ..metrics import Metric
 from ..ranks.counts import RankCounts
 from ..ranks.design import ALL
-from .digest import Bin, Cell, Curve, Digest, blind_spot, clean, decimals, digest, number, percent, sizes
+from .digest import Bin, Cell, Curve, Digest, blind_spot, clean, decimals, digest, exact_to, number, percent, sizes
 
 __all__ = ["NOTEBOOK", "PAGE", "Style", "plot_counts", "plot_distribution", "plot_report", "svg"]
 
@@ -193,11 +193,11 @@ def results_panel(shown: Digest, metric: str, style: Style, colours: MappingType
     marks: list[dict[str, Any]] = []
     for place, (model, cell) in enumerate(rows):
         told = f"{shown.labels[model]}: {value_text(shown, metric, cell)}"
-        if _apart(cell):
+        if _apart(shown, metric, cell):
             told += f"; sampled, at face value {shown.text(metric, cell.naive)}"
         data.append({"row": place, "name": clean(shown.labels[model], LONGEST), "colour": colours[model], "told": told,
                      "value": cell.value, "low": cell.low, "high": cell.high,
-                     "naive": cell.naive if _apart(cell) else None})  # fmt: skip
+                     "naive": cell.naive if _apart(shown, metric, cell) else None})  # fmt: skip
         marks += _placed(shown, metric, place, cell, low, high)
     y = alt.Y("row:Q", axis=None, scale=alt.Scale(domain=[len(rows) - 0.45, -0.55], nice=False, zero=False))
     axis = alt.Axis(tickCount=4, grid=True, format=axis_format(high - low), labelFlush=True)
@@ -222,7 +222,14 @@ def results_panel(shown: Digest, metric: str, style: Style, colours: MappingType
             if here:
                 layers.append(
                     alt.Chart(_data(here))
-                    .mark_text(align=align, dy=17, fontSize=11, fontWeight=weight, color=tone)
+                    .mark_text(
+                        align=align,
+                        dx={"left": 2, "right": -2}.get(align, 0),
+                        dy=17,
+                        fontSize=11,
+                        fontWeight=weight,
+                        color=tone,
+                    )
                     .encode(x=alt.X("at:Q"), y=y.copy(), text=alt.Text("text:N"))
                 )
     chart = alt.layer(*layers).properties(width=WIDTH, height=54 * len(rows) + 36)
@@ -297,7 +304,8 @@ def curve_panel(
     )
     gap = (high - low) * 14 / (height - 48)  # a line of text; the axis below takes its part of the height
     tops: list[dict[str, Any]] = [
-        {"value": curve.values[-1], "name": clean(shown.labels[curve.model], 15)} for curve in curves
+        {"value": curve.values[-1], "name": name}
+        for curve, name in zip(curves, _short([shown.labels[curve.model] for curve in curves]), strict=True)
     ]
     for tag, curve, at in zip(tops, curves, _spread([tag["value"] for tag in tops], gap), strict=True):
         tag.update(at=at, k=curve.ks[-1], colour=colours[curve.model])
@@ -328,10 +336,14 @@ def curve_panel(
 def rank_panel(shown: Digest, model: str, bins: Sequence[Bin], style: Style, colour: str, tallest: float) -> Panel:
     """Share of cases at rank 1, 2-3, 4-7, …, and shaded the ranks that the sample can hardly tell apart."""
     alt = load_altair()
-    blind = blind_spot(shown.estimates[model].counts)
+    counts = shown.estimates[model].counts
+    blind, exact = blind_spot(counts), exact_to(counts)
     label, last = shown.labels[model], bins[-1].high
     top = max(tallest, *(each.share for each in bins), 1e-9)
-    y_scale = alt.Scale(domain=[min(0.0, *(each.share for each in bins)), top * 1.12], nice=False)
+    # words stand above the tallest bar
+    y_scale = alt.Scale(
+        domain=[min(0.0, *(each.share for each in bins)), top * (1.3 if blind or exact else 1.12)], nice=False
+    )
     scale = alt.Scale(type="log", domain=[1, max(last + 1, 2)], nice=False)
     ticks = [10**i for i in range(len(str(last)))]
     ticks = ticks[:: 2 if len(ticks) > 6 else 1]
@@ -340,7 +352,7 @@ def rank_panel(shown: Digest, model: str, bins: Sequence[Bin], style: Style, col
     y = alt.Y("share:Q", title=None, scale=y_scale, axis=alt.Axis(tickCount=3, format="~%"))
     layers = []
     if blind is not None:
-        shade = alt.Chart(_data([{"low": 1, "high": blind, "told": f"blind spot: ranks 1 to {blind:,}"}]))
+        shade = alt.Chart(_data([{"low": blind[0], "high": blind[1], "told": f"blind spot: ranks {_to(blind)}"}]))
         layers.append(
             shade.mark_rect(color=style.muted, opacity=0.16).encode(
                 x=x,
@@ -349,12 +361,23 @@ def rank_panel(shown: Digest, model: str, bins: Sequence[Bin], style: Style, col
                 description=alt.Description("told:N"),
             )
         )
-        if math.log(blind) > 0.2 * math.log(last):  # room for the words
+        if math.log(blind[1] / blind[0]) > 0.2 * math.log(last):  # room for the words
             layers.append(
                 shade.mark_text(
                     align="left", baseline="top", dx=5, dy=5, fontSize=11, color=style.muted, text="blind spot"
                 ).encode(x=x, y=alt.value(0))
             )
+    if exact:
+        border = alt.Chart(
+            _data([{"low": exact + 1, "told": f"ranks 1 to {exact:,} are exact, those beyond estimated"}])
+        )
+        words = f"exact to {exact:,}" if math.log(exact + 1) > 0.22 * math.log(last) else "exact"
+        layers += [
+            border.mark_rule(color=style.muted, strokeDash=[3, 3]).encode(x=x, description=alt.Description("told:N")),
+            border.mark_text(
+                align="right", baseline="top", dx=-4, dy=5, fontSize=11, color=style.muted, text=words
+            ).encode(x=x, y=alt.value(0)),
+        ]
     data = [
         {"low": each.low, "high": each.high + 1, "share": each.share, "zero": 0,
          "told": f"{label}, rank {_span(each.low, each.high)}: {percent(each.share)} of cases"}
@@ -378,8 +401,10 @@ def rank_panel(shown: Digest, model: str, bins: Sequence[Bin], style: Style, col
         total += each.share
         body.append((_span(each.low, each.high), percent(each.share), percent(total)))
     most = max(bins, key=lambda each: each.share)
-    about = f"Estimated ranks of {label}: most cases at rank {_span(most.low, most.high)}, {percent(most.share)}." + (
-        f" Ranks 1 to {blind:,} are the blind spot." if blind is not None else ""
+    about = (
+        f"Estimated ranks of {label}: most cases at rank {_span(most.low, most.high)}, {percent(most.share)}."
+        + (f" Ranks 1 to {exact:,} are exact." if exact else "")
+        + (f" Ranks {_to(blind)} are the blind spot." if blind is not None else "")
     )
     return Panel(chart, label, about, ("Rank", "Share of cases", "Up to here"), tuple(body))
 
@@ -473,8 +498,9 @@ def axis_format(span: float) -> str:
     return "~s" if span >= 1000 else "~r" if span >= 1e-4 else "~e"
 
 
-def _apart(cell: Cell) -> bool:
-    return cell.naive is not None and cell.naive != cell.value
+def _apart(shown: Digest, metric: str, cell: Cell) -> bool:
+    """Whether the sampled value is another number to the reader."""
+    return cell.naive is not None and shown.text(metric, cell.naive) != shown.text(metric, cell.value)
 
 
 def _any(shown: Digest, metric: str) -> bool:
@@ -483,7 +509,9 @@ def _any(shown: Digest, metric: str) -> bool:
 
 def _placed(shown: Digest, metric: str, place: int, cell: Cell, low: float, high: float) -> list[dict[str, Any]]:
     """Number labels under their dots, turned outwards where the two are near each other or near the edge."""
-    marks = [{"kind": "value", "at": cell.value}] + ([{"kind": "naive", "at": cell.naive}] if _apart(cell) else [])
+    marks = [{"kind": "value", "at": cell.value}] + (
+        [{"kind": "naive", "at": cell.naive}] if _apart(shown, metric, cell) else []
+    )
     marks.sort(key=lambda mark: mark["at"])  # type: ignore[arg-type, return-value]  # never None here
     pixels = [WIDTH * (float(mark["at"]) - low) / (high - low) for mark in marks]  # type: ignore[arg-type]
     crowded = len(marks) == 2 and pixels[1] - pixels[0] < 44
@@ -533,6 +561,19 @@ def _largest(found: Sequence[Any], most: int) -> list[Any]:
         return list(found)
     kept = sorted(found, key=lambda each: each.scored, reverse=True)[:most]
     return [each for each in found if each in kept]
+
+
+def _short(labels: Sequence[str], most: int = 15) -> list[str]:
+    """Names for the margin of a chart; where their beginnings are all that fits and the same, it is left out."""
+    cut = [clean(label, most) for label in labels]
+    if len(set(cut)) == len(cut):
+        return cut
+    common = next((i for i, letters in enumerate(zip(*labels, strict=False)) if len(set(letters)) > 1), 0)
+    return [clean(f"…{label[common:]}", most) for label in labels]
+
+
+def _to(ranks: tuple[int, int]) -> str:
+    return f"{ranks[0]:,} to {ranks[1]:,}"
 
 
 def _span(low: int, high: int) -> str:

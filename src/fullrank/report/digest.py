@@ -12,16 +12,17 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from collections.abc import Mapping as MappingType
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from ..metrics import Metric, Recall, parse_metric
 from ..ranks.counts import RankCounts
-from ..ranks.design import ALL, Adaptive
+from ..ranks.design import ALL, Adaptive, Top
 
 __all__ = ["Bin", "Cell", "Curve", "Digest", "Pair", "Size", "Verdict", "blind_spot", "clean", "decimals", "digest",
-           "number", "verdict"]  # fmt: skip
+           "exact_to", "number", "verdict"]  # fmt: skip
 
 #: Models in tables, models in charts, models in the matrix of pairs; metrics; remarks; designs and estimators.
 MOST_MODELS = 40
@@ -35,6 +36,8 @@ DEEPEST = 50
 BAND_CUTS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 40, 50)
 #: A target inside the blind spot is beaten by no sampled negative at least this often.
 BLIND = 0.5
+#: What is smaller than this is what arithmetic leaves of zero.
+NOTHING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,11 @@ class Cell:
     low: float | None = None
     high: float | None = None
     naive: float | None = None
+
+    @property
+    def exact(self) -> bool:
+        """Whether the interval is a point, because all ranks that count are known (near zero dust is one too)."""
+        return bool(self.value) and self.low is not None and self.low == self.high
 
 
 @dataclass(frozen=True)
@@ -174,7 +182,9 @@ class Digest:
                 limits = interval(estimate, family @ k, self.level, self.target) if k <= deepest else None
                 if limits is not None:
                     band.append((k, *limits))
-            out.append(Curve(model, tuple(ks), tuple(float(estimate.expect(family @ k)) for k in ks), tuple(band)))
+            out.append(
+                Curve(model, tuple(ks), tuple(finite(estimate.expect(family @ k)) or 0.0 for k in ks), tuple(band))
+            )
         return out
 
     def ranks(self, model: str) -> list[Bin]:
@@ -184,7 +194,8 @@ class Digest:
         lows = [2**i for i in range(last.bit_length())]
         highs = [min(2 * low - 1, last) for low in lows]
         below = [0.0, *(float(estimate.expect(Recall @ high)) for high in highs)]
-        return [Bin(low, high, b - a) for low, high, a, b in zip(lows, highs, below[:-1], below[1:], strict=True)]
+        shares = (finite(b - a) or 0.0 for a, b in pairwise(below))
+        return [Bin(*each) for each in zip(lows, highs, shares, strict=True)]
 
     def sizes(self, model: str) -> list[Size]:
         """How many cases ended with how many negatives, smallest sample first."""
@@ -297,7 +308,11 @@ def verdict(shown: Digest) -> Verdict:
     if cell.value is None:
         return Verdict(f"No value of {name}", (f"None of the {shown.total_models:,} models has a finite {name}.",))
     told = f"{name} is {_told(shown, metric, cell)}"
-    catalogue = "All candidates were ranked" if shown.exhaustive else "Estimated for the full catalogue"
+    catalogue = (
+        "All candidates were ranked" if shown.exhaustive
+        else "Exact on the full catalogue" if cell.exact
+        else "Estimated for the full catalogue"
+    )  # fmt: skip
     if shown.total_models == 1 or len(shown.models) == 1:
         return Verdict(f"{label}: {name} of {shown.text(metric, cell.value)}",
                        (f"{catalogue}, {told}.", *_off(shown, metric, cell)))  # fmt: skip
@@ -332,6 +347,8 @@ def _certainty(shown: Digest, metric: str, best: str, second: str) -> tuple[bool
     if shown.exhaustive:
         return True, "For these cases that is exact."
     pair, name = shown.pair(metric, best, second), shown.labels[second]
+    if pair is not None and pair.low is not None and pair.low == pair.high:
+        return True, "For these cases that is exact."
     if pair is not None and pair.low is not None and pair.high is not None:
         limits = f"{signed(pair.low, shown.digits[metric])} to {signed(pair.high, shown.digits[metric])}"
         if pair.low > 0:
@@ -353,33 +370,42 @@ def _certainty(shown: Digest, metric: str, best: str, second: str) -> tuple[bool
 def _off(shown: Digest, metric: str, cell: Cell) -> tuple[str, ...]:
     if shown.exhaustive or cell.naive is None or not cell.value or cell.value < 0:
         return ()
+    if 0.95 < cell.naive / cell.value < 1.05:  # AUC, say
+        return ()
     return (
         f"The sampled ranks taken at face value say {shown.text(metric, cell.naive)}, "
         f"{times(cell.naive / cell.value)} the estimate.",
     )
 
 
-def blind_spot(counts: RankCounts) -> int | None:
-    """The last rank at which a target still comes out on top of its sample at least half of the time.
+def blind_spot(counts: RankCounts) -> tuple[int, int] | None:
+    """The first and the last rank at which a target comes out on top of its sample at least half of the time.
 
-    Up to there ranks look alike: with m negatives among N items, θ = (R−1)/(N−1) and P(r = 1 | R) = (1 − θ)^m, or about
-    (1 − m/(N−1))^(R−1) without replacement. Under ``Adaptive`` such a target goes through to the largest sample. ``None``:
-    every rank can be told from the next (or everything was ranked).
+    In between ranks look alike: with m negatives among N items, θ = (R−1)/(N−1) and P(r = 1 | R) = (1 − θ)^m, or about
+    (1 − m/(N−1))^(R−1) without replacement. Under ``Adaptive`` such a target goes through to the largest sample; under
+    ``Top`` it begins where exact ranks end. ``None``: every rank can be told from the next (or everything was ranked).
 
     >>> blind_spot(RankCounts.from_ranks([1, 2], n_items=20_000, design="uni99"))
-    140
+    (1, 140)
     >>> blind_spot(RankCounts.from_ranks([1, 2], n_items=20_000, design="full")) is None
     True
     """
-    sizes, N = counts.sizes, counts.n_items
-    if (sizes == ALL).any() or N < 2:
+    sizes, N, first = counts.sizes, counts.n_items, 1 + exact_to(counts)
+    if first > 1:
+        sizes = sizes[sizes != ALL]
+    if (sizes == ALL).any() or not len(sizes) or N < 2:
         return None
     m = float(sizes.max() if isinstance(counts.design, Adaptive) else np.median(sizes))
     if counts.design.replace:
         last = 1 + (N - 1) * -math.expm1(math.log(BLIND) / m)
     else:
         last = math.inf if m <= 0 else 1 + math.log(BLIND) / math.log1p(-m / (N - 1)) if m < N - 1 else 1
-    return math.floor(last) if 2 <= last < N else None
+    return (first, math.floor(last)) if first + 1 <= last < N else None
+
+
+def exact_to(counts: RankCounts) -> int:
+    """Ranks up to this one are known, and those beyond estimated; 0: there is no such border."""
+    return counts.design.k if isinstance(counts.design, Top) and (counts.sizes != ALL).any() else 0
 
 
 def sizes(counts: RankCounts) -> list[Size]:
@@ -405,12 +431,14 @@ def interval(estimate: Any, metric: Metric, level: float, target: str) -> tuple[
 
 
 def finite(value: object) -> float | None:
-    """The number, or ``None`` for anything that is not a finite one."""
+    """The number, or ``None`` for anything that is not a finite one; dust is zero."""
     try:
         number = float(value)  # type: ignore[arg-type]  # whatever it is: that is the question
     except (TypeError, ValueError, OverflowError):
         return None
-    return number if math.isfinite(number) else None
+    if not math.isfinite(number):
+        return None
+    return number if abs(number) >= NOTHING else 0.0
 
 
 def clean(text: object, most: int = 60) -> str:
@@ -439,8 +467,8 @@ def number(value: float | None, digits: int = 4) -> str:
 
 
 def signed(value: float, digits: int = 4) -> str:
-    """A difference: always with its sign."""
-    return number(value, digits) if value < 0 else f"+{number(value, digits)}"
+    """A difference: with its sign, unless there is none."""
+    return f"+{number(value, digits)}" if value > 0 else number(value + 0.0, digits)
 
 
 def decimals(values: Iterable[float]) -> int:

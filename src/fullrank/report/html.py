@@ -28,6 +28,7 @@ from .digest import (
     blind_spot,
     clean,
     digest,
+    exact_to,
     finite,
     number,
     percent,
@@ -35,21 +36,22 @@ from .digest import (
     verdict,
 )
 
-__all__ = ["page", "write_page"]
+__all__ = ["page", "sheet", "write_page"]
 
 #: Pages stay below this, whatever the report.
 MOST_BYTES = 2_000_000
 MOST_FACTS = 60
+_FOOTER = f"<footer>Made with fullrank {__version__}. This file is complete: it loads and runs nothing.</footer>"
 
 
-def write_page(report: Any, path: str | Path) -> Path:
+def write_page(page: str, path: str | Path) -> Path:
     """Write the page to ``path`` atomically and return where it is."""
     target = Path(path)
     if not target.parent.is_dir():
         raise ValueError(f"`path` is {str(target)!r}: there is no folder {str(target.parent)!r}; make it first.")
     if target.is_dir():
         raise ValueError(f"`path` is {str(target)!r}, a folder: name a file in it, such as 'report.html'.")
-    write_atomically(target, page(report).encode())
+    write_atomically(target, page.encode())
     return target
 
 
@@ -77,7 +79,7 @@ def page(report: Any) -> str:
         f"<h1>{_text(said.headline)}</h1>",
         f'<p class="lede">{_text(" ".join(said.sentences))}</p>',
         _facts(shown),
-        _notes(shown),
+        _remarks(shown.notes, shown.total_notes),
         f'<nav aria-label="Sections"><ul>{links}</ul></nav>',
         "</header>",
         "<main>",
@@ -86,11 +88,43 @@ def page(report: Any) -> str:
             for anchor, title, inner in kept
         ),
         "</main>",
-        f"<footer>Made with fullrank {_text(__version__)}. This file is complete: it loads and runs nothing.</footer>",
+        _FOOTER,
     ]
+    return _whole(said.headline, body)
+
+
+def sheet(
+    kind: str,
+    headline: str,
+    lede: str,
+    facts: Sequence[tuple[str, str, str]],
+    notes: Sequence[str],
+    table: tuple[Sequence[str], Sequence[Sequence[str]]],
+    panel: Panel | None = None,
+) -> str:
+    """A page of one table and perhaps a chart, in the look of the report's; ``facts`` are (name, value, more)."""
+    head, rows = table
+    cells = "".join(
+        f'<tr><th scope="row">{_text(row[0])}</th>{"".join(f"<td>{_text(cell)}</td>" for cell in row[1:])}</tr>'
+        for row in rows
+    )
+    drawn = "" if panel is None else _figure(panel, panel.title, "", 1)
+    body = [
+        f'<header><p class="eyebrow">fullrank {_text(kind)}</p><h1>{_text(headline)}</h1><p class="lede">{_text(lede)}</p>',
+        _strip(facts),
+        _remarks(notes, len(notes)),
+        '</header><main><section id="results">',
+        _scroll(f"<table><thead>{_head(head)}</thead><tbody>{cells}</tbody></table>", kind),
+        f"</section><section>{drawn}</section>" if drawn else "</section>",
+        f"</main>{_FOOTER}",
+    ]
+    return _whole(headline, body)
+
+
+def _whole(headline: str, body: Sequence[str]) -> str:
     template = Template(files(__package__).joinpath("page.html").read_text(encoding="utf-8"))
     return template.substitute(
-        title=_text(f"{said.headline} · fullrank"), version=_text(__version__), body="\n".join(filter(None, body))
+        title=_text(f"{headline} · fullrank"), version=_text(__version__), body="\n".join(filter(None, body))
     )
 
 
@@ -119,6 +153,10 @@ def _facts(shown: Digest) -> str:
         facts.append(("Design", "; ".join(shown.designs), ""))
     if shown.estimators:
         facts.append(("Estimator", "; ".join(shown.estimators), ""))
+    return _strip(facts)
+
+
+def _strip(facts: Sequence[tuple[str, str, str]]) -> str:
     items = "".join(
         f"<div><dt>{_text(name)}</dt><dd>{_text(value)}{f'<small>{_text(more)}</small>' if more else ''}</dd></div>"
         for name, value, more in facts
@@ -126,14 +164,14 @@ def _facts(shown: Digest) -> str:
     return f'<dl class="facts">{items}</dl>'
 
 
-def _notes(shown: Digest) -> str:
-    if not shown.notes:
+def _remarks(notes: Sequence[str], total: int) -> str:
+    if not notes:
         return ""
-    items = [f"<li>{_text(note)}</li>" for note in shown.notes]
-    if shown.total_notes > len(shown.notes):
-        items.append(f"<li>… and {shown.total_notes - len(shown.notes):,} more remarks.</li>")
+    items = [f"<li>{_text(note)}</li>" for note in notes]
+    if total > len(notes):
+        items.append(f"<li>… and {total - len(notes):,} more remarks.</li>")
     return (
-        f'<aside class="notes" aria-labelledby="remarks"><h2 id="remarks">Caution</h2><ul>{"".join(items)}</ul></aside>'
+        f'<aside class="notes" aria-labelledby="remarks"><h2 id="remarks">Remarks</h2><ul>{"".join(items)}</ul></aside>'
     )
 
 
@@ -163,23 +201,19 @@ def _results(shown: Digest, panels: dict[str, list[Panel]], fresh: Iterator[int]
 def _metric_table(shown: Digest, metric: str) -> str:
     naive, intervals = _any_naive(shown), shown.intervals
     head = ["Model", "Full catalogue" if not shown.exhaustive else "Value"]
-    head += ["Sampled, at face value", "Ratio"] if naive else []
+    head += ["Sampled, at face value"] if naive else []
     lines = []
     for place, model in enumerate(shown.models):
         cell = shown.cell(model, metric)
         value = f"<b>{_text(shown.text(metric, cell.value))}</b>"
-        if intervals and cell.low is not None and cell.low != cell.high:
-            value += f"<small>{_text(limits_text(shown, metric, cell))}</small>"
+        if intervals and cell.low is not None:
+            limits = "exact" if cell.exact else limits_text(shown, metric, cell)
+            value += f"<small>{_text(limits)}</small>"
         cells = [f"<td>{value}</td>"]
         if naive:
-            ratio = (
-                "–"
-                if cell.naive is None or not cell.value or cell.value < 0
-                else f"× {_ratio(cell.naive / cell.value)}"
-            )
-            cells.append(
-                f'<td class="quiet">{_text(shown.text(metric, cell.naive))}</td><td class="quiet">{ratio}</td>'
-            )
+            known = cell.naive is not None and cell.value is not None and cell.value > 0
+            ratio = f"<small>× {_ratio((cell.naive or 0.0) / (cell.value or 1.0))}</small>" if known else ""
+            cells.append(f'<td class="quiet">{_text(shown.text(metric, cell.naive))}{ratio}</td>')
         swatch = (
             f'<span class="swatch" style="background:{PAGE.colour(place)}"></span>' if len(shown.models) > 1 else ""
         )
@@ -203,15 +237,27 @@ def _ranks(shown: Digest, panels: dict[str, list[Panel]], fresh: Iterator[int]) 
     if not panels.get("ranks"):
         return ""
     say = "Share of cases by the rank of the held-out item among all candidates. The axis is logarithmic, a bar a doubling."
-    spots = {blind_spot(shown.estimates[model].counts) for model in shown.drawn if model in shown.estimates} - {None}
+    exact = max((exact_to(each) for each in _counts(shown)), default=0)
+    if exact:
+        say += f" Ranks up to {exact:,} are <b>exact</b>, and with them metrics up to @{exact}; those beyond are estimated."
+    spots = _spots(shown)
     if spots:
-        last = max(spot for spot in spots if spot is not None)
+        first, last = min(spots)[0], max(last for _, last in spots)
         say += (
-            f" <b>Shaded</b>: the blind spot, ranks up to {last:,}. A target there is beaten by none of its sampled"
+            f" <b>Shaded</b>: the blind spot, ranks {first:,} to {last:,}. A target there is beaten by none of its sampled"
             " negatives more often than not, so the sample can hardly tell these ranks apart, and their shares rest on what"
             " the estimator assumes."
         )
     return f'<p class="say">{say}</p>{_figures(panels["ranks"], fresh)}'
+
+
+def _counts(shown: Digest) -> list[Any]:
+    return [shown.estimates[model].counts for model in shown.drawn if model in shown.estimates]
+
+
+def _spots(shown: Digest) -> list[tuple[int, int]]:
+    """The blind spots of the models drawn."""
+    return [spot for each in _counts(shown) if (spot := blind_spot(each)) is not None]
 
 
 def _budget(shown: Digest, panels: dict[str, list[Panel]], fresh: Iterator[int]) -> str:
@@ -234,6 +280,9 @@ def _budget(shown: Digest, panels: dict[str, list[Panel]], fresh: Iterator[int])
         if len(sizes) == 1:
             say += f" Every case was compared with {next(iter(sizes)):,} negatives, easy cases and hard ones alike."
         return f'<p class="say">{_text(say)}</p>'
+    if all(isinstance(each.design, Top) for each in counts.values()):
+        say += " <b>all</b>: targets among the first, whose rank is exact; the others were compared with a sample only."
+        return f'<p class="say">{say}</p>{_figures(panels["budget"], fresh)}'
     say += (
         " A case that its first negatives beat needs no more of them; the rest of the budget goes to targets near the top,"
         " where metrics are decided. Rows are sample sizes, in negatives per case."
@@ -278,7 +327,7 @@ def _matrix(shown: Digest, metric: str, models: Sequence[str]) -> str:
             sure = pair.low is not None and pair.high is not None and (pair.low > 0 or pair.high < 0)
             tone = "" if not sure else ' class="up"' if pair.difference > 0 else ' class="down"'
             limits = ""
-            if pair.low is not None and pair.high is not None:
+            if pair.low is not None and pair.high is not None and pair.low < pair.high:
                 limits = f"<small>{_text(signed(pair.low, digits))} to {_text(signed(pair.high, digits))}</small>"
             cells.append(f"<td{tone}><b>{_text(signed(pair.difference, digits))}</b>{limits}</td>")
         lines.append(f'<tr><th scope="row">{_name(shown.labels[first])}</th>{"".join(cells)}</tr>')
@@ -295,6 +344,9 @@ def _provenance(report: Any, shown: Digest) -> str:
     ]
     hidden = {"comparison", "best", "about"} if facts else {"comparison", "best"}
     told = [(key, value) for key, value in report.provenance.items() if key not in hidden]
+    told = [
+        (key, value) for key, value in told if value is not None and value is not False and value not in ({}, [], "")
+    ]
     for key, value in told[:MOST_FACTS]:
         facts.append((_spoken(key), _plain(value)))
     if len(told) > MOST_FACTS:
@@ -327,6 +379,10 @@ def _reading(shown: Digest) -> str:
     ]  # fmt: skip
     if not shown.intervals:
         entries = [entry for entry in entries if not entry[0].endswith("interval")]
+    if not _any_naive(shown):
+        entries = [entry for entry in entries if not entry[0].startswith("Sampled")]
+    if not _spots(shown):
+        entries = [entry for entry in entries if entry[0] != "Blind spot"]
     items = "".join(f"<dt>{_text(name)}</dt><dd>{_text(words)}</dd>" for name, words in entries)
     return f'<dl class="read">{items}</dl>'
 
@@ -442,12 +498,18 @@ def _range(low: int, high: int) -> str:
 
 
 def _subtitle(report: Any) -> str:
-    title = report.provenance.get("title") or report.provenance.get("data")
-    return f" · {_text(clean(title, 80))}" if isinstance(title, str) else ""
+    title = report.provenance.get("title") or report.provenance.get("data") or report.provenance.get("split")
+    return f" · {_text(clean(title, 80))}" if title and isinstance(title, str) else ""
 
 
 def _spoken(key: object) -> str:
-    words = {"rng": "seed", "level": "level of intervals", "target": "intervals speak of"}
+    words = {
+        "rng": "seed",
+        "split": "data",
+        "checksum": "data checksum (SHA-256)",
+        "level": "level of intervals",
+        "target": "intervals speak of",
+    }
     return words.get(str(key), str(key).replace("_", " "))
 
 
@@ -456,6 +518,11 @@ def _plain(value: object) -> str:
         return value
     if isinstance(value, float) and finite(value) is not None:
         return number(value, 4).rstrip("0").rstrip(".") if abs(value) < 1e9 else f"{value:g}"
+    if isinstance(value, dict) and len(value) <= MOST_FACTS:  # what is empty says nothing
+        kept = {key: each for key, each in value.items() if each not in (None, False, "", [], {})}
+        return "; ".join(f"{key}: {_plain(each)}" for key, each in kept.items())
+    if isinstance(value, list) and any(isinstance(each, dict) for each in value):
+        return f"{len(value):,}"
     try:
         return json.dumps(value, ensure_ascii=False, default=str)
     except (TypeError, ValueError, RecursionError):

@@ -57,7 +57,7 @@ def distribution_html(distribution: Any) -> str:
             facts[name] = number(distribution.expect(name), 4)
     blind = blind_spot(counts)
     if blind is not None:
-        facts["blind spot"] = f"ranks 1 to {blind:,}"
+        facts["blind spot"] = f"ranks {blind[0]:,} to {blind[1]:,}"
     labels = [f"rank {each.low:,} to {each.high:,}: {percent(each.share)}" for each in bins]
     picture = _bars(
         [each.share for each in bins], labels, "share of cases by rank, each bar a doubling", ("1", f"{last:,}")

@@ -143,7 +143,7 @@ class Report:
         """
         from .html import page, write_page
 
-        return page(self) if path is None else write_page(self, path)
+        return page(self) if path is None else write_page(page(self), path)
 
     def plot(self, kind: str = "results") -> Any:
         """An Altair chart: ``results``, ``curves`` (metric@K), ``ranks`` or ``budget``. Needs the extra ``report``."""
