@@ -293,3 +293,13 @@ def test_level_and_target_are_the_library_s(tmp_path, sampled):
     result = run(*arguments, "--level", 0.5, "--target", "population")
     expected = fr.correct({"ranks": sampled[0]}, 5000, "uni99", "ndcg@10", level=0.5, target="population")
     assert json.loads(result.stdout)["rows"] == expected.rows
+
+
+def test_one_user_has_no_interval_for_the_population_and_says_so_in_json(tmp_path):
+    (tmp_path / "ranks.csv").write_text("rank\n3\n")
+    result = run(
+        "correct", tmp_path / "ranks.csv", "--items", 100, "--design", "full", "--target", "population", "-m", "recall@10",
+        "--json",
+    )  # fmt: skip
+    row = json.loads(result.stdout)["rows"][0]
+    assert (row["value"], row["low"], row["high"]) == (1.0, None, None)

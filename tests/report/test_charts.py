@@ -136,3 +136,11 @@ def test_series_are_told_apart_by_every_kind_of_sight(name, sight):
     for count, least in ((3, 20), (4, 14), (6, 9)):  # the first are used most
         closest = min(np.linalg.norm(a - b) for a, b in itertools.combinations(seen[:count], 2))
         assert closest >= least, (count, closest)
+
+
+def test_bars_of_sampled_ranks_stand_on_zero():
+    pytest.importorskip("vl_convert")
+    counts = fr.RankCounts.from_ranks([1] * 50 + [2] * 25 + [9] * 25, 1000, "uni99")
+    drawn = counts.plot().to_dict()
+    assert drawn["encoding"]["y2"]["field"] == "zero"
+    assert {each["zero"] for each in drawn["data"]["values"]} == {0}

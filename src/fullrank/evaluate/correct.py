@@ -157,6 +157,8 @@ def _interval(estimate: Estimate, metric: Metric, level: float, target: str) -> 
     if ask is None:
         return None, None
     low, high = ask(metric, level=level, target=target)
+    if not (np.isfinite(low) and np.isfinite(high)):  # one user says nothing about the population
+        return None, None
     return float(low), float(high)
 
 

@@ -191,9 +191,10 @@ class Plan:
             if each.relative > 0 and each.share > 0:
                 x, y = 100 * each.share, 100 * each.relative
                 near = bool(points) and x < 4 * points[-1]["items"] and 0.6 < y / points[-1]["half"] < 1.6
-                left = x > 0.5  # no room to the right
-                # two labels beside one another: one above, one below its dot; and left of a dot the line is above
-                below = left or (near and not points[-1]["below"])
+                left = below = x > 1.5  # no room to the right; and to the left of the dot the line is above it
+                if near and not left:  # of two labels beside one another the lower goes below its dot
+                    below = y <= points[-1]["half"]
+                    points[-1]["below"] = not below
                 points.append({
                     "items": x, "half": y, "name": str(each.design).replace(" without replacement", ""), "below": below,
                     "left": left, "told": f"{each.design}: {_share(each.share)} of the items, ±{each.relative:.1%}",

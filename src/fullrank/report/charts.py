@@ -113,17 +113,19 @@ def plot_counts(counts: RankCounts) -> Any:
             "low": low - 0.5,
             "high": high + 0.5,
             "share": share,
+            "zero": 0,
             "told": f"sampled rank {_span(low, high)}: {percent(share)}",
         }
         for low, high, share in sampled_bins(counts)
     ]
     chart = (
         alt.Chart(_data(data))
-        .mark_bar(color=NOTEBOOK.series[0], stroke=NOTEBOOK.paper)
+        .mark_rect(color=NOTEBOOK.series[0], stroke=NOTEBOOK.paper)
         .encode(
             x=alt.X("low:Q", title=_rank_title(found[0].drawn), scale=alt.Scale(nice=False)),
             x2=alt.X2("high:Q"),
             y=alt.Y("share:Q", title="share of cases", axis=alt.Axis(format="~%", tickCount=4)),
+            y2=alt.Y2("zero:Q"),
             tooltip=alt.Tooltip("told:N", title=" "),
         )
         .properties(width=WIDTH, height=160)
