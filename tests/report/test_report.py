@@ -1,5 +1,6 @@
 import json
 
+import numpy as np
 import pytest
 
 import fullrank as fr
@@ -58,3 +59,12 @@ def test_bad_calls():
         fr.correct({"A": [1, 101]}, n_items=1000, design="uni99")
     with pytest.raises(ValueError, match="`ranks` is empty"):
         fr.correct({}, n_items=1000)
+
+
+def test_small_numbers_keep_digits_in_the_table():
+    rng = np.random.default_rng(0)
+    report = fr.correct({"A": 1 + rng.integers(0, 1000, size=2000)}, 1_000_000, "uni999", "recall@100")
+    value = report.rows[0]["value"]
+    assert 1e-9 < value < 1e-3
+    assert f"{value:.6f}" in str(report)
+    assert max(map(len, str(report).splitlines())) <= 80

@@ -193,10 +193,12 @@ class Report:
         level = self.provenance.get("level", 0.95)
         head = ["model", "metric", "value"] + [f"{level:.0%} interval"] * intervals + ["uncorrected"]
         body = []
+        sizes = [abs(row["value"]) for row in self.rows[:MOST_LINES] if abs(row["value"]) > 1e-9]
+        digits = 4 if min(sizes, default=1.0) >= 1e-3 else 6  # large catalogues have small numbers
         for row in self.rows[:MOST_LINES]:
-            value = f"{row['value']:.4f}"
-            interval = [] if not intervals else ["" if row["low"] is None else f"{row['low']:.4f} .. {row['high']:.4f}"]
-            body.append([clean(row["model"]), clean(row["metric"], 24), value, *interval, _or_dash(row["naive"])])
+            value, low, high, naive = (_written(row[part], digits) for part in ("value", "low", "high", "naive"))
+            interval = [] if not intervals else ["" if row["low"] is None else f"{low} .. {high}"]
+            body.append([clean(row["model"]), clean(row["metric"], 24), value, *interval, naive])
         widths = [max(_width(line[column]) for line in [head, *body]) for column in range(len(head))]
         spare = width - sum(widths[1:]) - 2 * (len(widths) - 1)
         widths[0] = max(min(widths[0], spare), 5)
@@ -224,8 +226,8 @@ def _same(name: object, metric: Metric) -> bool:
         return False
 
 
-def _or_dash(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
+def _written(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
 
 
 def _aligned(line: list[str], widths: list[int]) -> str:
