@@ -126,3 +126,20 @@ def test_few_cases_have_intervals_too(estimator, cases):
     dist = estimator.fit(counts)
     low, high = dist.interval(fr.Recall @ 10)
     assert low <= dist.expect(fr.Recall @ 10) <= high
+
+
+@pytest.mark.parametrize("estimator", [fr.LogSpline(), fr.MLE(), fr.BiasVariance(), fr.CLS(), fr.Naive()], ids=str)
+def test_no_interval_goes_beyond_what_the_metric_can_be(estimator):
+    for ranks in ([1] * 50, [7], [100] * 50):
+        dist = estimator.fit(fr.RankCounts.from_ranks(ranks, 5000, "uni99"))
+        for metric, best in (("recall@10", 1.0), ("ndcg@10", 1.0), ("precision@10", 0.1)):
+            for target in ("cases", "population"):
+                low, high = dist.interval(metric, target=target)
+                if high == np.inf:  # one case says nothing of a population
+                    continue
+                value = dist.expect(metric)
+                assert min(0.0, value) <= low <= value + 1e-12
+                assert value - 1e-12 <= high <= max(best, value)
+    mine = fr.Metric("mine", lambda R: 3 - R / 2500)
+    dist = estimator.fit(fr.RankCounts.from_ranks([1] * 50, 5000, "uni99")) if estimator != fr.CLS() else None
+    assert dist is None or dist.interval(mine)[1] > 1

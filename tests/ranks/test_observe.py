@@ -687,3 +687,12 @@ def test_factors_trained_on_in_place_are_ranked_as_they_are_now(world: tuple[Spl
     fresh = observe_cases((scorer.users.copy(), scorer.items.copy()), split, "full", progress=False)
     np.testing.assert_array_equal(seen.hits, fresh.hits)
     assert not any(each.scorer is scorer for each in products._BOUNDS)  # nothing is kept past a call
+
+
+def test_a_model_of_items_that_the_split_has_numbered_anew_is_refused():
+    split = Split.from_interactions({"user": [0, 0, 1, 1, 2, 2], "item": [7, 9, 9, 4, 4, 7]}, "random")
+    items = np.eye(10, dtype=np.float32)
+    users = np.zeros((3, 10), dtype=np.float32)
+    with pytest.raises(ValueError, match=r"knows 10 items, but the split numbers its 3 anew: .* `split.item_ids`"):
+        observe((users, items), split, "full", progress=False)
+    assert len(observe((users, items[split.item_ids]), split, "full", progress=False)) == 3

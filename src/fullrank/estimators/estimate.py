@@ -33,6 +33,7 @@ from .intervals import (
     replicate_interval,
     resampled,
     simulated,
+    within_reach,
 )
 
 __all__ = ["Estimate", "Estimator", "Fit", "PointEstimate", "RankDistribution", "describe"]
@@ -212,6 +213,9 @@ class RankDistribution:
         """
         metric = parse_metric(metric)
         check_interval(level, target)
+        return within_reach(self._interval(metric, level, target), self.expect(metric), metric, self.counts)
+
+    def _interval(self, metric: Metric, level: float, target: Target) -> tuple[float, float]:
         counts = self.counts
         from_counts = metric.whole_auc and self.n_items is None
         design = counts.design

@@ -49,6 +49,16 @@ def check_interval(level: float, target: str) -> None:
         raise ValueError(f"`target` must be 'cases' or 'population', not {target!r}.")
 
 
+def within_reach(span: tuple[float, float], value: float, metric: Metric, counts: RankCounts) -> tuple[float, float]:
+    """No further than the metric goes: from nothing to every target first. A metric of one's own may do anything."""
+    low, high = span
+    if metric.function is not None or not np.isfinite(high - low):
+        return span
+    order, targets, weight = counts.groups
+    best = float(weight @ metric.gain(1.0, counts.n_items, order, targets)) / counts.users_weight
+    return max(low, min(value, 0.0)), min(high, max(value, best))
+
+
 # -------------------------------------------------------------------------------------------------- known ranks
 
 
@@ -162,8 +172,7 @@ def replicate_interval(values: FloatArray, value: float, level: float) -> tuple[
     Their mean differs from the estimate by the estimator's own bias, which is no part of an interval around it.
     """
     half = z_of(level) * float(values.std(ddof=1))
-    # a share cannot be negative, though an estimate of it (BiasVariance) may be
-    return max(value - half, min(value, 0.0)), value + half
+    return value - half, value + half
 
 
 def point_interval(estimate: Estimate, metric: Metric, level: float, target: str) -> tuple[float, float]:
@@ -176,7 +185,8 @@ def point_interval(estimate: Estimate, metric: Metric, level: float, target: str
     found = _REFITTED.setdefault(estimate, {})
     if target not in found:
         found[target] = [_slim(each) for each in _refits(estimate, target, REFITS)]
-    return replicate_interval(np.array([each.expect(metric) for each in found[target]]), value, level)
+    values = np.array([each.expect(metric) for each in found[target]])
+    return within_reach(replicate_interval(values, value, level), value, metric, estimate.counts)
 
 
 #: Refits of estimates that still exist, by target: one set serves every metric.
@@ -205,7 +215,9 @@ def _refits(estimate: Estimate, target: str, size: int) -> Iterator[Estimate]:
     centre = np.average(np.maximum(pilot.masses, 0), axis=0, weights=problem.group_weight)
     # whole cases per rank that add up to all of them: rounded one by one, few cases over many ranks would come to none
     number = np.diff(np.round(np.cumsum(centre) / centre.sum() * len(counts)), prepend=0).astype(np.int64)
-    for seen in _drawn_from(law, number, rng, size):
+    for drawn in _drawn_from(law, number, rng, size):
+        # all its outcomes unseen: no sample to learn from
+        seen = drawn if drawn.any() else np.ceil(table.weight.sum(0)).astype(np.int64)
         yield fit(
             RankCounts.from_outcomes(
                 np.repeat(table.drawn, seen), np.repeat(table.hits, seen), round(counts.n_items), counts.design

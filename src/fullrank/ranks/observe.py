@@ -221,6 +221,11 @@ def _check_sizes(scorer: Any, split: Split, name: str) -> None:
             raise ValueError(
                 f"model `{name}` knows {known:,} {what}s, but the split has {size:,}: fit it on the split's own `train`."
             )
+        if known is not None and known > size and getattr(split, f"{what}_ids") is not None:
+            raise ValueError(
+                f"model `{name}` knows {known:,} {what}s, but the split numbers its {size:,} anew: fit it on the split's "
+                f"own `train`, or take the rows of `split.{what}_ids`."
+            )
     if split.n_items >= np.iinfo(np.int32).max:
         raise ValueError(f"`split` has {split.n_items:,} items; allowed are up to {np.iinfo(np.int32).max - 1:,}.")
 
