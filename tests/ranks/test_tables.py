@@ -167,6 +167,8 @@ def test_a_bare_list_of_ranks(tmp_path, ending):
         ("a.csv", b"user_id,user,rank\n1,1,1\n", None),
         ("a.csv", b"userId,user_id,rank\n1,1,1\n", "could both be the user"),
         ("a.csv", b"\xff\xfe\x00r\x00a\x00n\x00k", "cannot read|no rows|no column"),
+        ("a.csv", "rank,größe\n1,2\n".encode("latin-1"), "is not UTF-8 text"),
+        ("a.csv", "rank\n1\n".encode("utf-16"), "is not UTF-8 text"),
         ("a.csv", bytes(range(256)) * 40, "cannot read|no column|has no"),
         ("a.parquet", b"PAR1 not really", "cannot read"),
         ("a.npy", b"\x93NUMPY not really", "cannot read"),
@@ -189,10 +191,22 @@ def test_hostile_files_end_in_one_sentence(tmp_path, name, content, message):
     assert "\n" not in str(told.value)
 
 
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+def test_the_header_tells_what_stands_between_columns(tmp_path, separator):
+    for ending in ("csv", "tsv", "txt"):
+        path = tmp_path / f"m.{ending}"
+        path.write_text(f"user_id{separator}rank\n7{separator}3\n8{separator}1\n")
+        (table,) = read_ranks(path)
+        assert (table.users.tolist(), table.ranks.tolist()) == ([7, 8], [3, 1])
+
+
 def test_arrays_that_would_need_pickle_are_refused(tmp_path):
     np.save(tmp_path / "a.npy", np.array([{"rank": 1}], dtype=object), allow_pickle=True)
     with pytest.raises(ValueError, match="cannot read"):
         read_counts(tmp_path / "a.npy", "uni9", 100)
+    np.save(tmp_path / "c.npy", np.array([1 + 2j]))
+    with pytest.raises(ValueError, match="complex128 values; ranks are whole numbers"):
+        read_counts(tmp_path / "c.npy", "uni9", 100)
     np.save(tmp_path / "b.npy", np.ones((3, 2), dtype=int))
     with pytest.raises(ValueError, match="one dimension"):
         read_counts(tmp_path / "b.npy", "uni9", 100)

@@ -270,7 +270,8 @@ class StratumPosterior:
     def of(cls, model: SplineModel, prior: HyperPrior, A: FloatArray, seen: FloatArray) -> StratumPosterior:
         """Mode and evidence under every member of the prior, averaged."""
         precisions, log_dets = prior.precisions
-        modes, covariances, evidence, logs, steps = [], [], [], [], []
+        modes: list[FloatArray] = []
+        covariances, evidence, logs, steps = [], [], [], []
         for member, Q in enumerate(precisions):
             μ = prior.mean(member, model.n_items)
             alike = member > 0 and prior.families[member] == prior.families[member - 1]

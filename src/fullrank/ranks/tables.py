@@ -274,13 +274,16 @@ def _columns_of(path: Path) -> dict[str, Array]:
             table = csv.read_csv(
                 path,
                 read_options=csv.ReadOptions(column_names=["rank"] if bare else None),
-                parse_options=csv.ParseOptions(delimiter=_SEPARATORS[kind]),
+                parse_options=csv.ParseOptions(delimiter=_separator(head, _SEPARATORS[kind])),
             )
         else:
             raise ValueError(f"cannot read {str(path)!r}: it must end in {_ENDINGS}.")
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowKeyError, OSError) as error:
         raise ValueError(f"cannot read {str(path)!r}: {one_line(error)}.") from None
-    names = table.column_names
+    try:
+        names = table.column_names
+    except UnicodeDecodeError:
+        raise ValueError(f"{str(path)!r} is not UTF-8 text: save it as such.") from None
     twice = next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
     if twice is not None:
         raise ValueError(f"{str(path)!r} has two columns named {twice!r}: rename one.")
@@ -289,14 +292,23 @@ def _columns_of(path: Path) -> dict[str, Array]:
     return {name: table[name].to_numpy() for name in names}
 
 
+def _separator(head: str, usual: str) -> str:
+    """What stands between the columns: the usual character, unless the first line has more of another."""
+    return max((usual, ",", ";", "\t", "|"), key=head.count)
+
+
 def _npy(path: Path) -> dict[str, Array]:
     try:
         ranks = np.load(_there(path), allow_pickle=False)
-    except Exception as error:  # a damaged file fails in more ways than NumPy and zipfile name
-        raise ValueError(f"cannot read {str(path)!r}: {one_line(error)}.") from None
+    except FileNotFoundError:
+        raise
+    except Exception:  # a damaged file fails in more ways than NumPy and zipfile name, and objects are never unpickled
+        raise ValueError(f"cannot read {str(path)!r}: it holds no array of numbers in NumPy's format.") from None
     if not isinstance(ranks, np.ndarray) or ranks.ndim != 1:
         shape = getattr(ranks, "shape", "several arrays")
         raise ValueError(f"{str(path)!r} holds {shape}; one rank per case, an array of one dimension, was expected.")
+    if ranks.dtype.kind not in "iuf":
+        raise ValueError(f"{str(path)!r} holds {ranks.dtype.name} values; ranks are whole numbers.")
     return {"rank": ranks}
 
 
