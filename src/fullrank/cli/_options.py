@@ -14,8 +14,8 @@ from typing import Annotated, Any
 import typer
 
 __all__ = [
-    "Estimator", "Html", "Json", "Level", "Metrics", "Seed", "Target", "checksum", "existing", "say_page", "show",
-    "show_lines", "width",
+    "DesignText", "Distinct", "Estimator", "Html", "Items", "Json", "Level", "Metrics", "Negatives", "Seed", "Target",
+    "checksum", "existing", "say_page", "show", "show_lines", "width",
 ]  # fmt: skip
 
 
@@ -33,6 +33,15 @@ Html = Annotated[
     Path | None, typer.Option("--html", metavar="PATH", help="Also write the report as one self-contained page.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines (schema fullrank.report/1).")]
+Items = Annotated[
+    int | None, typer.Option("--items", "-n", metavar="N", help="Candidates in the full ranking, target included.")
+]
+Negatives = Annotated[int | None, typer.Option(metavar="M", help="Negatives per case, target not counted.")]
+Distinct = Annotated[bool, typer.Option("--without-replacement", help="Negatives are distinct.")]
+DesignText = Annotated[
+    str | None,
+    typer.Option(metavar="TEXT", help="Instead of --negatives: 'uni99', 'adaptive 99..3199 stop 1', 'full'."),
+]
 Target = Annotated[
     str | None,
     typer.Option(metavar="WHAT", help="Intervals speak of these 'cases' (default) or of the 'population' behind them."),

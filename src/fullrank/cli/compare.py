@@ -9,7 +9,21 @@ import typer
 
 from ._counts import counts_from
 from ._models import read_config
-from ._options import Estimator, Html, Level, Metrics, Seed, Target, say_page, show_lines, width
+from ._options import (
+    DesignText,
+    Distinct,
+    Estimator,
+    Html,
+    Items,
+    Level,
+    Metrics,
+    Negatives,
+    Seed,
+    Target,
+    say_page,
+    show_lines,
+    width,
+)
 
 if TYPE_CHECKING:
     from ..ranks.counts import RankCounts
@@ -26,15 +40,10 @@ def compare(
             help="CSV, TSV or Parquet of sampled ranks, counts saved by RankCounts.save, or one TOML file.",
         ),
     ],
-    items: Annotated[
-        int | None, typer.Option("--items", "-n", metavar="N", help="Candidates in the full ranking, target included.")
-    ] = None,
-    negatives: Annotated[int | None, typer.Option(metavar="M", help="Negatives per case, target not counted.")] = None,
-    without_replacement: Annotated[bool, typer.Option("--without-replacement", help="Negatives are distinct.")] = False,
-    design: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="Instead of --negatives: 'uni99', 'adaptive 99..3199 stop 1', 'full'."),
-    ] = None,
+    items: Items = None,
+    negatives: Negatives = None,
+    without_replacement: Distinct = False,
+    design: DesignText = None,
     metric: Metrics = None,
     estimator: Estimator = None,
     target: Target = None,

@@ -8,23 +8,31 @@ from typing import Annotated
 import typer
 
 from ._counts import counts_from
-from ._options import Estimator, Html, Json, Level, Metrics, Seed, Target, checksum, show
+from ._options import (
+    DesignText,
+    Distinct,
+    Estimator,
+    Html,
+    Items,
+    Json,
+    Level,
+    Metrics,
+    Negatives,
+    Seed,
+    Target,
+    checksum,
+    show,
+)
 
 __all__ = ["correct"]
 
 
 def correct(
     files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Sampled ranks, or scored candidates.")],
-    items: Annotated[
-        int | None,
-        typer.Option("--items", "-n", metavar="N", help="Candidates in the full ranking, target included."),
-    ] = None,
-    negatives: Annotated[int | None, typer.Option(metavar="M", help="Negatives per case, target not counted.")] = None,
-    without_replacement: Annotated[bool, typer.Option("--without-replacement", help="Negatives are distinct.")] = False,
-    design: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="Instead of --negatives: 'uni99', 'adaptive 99..3199 stop 1', 'full'."),
-    ] = None,
+    items: Items = None,
+    negatives: Negatives = None,
+    without_replacement: Distinct = False,
+    design: DesignText = None,
     metric: Metrics = None,
     candidates: Annotated[
         str,
