@@ -199,8 +199,8 @@ def fit_unseen(files: list[File]) -> HyperPrior:
     """Recommenders in three views, and popularity."""
     tight, plain = Population.of(files, 0.03), Population.of(files, 0.1)
     popular = Population.of([file for file in files if file.model == "pop"], 0.3)
-    views = [(0, 0.495, 0.05, tight.view(9, 0.2)), (0, 0.198, 0.05, plain), (0, 0.297, 0.05, plain.view(4, 2.0))]
-    return assemble([*views, (1, 0.01, 1.0, popular.scaled(2.0))], shrink=0.3, spread=1.0, mixture=False)
+    views = [(0, 0.392, 0.0, tight.view(9, 0.2)), (0, 0.196, 0.0, plain), (0, 0.392, 0.0, plain.view(4, 2.0))]
+    return assemble([*views, (1, 0.02, 1.0, popular.scaled(2.0))], shrink=0.3, spread=0.96, mixture=False)
 
 
 def fit_all(files: dict[float | None, list[File]]) -> HyperPrior:

@@ -8,9 +8,9 @@ user's training items are no candidates (``unseen``) the head is full, where the
 
 Fitting: for each Gaussian the posterior mode by Newton and the evidence by Laplace's approximation. Gaussians of one
 population at several stiffnesses are *views*, averaged on the log scale: by their evidence where it speaks of the head, else
-nearly as they are. Populations are weighed by their evidence. The average takes one EM step towards the data
-(jin21 eq. 21), which makes cases whose rank is known count as they are. Intervals come from draws of the posterior,
-smoothing included.
+as they are, because on one sample the evidence between them is noise. Populations are weighed by their evidence. The average
+takes one EM step towards the data (jin21 eq. 21), which makes cases whose rank is known count as they are. Intervals come
+from draws of the posterior, smoothing included.
 """
 
 from __future__ import annotations
