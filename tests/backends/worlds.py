@@ -158,7 +158,7 @@ class Telling:
         here = ray.get_runtime_context().get_node_id()
         if here == self.node:
             Path(self.begun).touch()
-        for _ in range(600):
+        for _ in range(200):
             if Path(self.begun).exists():
                 break
             time.sleep(0.1)
