@@ -336,6 +336,12 @@ def among(keys: Ints, ascending: Ints) -> NDArray[np.bool_]:
     return np.asarray(ascending[place] == keys)
 
 
+def repeats(keys: Ints) -> Ints:
+    """Where a key stands that stood earlier, in the order of the keys."""
+    order = np.argsort(keys, kind="stable")
+    return np.asarray(order[1:][keys[order[1:]] == keys[order[:-1]]])
+
+
 def whole_number(value: Any, what: str, *, least: int) -> None:
     """Refuse anything but an integer of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:

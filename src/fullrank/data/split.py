@@ -14,7 +14,17 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from fullrank.data.frames import Array, Interactions, Ints, among, encode, interactions, raw_columns, whole_number
+from fullrank.data.frames import (
+    Array,
+    Interactions,
+    Ints,
+    among,
+    encode,
+    interactions,
+    raw_columns,
+    repeats,
+    whole_number,
+)
 
 RNG: TypeAlias = int | np.random.Generator | None
 
@@ -80,8 +90,7 @@ class Split:
                     f"but `train` has {size:,} {what}: allowed are 0 to {size - 1}."
                 )
         keys = self.users * self.n_items + self.items
-        order = np.argsort(keys, kind="stable")
-        repeated = order[1:][keys[order[1:]] == keys[order[:-1]]]
+        repeated = repeats(keys)
         if len(repeated):
             case = int(repeated.min())
             raise ValueError(

@@ -213,17 +213,18 @@ class RankDistribution:
         """
         metric = parse_metric(metric)
         check_interval(level, target)
-        return within_reach(self._interval(metric, level, target), self.expect(metric), metric, self.counts)
+        value = self.expect(metric)
+        return within_reach(self._interval(metric, value, level, target), value, metric, self.counts)
 
-    def _interval(self, metric: Metric, level: float, target: Target) -> tuple[float, float]:
+    def _interval(self, metric: Metric, value: float, level: float, target: Target) -> tuple[float, float]:
         counts = self.counts
         from_counts = metric.whole_auc and self.n_items is None
         design = counts.design
         if target == "cases" and isinstance(design, Top) and metric.k is not None and metric.k <= design.k:
-            return (self.expect(metric),) * 2  # every rank it looks at is known
+            return value, value  # every rank it looks at is known
         if self.posterior is not None and not from_counts:
             N = counts.n_items if self.n_items is None else self.n_items
-            return self.posterior.interval(metric, self.expect(metric), level, target, N)
+            return self.posterior.interval(metric, value, level, target, N)
         if is_exhaustive(counts) or (target == "population" and (self.again is None or from_counts)):
             return known_interval(self, metric, level, target)
         if self.again is None or from_counts or getattr(self.estimator, "prior", None) is not None:

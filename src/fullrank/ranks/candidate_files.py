@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fullrank.data.frames import encode
+from fullrank.data.frames import encode, repeats
 from fullrank.data.readers import Source, _blocks, _empty, _name, _unreadable
 
 __all__ = ["WHOLE_NUMBER", "CandidateLists", "others", "read_elliot_negatives", "read_trec_qrels", "read_trec_run"]
@@ -134,9 +134,7 @@ def _read_trec(
         raise ValueError(f"`{_name(source)}` line 1: the file is empty; expected lines of {form}.")
     names, docs = np.array(queries, dtype=object), np.array(documents, dtype=object)
     query, document = encode(names, "user")[0], encode(docs, "item")[0]
-    keys = query * (int(document.max()) + 1) + document
-    order = np.argsort(keys, kind="stable")
-    repeated = order[1:][keys[order[1:]] == keys[order[:-1]]]
+    repeated = repeats(query * (int(document.max()) + 1) + document)
     if len(repeated):
         r = int(repeated.min())
         raise ValueError(

@@ -298,10 +298,9 @@ def _separator(head: str, usual: str) -> str:
 
 
 def _npy(path: Path) -> dict[str, Array]:
+    path = _there(path)
     try:
-        ranks = np.load(_there(path), allow_pickle=False)
-    except FileNotFoundError:
-        raise
+        ranks = np.load(path, allow_pickle=False)
     except Exception:  # a damaged file fails in more ways than NumPy and zipfile name, and objects are never unpickled
         raise ValueError(f"cannot read {str(path)!r}: it holds no array of numbers in NumPy's format.") from None
     if not isinstance(ranks, np.ndarray) or ranks.ndim != 1:
