@@ -1,15 +1,16 @@
-"""Files that are whole or not there: the one way this package writes them."""
+"""Files that are whole or not there: the one way this package writes them, and says that one is missing."""
 
 from __future__ import annotations
 
 import contextlib
+import difflib
 import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["replacing", "write_atomically"]
+__all__ = ["existing", "replacing", "write_atomically"]
 
 
 @contextlib.contextmanager
@@ -38,3 +39,14 @@ def write_atomically(path: Path, content: bytes) -> None:
     """Write beside ``path``, sync, then rename over it."""
     with replacing(path) as file:
         file.write(content)
+
+
+def existing(path: Path) -> Path:
+    """The path of a file that is there; else what was probably meant."""
+    if not path.exists():
+        near = []
+        if path.parent.is_dir():
+            near = difflib.get_close_matches(path.name, [each.name for each in path.parent.iterdir()], 1)
+        hint = f"; did you mean {str(path.with_name(near[0]))!r}?" if near else "."
+        raise FileNotFoundError(f"there is no file {str(path)!r}{hint}")
+    return path

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ._options import existing
+from .._files import existing
 
 if TYPE_CHECKING:
     from ..ranks.counts import RankCounts

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ._options import existing
+from .._files import existing
 
 __all__ = ["named", "read_config", "split_and_models", "table_from"]
 

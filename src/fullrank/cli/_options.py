@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import os
 import shutil
@@ -15,7 +14,7 @@ import typer
 
 __all__ = [
     "DesignText", "Distinct", "Estimator", "Html", "Items", "Json", "Level", "Metrics", "Negatives", "Seed", "Target",
-    "checksum", "existing", "say_page", "show", "show_lines", "width",
+    "checksum", "say_page", "show", "show_lines", "width",
 ]  # fmt: skip
 
 
@@ -80,17 +79,6 @@ def show(report: Any, *, json: bool = False, html: Path | None = None) -> None:
 def say_page(path: Path) -> None:
     """Where a page was written, on stderr: what is piped stays clean."""
     typer.echo(f"page: {path}", err=True)
-
-
-def existing(path: Path) -> Path:
-    """The path of a file that is there; else what was probably meant."""
-    if not path.exists():
-        near = []
-        if path.parent.is_dir():
-            near = difflib.get_close_matches(path.name, [each.name for each in path.parent.iterdir()], 1)
-        hint = f"; did you mean {str(path.with_name(near[0]))!r}?" if near else "."
-        raise FileNotFoundError(f"there is no file {str(path)!r}{hint}")
-    return path
 
 
 def checksum(path: Path) -> str:

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from .._files import existing
 from ._models import named, read_config, split_and_models
-from ._options import Estimator, Html, Json, Level, Metrics, Target, existing, show
+from ._options import Estimator, Html, Json, Level, Metrics, Target, show
 
 __all__ = ["evaluate"]
 

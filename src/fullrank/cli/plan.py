@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from .._files import existing
 from ._models import read_config
-from ._options import Html, Level, Metrics, Target, existing, say_page, show_lines, width
+from ._options import Html, Level, Metrics, Target, say_page, show_lines, width
 
 __all__ = ["plan"]
 

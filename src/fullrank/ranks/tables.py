@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._columns import find_column, listed
+from .._files import existing
 from .counts import RankCounts
 from .design import Design
 
@@ -65,9 +66,9 @@ def read_counts(
     if qrels is not None:
         from .candidates import counts_from_trec, read_trec_run
 
-        run = read_trec_run(_there(path))
+        run = read_trec_run(existing(path))
         pool = _pools(n_items, train, run["query_id"])
-        return {path.stem: counts_from_trec(run, str(_there(Path(qrels))), pool, design, rng=rng)}
+        return {path.stem: counts_from_trec(run, str(existing(Path(qrels))), pool, design, rng=rng)}
     columns = read_table(path)
     names = list(columns)
     told = lists or targets or (find_column(names, "label") is not None and find_column(names, "item") is not None)
@@ -198,7 +199,7 @@ def _listed_candidates(
     from .candidates import CandidateLists, _columns, rank_candidates, read_elliot_negatives
 
     scored = _columns(columns, ("user", "item", "score"), {})
-    listed = read_elliot_negatives(_there(lists))
+    listed = read_elliot_negatives(existing(lists))
     if listed.targets is None:
         raise ValueError(f"{str(lists)!r} does not name targets: its lines must begin with (user, target).")
     codes: dict[str, Array] = {}
@@ -241,7 +242,7 @@ def _pairs(path: Path) -> tuple[Array, Array]:
     if path.suffix.lower() == ".rating":
         from ..data.readers import read_rating
 
-        found = read_rating(_there(path))
+        found = read_rating(existing(path))
         return found.users, found.items
     columns = read_table(path)
     user, item = find_column(list(columns), "user"), find_column(list(columns), "item")
@@ -263,7 +264,7 @@ def _columns_of(path: Path) -> dict[str, Array]:
     import pyarrow as pa
     from pyarrow import csv, parquet
 
-    kind = _there(path).suffix.lower()
+    kind = existing(path).suffix.lower()
     try:
         if kind in {".parquet", ".pq"}:
             table = parquet.read_table(path)
@@ -298,7 +299,7 @@ def _separator(head: str, usual: str) -> str:
 
 
 def _npy(path: Path) -> dict[str, Array]:
-    path = _there(path)
+    path = existing(path)
     try:
         ranks = np.load(path, allow_pickle=False)
     except Exception:  # a damaged file fails in more ways than NumPy and zipfile name, and objects are never unpickled
@@ -315,12 +316,6 @@ def one_line(error: Exception) -> str:
     """The first line of somebody else's message, printable and not endless."""
     first = (str(error).splitlines() or [type(error).__name__])[0][:300].rstrip(".")
     return "".join(c if c.isprintable() else "?" for c in first)
-
-
-def _there(path: Path) -> Path:
-    if not path.exists():
-        raise FileNotFoundError(f"there is no file {str(path)!r}.")
-    return path
 
 
 def _is_number(text: str) -> bool:
