@@ -345,6 +345,7 @@ def make(ranks=(1, 2, 3), n_items=100, design="uni9", **more):
 
 BAD = {
     "empty": (make([]), "`ranks` is empty: there is nothing to estimate from"),
+    "no outcome": (lambda: RankCounts.from_outcomes([], [], 100, fr.Sample(9)), "`hits` is empty: there is nothing"),
     "rank 0": (make([1, 0]), "`ranks` is 0 at case 1: it must be a rank in 1..negatives.1 .ranks are one-based"),
     "negative rank": (make([-4]), "`ranks` is -4 at case 0"),
     "rank past the sample": (

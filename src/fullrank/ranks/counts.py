@@ -147,6 +147,8 @@ class RankCounts:
         """Counts from outcomes that are known to be right (``drawn`` = 0: all candidates compared, rank = hits + 1)."""
         m, x = np.asarray(drawn, dtype=np.int64), np.asarray(hits, dtype=np.int64)
         M = len(x)
+        if not M:
+            raise ValueError("`hits` is empty: there is nothing to estimate from.")
         N = _per_case("n_items", n_items, M)
         w = np.ones(M) if weights is None else _weights(weights, M)
         block = user_blocks(np.arange(M) if users is None else users)
