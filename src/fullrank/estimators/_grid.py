@@ -115,7 +115,7 @@ class Grid:
         if len(ranks) == len(self):
             return design.law(ranks, n_items, drawn, hits)
         out = np.empty((len(self), len(drawn)))
-        chunk = max(1, 2**22 // len(ranks))
+        chunk = max(1, 2**18 // len(ranks))  # what is added up next is still in the cache
         for first in range(0, len(drawn), chunk):
             part = slice(first, first + chunk)
             law = design.law(ranks, n_items, drawn[part], hits[part])

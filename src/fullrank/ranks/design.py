@@ -224,7 +224,8 @@ class Adaptive:
         """const(j, x) times the law of the stage's sample."""
         m, x = np.asarray(drawn, dtype=np.int64), np.asarray(hits, dtype=np.int64)
         law = _sampled_law(ranks, n_items, m, x, self.replace)
-        return law * self._constants(m, x, n_items)
+        law *= self._constants(m, x, n_items)
+        return law
 
     def auc(self, drawn: ArrayLike, hits: ArrayLike, n_items: ArrayLike) -> FloatArray:
         """The AUC of the first stage, averaged over the ways it can have led to the outcome.
@@ -255,6 +256,10 @@ class Adaptive:
     def _constant(self, stage: int, sizes: tuple[int, ...], size: int, x: IntArray) -> FloatArray:
         if stage == 0:
             return np.ones(len(x))
+        if self._stop == 1:  # none of x hits was among the first: a running product
+            i = np.arange(x.max(initial=0))
+            none = np.cumprod(np.maximum(size - sizes[stage - 1] - i, 0) / (size - i))
+            return np.concatenate([[1.0], none])[x]
         before = np.arange(self._stop, dtype=np.float64)[None, :]
         ways = np.exp(_log_hypergeom(before, size, x.astype(np.float64)[:, None], sizes[stage - 1]))
         return np.asarray(np.minimum(ways.sum(1), 1.0))
