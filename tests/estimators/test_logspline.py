@@ -9,6 +9,7 @@ from scipy.interpolate import BSpline
 from scipy.optimize import minimize
 
 import fullrank as fr
+from fullrank.estimators import logspline
 from fullrank.estimators.estimate import build_problem
 from fullrank.estimators.logspline import (
     HyperPrior,
@@ -150,6 +151,23 @@ def test_converges_with_very_many_cases(cases):
     dist = fr.LogSpline().fit(replace(one, **sums))
     assert dist.fit.converged
     assert dist.expect("recall@100") == pytest.approx((true < 100.5).mean(), rel=0.1)
+
+
+def test_a_mode_lost_from_its_prior_is_found_from_the_data(monkeypatch):
+    _, counts = simulated(2, 800, 4000)
+    wanted = fr.LogSpline("unseen").fit(counts)
+    starts = []
+
+    def losing(model, A, seen, μ, Q, start):
+        β, H, value, step = posterior_mode(model, A, seen, μ, Q, start)
+        starts.append(start)
+        return (μ, Q, value - 1e6, logspline.MOST_STEPS) if len(starts) > 1 and start is μ else (β, H, value, step)
+
+    monkeypatch.setattr(logspline, "posterior_mode", losing)
+    found = fr.LogSpline("unseen").fit(counts)
+    assert len(starts) == len(shipped("unseen")) + 1  # popularity is looked for twice
+    assert found.fit.converged
+    assert found.expect("ndcg@10") == pytest.approx(wanted.expect("ndcg@10"), rel=1e-4)
 
 
 def test_balanced_normals_are_normal():

@@ -276,6 +276,9 @@ class StratumPosterior:
             μ = prior.mean(member, model.n_items)
             alike = member > 0 and prior.families[member] == prior.families[member - 1]
             β, H, value, step = posterior_mode(model, A, seen, μ, Q, modes[-1] if alike else μ)
+            if step == MOST_STEPS and modes:  # lost on the way from a prior that is far off: begin where the data are
+                again = posterior_mode(model, A, seen, μ, Q, modes[0])
+                β, H, value, step = max((β, H, value, step), again, key=lambda each: each[2])
             V = np.linalg.inv(H)
             π = model.mass(β)
             J = model.B - π @ model.B
