@@ -53,6 +53,8 @@ FIXED = {
 ADAPTIVE = {"MLE": fr.MLE()}
 #: So many samples for these: enough to see how far behind they are.
 SLOW, FEWER = ("MN_MLE", "MES"), 8
+#: Where one sample differs most from another, the others get this many times the samples.
+NOISY, TIMES = (("unseen", "99"), ("all", "adaptive 100-3200")), 3
 AT = (1, 10, 50)
 PRIORS = Path(__file__).parent / "priors"
 #: Pools are binned by ⌊log2 N · 2^level⌋: 1 % wide.
@@ -74,6 +76,11 @@ def truth_of(file: str, protocol: str) -> tuple[np.ndarray, np.ndarray]:
             return data["R_masked"].astype(np.int64), data["N_masked"].astype(np.int64)
         ranks = data["R_unmasked"].astype(np.int64)
         return ranks, np.full(len(ranks), int(data["N"]))
+
+
+def stream(purpose: int, file: str, sample: int) -> np.random.Generator:
+    """Random numbers of one sample of one file, independent of all others."""
+    return np.random.default_rng([sample, purpose, crc32(file.encode())])
 
 
 def draw(
@@ -139,11 +146,14 @@ def errors(task: tuple[str, str, str, int]) -> list[tuple]:
         "LogSpline": logspline(file.split("__")[0], protocol),
         **(ADAPTIVE if isinstance(design, fr.Adaptive) else FIXED),
     }
+    most = {name: min(samples, FEWER) if name in SLOW else samples for name in estimators}
+    if (protocol, label) in NOISY:
+        most |= {name: TIMES * samples for name in estimators if name not in SLOW}
     out = []
-    for sample in range(samples):
-        counts = draw(ranks, pool, design, np.random.default_rng([sample, 11, crc32(file.encode())]))
+    for sample in range(max(most.values())):
+        counts = draw(ranks, pool, design, stream(11, file, sample))
         for name, estimator in estimators.items():
-            if name in SLOW and sample >= FEWER:
+            if sample >= most[name]:
                 continue
             found = curves(estimator.fit(counts))
             out.append((file, protocol, label, name, sample, relative_error(found, true), found[:, [0, 4, 9, 19]], true[:, [0, 4, 9, 19]], counts.items_scored / len(counts)))  # fmt: skip
@@ -151,7 +161,10 @@ def errors(task: tuple[str, str, str, int]) -> list[tuple]:
 
 
 def coverage(task: tuple[str, str, str, str, int]) -> list[tuple]:
-    """For one file, design and target: how often the 95 % interval holds the truth, and how wide it is."""
+    """For one file and design: how often 95 % intervals hold the truth, and how wide they are.
+
+    The truth is the file; for the ``population`` cases are drawn from it anew, with replacement, in every sample.
+    """
     file, protocol, label, name, samples = task
     ranks, pool = truth_of(file, protocol)
     estimator = logspline(file.split("__")[0], protocol) if name == "LogSpline" else FIXED[name]
@@ -160,7 +173,7 @@ def coverage(task: tuple[str, str, str, str, int]) -> list[tuple]:
     true = np.array([full.expect(metric) for metric in asked])
     out = []
     for sample in range(samples):
-        rng = np.random.default_rng([sample, 12])
+        rng = stream(12, file, sample)
         users = name != "LogSpline"
         fits = {"cases": estimator.fit(draw(ranks, pool, DESIGNS[label], rng, users))}
         again = rng.integers(len(ranks), size=len(ranks))
@@ -185,7 +198,7 @@ def bound_coverage(task: tuple[str, str, int]) -> tuple[str, int, int]:
     full = fr.MLE().fit(fr.RankCounts.from_ranks(ranks, pool, "full"))
     held = asked = 0
     for sample in range(samples):
-        counts = draw(ranks, pool, DESIGNS[label], np.random.default_rng([sample, 13]))
+        counts = draw(ranks, pool, DESIGNS[label], stream(13, file, sample))
         for metric in ("recall@10", "ndcg@50"):
             low, high = fr.bounds(counts, metric)
             held += low - 1e-9 <= full.expect(metric) <= high + 1e-9
@@ -209,7 +222,7 @@ def choice(task: tuple[str, tuple, int]) -> tuple[float, float]:
     true = curves(fr.MLE().fit(fr.RankCounts.from_ranks(ranks, pool, "full")))
     rows = []
     for sample in range(samples):
-        counts = draw(ranks, pool, fr.Adaptive(*setting), np.random.default_rng([sample, 14]))
+        counts = draw(ranks, pool, fr.Adaptive(*setting), stream(14, file, sample))
         error = relative_error(curves(logspline(file.split("__")[0], "unseen").fit(counts)), true)[1]
         rows.append((100 * error, counts.items_scored / pool.sum()))
     return tuple(np.mean(rows, axis=0))
@@ -308,7 +321,7 @@ def summary(found, covered, held, scan, samples, cover, seconds) -> tuple[str, d
         "",
         "Relative error |estimate − truth| / truth, averaged over K = 1..50 (li23's measure), in percent, from the true ranks of "
         f"{len({row[0] for row in found})} recommenders on {len({row[0].split('__')[0] for row in found})} data sets; {samples} samples "
-        f"each ({min(samples, FEWER)} for {', '.join(SLOW)}), models sampled independently. LogSpline's prior is fitted without the data set under test. "
+        f"each ({min(samples, FEWER)} for {', '.join(SLOW)}; {TIMES * samples} for the others where samples differ most: 99 negatives with `unseen`, adaptive with `all`), models sampled independently. LogSpline's prior is fitted without the data set under test (for ml-1m it knows ml-100k, the smaller MovieLens). "
         f"`python benchmarks/accuracy.py --samples {samples} --coverage {cover}` printed this in {seconds[0] / 60:.0f} minutes, of {seconds[1] / 60:.0f} minutes of processor time ({platform.machine()}, {os.cpu_count()} cores).",
         "",
         "![NDCG error against items scored, by estimator](accuracy.svg)",
