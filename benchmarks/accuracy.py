@@ -342,7 +342,8 @@ def summary(found, covered, held, scan, samples, cover, seconds) -> tuple[str, d
         reach = np.array([row[1] for row in rows])
         width = float(np.mean([row[2] for row in rows]))
         per_file = {
-            file: float(np.mean([row[1] <= 1 for row in rows if row[0] == file])) for file in {row[0] for row in rows}
+            file: float(np.mean([row[1] <= 1 for row in rows if row[0] == file]))
+            for file in sorted({row[0] for row in rows})
         }
         lowest = min(per_file, key=lambda file: per_file[file])
         excess = 1 / max(float(np.quantile(reach, 0.95)), 1e-9)
