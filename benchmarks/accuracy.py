@@ -191,6 +191,11 @@ def coverage(task: tuple[str, str, str, str, int]) -> list[tuple]:
     return out
 
 
+def resampled(cover: int) -> int:
+    """Samples for the intervals of estimators that are refitted to a hundred resampled counts for each."""
+    return max(cover // 80, 2)
+
+
 def bound_coverage(task: tuple[str, str, int]) -> tuple[str, int, int]:
     """How often the assumption-free bounds hold the truth."""
     file, label, samples = task
@@ -298,11 +303,7 @@ def main() -> None:
         spans = [
             (file, "unseen", label, "LogSpline", cover) for file in judged for label in ("99", "adaptive 100-3200")
         ]
-        spans += [
-            (file, "unseen", "99", name, max(cover // 80, 2))  # refitted to a hundred resampled counts
-            for file in judged
-            for name in ("MLE", "BV 0.01")
-        ]
+        spans += [(file, "unseen", "99", name, resampled(cover)) for file in judged for name in ("MLE", "BV 0.01")]
         covered = [row for rows in pool.map(coverage, spans) for row in rows]
         held = list(pool.map(bound_coverage, [(file, "99", 2) for file in judged]))
     spent = sum(resource.getrusage(who).ru_utime for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
@@ -334,7 +335,7 @@ def summary(found, covered, held, scan, samples, cover, seconds) -> tuple[str, d
     cell = {(row["design"], row["estimator"]): row for row in document["errors"] if row["protocol"] == "unseen"}
     small, paper = cell["adaptive 50-800", "LogSpline"], cell["adaptive 100-3200", "MLE"]
     lines += ["", f"On a smaller adaptive sample (50 to 800) LogSpline scores {small['items']:,.0f} items per case for an NDCG error of {small['ndcg']:.1f} %; adaptive MLE needs {paper['items']:,.0f} items (100 to 3200) for {paper['ndcg']:.1f} %: {small['items'] / paper['items']:.2f} of the items."]  # fmt: skip
-    lines += ["", "## Intervals", "", f"95 % intervals for Recall, NDCG and AP at K = 1, 10, 50; {cover} samples per file for LogSpline, {max(cover // 80, 2)} for the others, which resample. *Excess*: mean width over the width that would just cover 95 % on the mean, all intervals scaled by one factor.", "", "| negatives | estimator | target | coverage | lowest file | mean relative width | excess |", "|---|---|---|---|---|---|---|"]  # fmt: skip
+    lines += ["", "## Intervals", "", f"95 % intervals for Recall, NDCG and AP at K = 1, 10, 50; {cover} samples per file for LogSpline, {resampled(cover)} for the others, which resample. *Excess*: mean width over the width that would just cover 95 % on the mean, all intervals scaled by one factor.", "", "| negatives | estimator | target | coverage | lowest file | mean relative width | excess |", "|---|---|---|---|---|---|---|"]  # fmt: skip
     groups = defaultdict(list)
     for file, _, label, name, target, reach, width in covered:
         groups[label, name, target].append((file, reach, width))

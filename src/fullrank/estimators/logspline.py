@@ -275,8 +275,10 @@ class StratumPosterior:
         for member, Q in enumerate(precisions):
             μ = prior.mean(member, model.n_items)
             alike = member > 0 and prior.families[member] == prior.families[member - 1]
-            β, H, value, step = posterior_mode(model, A, seen, μ, Q, modes[-1] if alike else μ)
-            if step == MOST_STEPS and modes:  # lost on the way from a prior that is far off: begin where the data are
+            start = modes[-1] if alike else μ
+            β, H, value, step = posterior_mode(model, A, seen, μ, Q, start)
+            if step == MOST_STEPS and modes and start is not modes[0]:
+                # lost on the way from a prior that is far off: begin where the data are
                 again = posterior_mode(model, A, seen, μ, Q, modes[0])
                 β, H, value, step = max((β, H, value, step), again, key=lambda each: each[2])
             V = np.linalg.inv(H)
