@@ -31,7 +31,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # one process per core does bette
 import numpy as np
 
 import fullrank as fr
-from fullrank.estimators.logspline import HyperPrior, LogSpline
+from fullrank.estimators.logspline import HyperPrior, LogSpline, shipped
 
 KS = range(1, 51)
 METRICS = ("recall", "ndcg", "ap")
@@ -117,8 +117,7 @@ def draw(
 def logspline(data_set: str, candidates: str) -> LogSpline:
     """LogSpline under the prior that has not seen the data set."""
     path = PRIORS / f"without-{data_set}.json"
-    prior = HyperPrior.from_json(path.read_text(), candidates) if path.exists() else None
-    return LogSpline(candidates, prior)
+    return LogSpline(HyperPrior.from_json(path.read_text(), candidates) if path.exists() else shipped(candidates))
 
 
 def curves(estimate) -> np.ndarray:

@@ -139,7 +139,7 @@ def plans(models: list[str], wanted: float) -> None:
         world = World(*ranks_of(name))
         full = float((world.pools - 1).sum())
         pilot = world.observe_cases(None, world.split, Adaptive(99, 799, 1, replace=False), rng=11).counts(world.split)
-        made = fr.plan(metric=METRICS, precision=wanted, pilot=fr.LogSpline("unseen").fit(pilot))
+        made = fr.plan(metric=METRICS, precision=wanted, pilot=fr.LogSpline().fit(pilot))
         report = world.evaluate(design="adaptive", precision=wanted, rng=3)
         half = max((row["high"] - row["low"]) / 2 / row["value"] for row in report.rows)
         items = report.rows[0]["items_scored"]

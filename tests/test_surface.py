@@ -32,7 +32,7 @@ KEYWORDS = {
     "Sample": ["negatives", "replace"],
     "Adaptive": ["negatives", "max_negatives", "stop_at", "replace"],
     "Top": ["k", "negatives", "replace"],
-    "RankCounts.from_ranks": ["ranks", "n_items", "design", "drawn", "users", "weights"],
+    "RankCounts.from_ranks": ["ranks", "n_items", "design", "drawn", "users", "weights", "candidates"],
     "BiasVariance": ["gamma", "prior"],
     "Multinomial": ["prior"],
     "MLE": ["iterations", "start"],

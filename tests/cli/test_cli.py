@@ -63,6 +63,21 @@ def test_correct_long_csv_with_two_models_equals_the_library(tmp_path, sampled):
     assert document["rows"] == expected.rows
 
 
+def test_correct_takes_the_candidates(tmp_path, sampled):
+    csv.write_csv(pa.table({"rank": sampled[0]}), tmp_path / "ranks.csv")
+    plain = ["correct", str(tmp_path / "ranks.csv"), "-n", "5000", "--negatives", "99", "-m", "ndcg@10", "--json"]
+    values = {}
+    for candidates in ("unseen", "all", "shop"):
+        document = json.loads(runner.invoke(app, [*plain, "--candidates", candidates]).stdout)
+        expected = fr.correct(sampled[0], 5000, "uni99", "ndcg@10", candidates=candidates)
+        values[candidates] = document["rows"][0]["value"]
+        assert values[candidates] == expected.rows[0]["value"]
+        assert document["provenance"]["candidates"] == candidates
+        assert document["provenance"]["prior"] == ("all" if candidates == "all" else "unseen")
+    assert json.loads(runner.invoke(app, plain).stdout)["rows"][0]["value"] == values["unseen"] != values["all"]
+    assert "`candidates` must be 'unseen', 'all' or" in str(runner.invoke(app, [*plain, "--candidates", ""]).exception)
+
+
 def test_correct_wide_parquet_names_models_after_columns(tmp_path, sampled):
     parquet.write_table(
         pa.table({"user_id": np.arange(800), "EASE": sampled[0], "ALS": sampled[1]}), tmp_path / "wide.parquet"

@@ -34,9 +34,28 @@ def test_ranks_and_saved_counts_give_the_library_s_answer(tmp_path, counts):
     for name, each in by_model.items():
         each.save(tmp_path / f"{name}.npz")
     from_counts = run(tmp_path / "A.npz", tmp_path / "B.npz", "--json")
-    expected = fr.compare(by_model, "ndcg@10", estimator=fr.LogSpline("unseen")).to_dict()
+    expected = fr.compare(by_model, "ndcg@10").to_dict()
     assert json.loads(from_counts.stdout) == [json.loads(json.dumps(expected))]
     assert json.loads(from_ranks.stdout) == json.loads(from_counts.stdout)
+
+
+def test_candidates_of_ranks_are_named_and_those_of_counts_are_known(tmp_path, counts):
+    _, ranks = counts
+    csv.write_csv(pa.table({"A": ranks[0], "B": ranks[1]}), tmp_path / "ranks.csv")
+    every = {
+        name: fr.RankCounts.from_ranks(r, 5000, "uni99", candidates="all") for name, r in zip("AB", ranks, strict=True)
+    }
+    for name, each in every.items():
+        each.save(tmp_path / f"{name}.npz")
+    expected = [json.loads(json.dumps(fr.compare(every, "ndcg@10").to_dict()))]
+    plain = ("--items", 5000, "--negatives", 99, "--json")
+    assert json.loads(run(tmp_path / "ranks.csv", *plain, "--candidates", "all").stdout) == expected
+    assert json.loads(run(tmp_path / "ranks.csv", *plain).stdout) != expected
+    files = [tmp_path / "A.npz", tmp_path / "B.npz"]
+    assert json.loads(run(*files, "--json").stdout) == expected
+    assert json.loads(run(*files, "--json", "--candidates", "all").stdout) == expected
+    refused = str(run(*files, "--candidates", "unseen").exception)
+    assert "A.npz: `candidates` is 'unseen', but the counts say 'all': leave it out" in refused
 
 
 def test_text_tables_and_page(tmp_path, counts):

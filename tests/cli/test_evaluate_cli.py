@@ -139,6 +139,9 @@ def test_ranks_and_scored_candidates_from_files(files, tmp_path):
     ]
     found = rows(runner.invoke(app, arguments))
     assert found[0]["value"] == fr.correct(ranks, 1000, "uni99", "ndcg@10").rows[0]["value"]
+    among_all = rows(runner.invoke(app, [*arguments, "--candidates", "all"]))[0]["value"]
+    assert among_all == fr.correct(ranks, 1000, "uni99", "ndcg@10", candidates="all").rows[0]["value"]
+    assert among_all != found[0]["value"]
     users = np.repeat(np.arange(50), 11)
     table = {
         "user_id": users,

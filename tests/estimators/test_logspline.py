@@ -15,7 +15,6 @@ from fullrank.estimators.logspline import (
     HyperPrior,
     SplineModel,
     balanced_normals,
-    candidates_of,
     posterior_mode,
     priors_to_json,
     shipped,
@@ -155,7 +154,7 @@ def test_converges_with_very_many_cases(cases):
 
 def test_a_mode_lost_from_its_prior_is_found_from_the_data(monkeypatch):
     _, counts = simulated(2, 800, 4000)
-    wanted = fr.LogSpline("unseen").fit(counts)
+    wanted = fr.LogSpline().fit(counts)
     starts = []
 
     def losing(model, A, seen, μ, Q, start):
@@ -164,7 +163,7 @@ def test_a_mode_lost_from_its_prior_is_found_from_the_data(monkeypatch):
         return (μ, Q, value - 1e6, logspline.MOST_STEPS) if len(starts) > 1 and start is μ else (β, H, value, step)
 
     monkeypatch.setattr(logspline, "posterior_mode", losing)
-    found = fr.LogSpline("unseen").fit(counts)
+    found = fr.LogSpline().fit(counts)
     assert len(starts) == len(shipped("unseen")) + 1  # popularity is looked for twice
     assert found.fit.converged
     assert found.expect("ndcg@10") == pytest.approx(wanted.expect("ndcg@10"), rel=1e-4)
@@ -246,32 +245,25 @@ def test_families_are_weighed_by_evidence_and_views_hardly():
     np.testing.assert_allclose(mixed[:3], views / 0.9 * (1 - weights[3]))  # views of one power share what they have
 
 
-def test_candidates_are_told_from_the_pools():
+def test_the_prior_is_that_of_the_counts_candidates():
     rng = np.random.default_rng(0)
-    ranks_seen = rng.integers(1, 101, 300)
-    one, varying = (
-        fr.RankCounts.from_ranks(ranks_seen, pool, "uni99") for pool in (5000, rng.integers(4000, 5000, 300))
-    )
-    for counts, candidates in ((one, "all"), (varying, "unseen")):
-        found = fr.LogSpline().fit(counts).expect("ndcg@10")
-        assert found == fr.LogSpline(candidates).fit(counts).expect("ndcg@10")
-        assert found != fr.LogSpline("all" if candidates == "unseen" else "unseen").fit(counts).expect("ndcg@10")
-    # several targets per user shorten the pool under `all` too: N' = N − T + 1
-    targets = np.repeat([1, 2], [100, 200])
-    order = np.concatenate([np.ones(100, int), np.tile([1, 2], 100)])
-    users = np.concatenate([np.arange(100), np.repeat(np.arange(100, 200), 2)])
-    both = fr.RankCounts.from_ranks(ranks_seen, 5001 - targets, "uni99", users=users, order=order, targets=targets)
-    assert candidates_of(both) == "all"
-    with pytest.raises(ValueError, match="allowed are 'unseen', 'all' and None"):
-        fr.LogSpline("seen")
-
-
-def test_plain_ranks_are_taken_as_ranks_among_unseen_items():
-    sampled = np.random.default_rng(1).integers(1, 101, 300)
-    report = fr.correct(sampled, 5000, "uni99", "ndcg@10")
-    counts = fr.RankCounts.from_ranks(sampled, 5000, "uni99")
-    assert report.rows[0]["value"] == fr.LogSpline("unseen").fit(counts).expect("ndcg@10")
-    assert fr.correct(sampled, 5000, candidates="all").rows[1]["value"] == fr.LogSpline().fit(counts).expect("ndcg@10")
+    seen = rng.integers(1, 101, 300)
+    found = {}
+    pools = (5000, rng.integers(4000, 5000, 300))  # whose sizes say nothing
+    for candidates in ("unseen", "all", "given"):
+        for pool in pools:
+            counts = fr.RankCounts.from_ranks(seen, pool, "uni99", candidates=candidates)
+            dist = fr.LogSpline().fit(counts)
+            wanted = shipped("all" if candidates == "all" else "unseen")
+            assert dist.posterior.prior is wanted
+            assert dist.expect("ndcg@10") == fr.LogSpline(wanted).fit(counts).expect("ndcg@10")
+        found[candidates] = dist.expect("ndcg@10")
+    assert found["unseen"] == found["given"] != found["all"]
+    own = replace(shipped("all"), spread=2.0)
+    assert fr.LogSpline(own).fit(counts).posterior.prior is own
+    assert [fr.LogSpline(prior).prior_name("all") for prior in (None, own)] == ["all", "own"]
+    with pytest.raises(TypeError, match="`prior` is 'unseen', allowed is a HyperPrior or None"):
+        fr.LogSpline("unseen")
 
 
 def test_families_are_averaged_as_they_are_and_views_of_one_on_the_log_scale():

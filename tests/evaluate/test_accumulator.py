@@ -128,10 +128,18 @@ def test_report_and_text(batch):
     acc = fr.Accumulator("uni99", 3706, name="EASE")
     assert repr(acc) == "<Accumulator: nothing yet of uni99>"
     acc.update(batch, 7)
-    assert repr(acc) == "<Accumulator: 200 cases of uni99 among 3,706 items>"
+    assert repr(acc) == "<Accumulator: 200 cases of uni99 among 3,706 items (unseen)>"
     report = acc.report(["ndcg@10", "recall@5"])
     assert report.models == ["EASE"]
-    assert report.value("EASE", "ndcg@10") == fr.LogSpline("unseen").fit(acc.counts).expect("ndcg@10")
+    assert report.value("EASE", "ndcg@10") == fr.LogSpline().fit(acc.counts).expect("ndcg@10")
+
+
+def test_counts_are_told_their_candidates(batch):
+    one, two = (fr.Accumulator("uni99", 3706, candidates="all") for _ in range(2))
+    one.update(batch, 7)
+    two.update(batch, 7)
+    assert (one + two).counts.candidates == one.counts.candidates == "all"
+    assert one.report("ndcg@10").provenance["prior"] == "all"
 
 
 @pytest.mark.parametrize(
@@ -165,5 +173,9 @@ def test_other_bad_calls():
         fr.Accumulator("uni2").update(np.zeros((1, 3)), 0)
     with pytest.raises(ValueError, match="cannot merge 'uni9' into 'uni2'"):
         fr.Accumulator("uni2").merge(fr.Accumulator("uni9"))
+    with pytest.raises(ValueError, match=r"`candidates` must be 'unseen', 'all' or a name of your own .*, got 'All'"):
+        fr.Accumulator("uni2", candidates="All")
+    with pytest.raises(ValueError, match="cannot merge candidates 'all' into 'unseen'"):
+        fr.Accumulator("uni2").merge(fr.Accumulator("uni2", candidates="all"))
     with pytest.raises(TypeError, match="must be an Accumulator, not int"):
         fr.Accumulator("uni2").merge(3)

@@ -166,6 +166,21 @@ def test_cheapest_reaches_its_goals(rehearsal):
     assert found.items < 299
 
 
+def test_a_plan_rehearses_among_the_candidates_of_its_pilot():
+    ranks = 1 + np.random.default_rng(0).binomial(99, np.random.default_rng(1).beta(0.3, 3, 1000))
+    values = {}
+    for candidates in ("unseen", "all"):
+        counts = fr.RankCounts.from_ranks(ranks, 5000, "uni99", candidates=candidates)
+        guess = Guess.of(fr.LogSpline().fit(counts))
+        rehearsal = Rehearsal.of(guess, 500, [fr.NDCG @ 10])
+        assert guess.candidates == rehearsal.counts(1, 999).candidates == candidates
+        values[candidates] = fr.plan(pilot=counts, precision=0.2).values["ndcg@10"]
+        assert Guess.prior(5000, candidates).candidates == candidates
+    assert values["unseen"] != values["all"]
+    assert Guess.prior(5000, "all").value(fr.NDCG @ 10) != Guess.prior(5000).value(fr.NDCG @ 10)
+    assert Guess.prior(5000, "given").value(fr.NDCG @ 10) == Guess.prior(5000).value(fr.NDCG @ 10)
+
+
 def test_made_up_counts_are_those_of_the_design():
     ranks = Guess.prior(500).ranks(3000)
     for design in (

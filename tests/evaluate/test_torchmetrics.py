@@ -29,7 +29,18 @@ def test_counts_are_those_of_the_accumulator(scores, design):
         metric.update(part, 0)
         acc.update(part, 0)
     assert metric.counts == acc.counts
-    assert float(metric.compute()) == pytest.approx(fr.LogSpline("unseen").fit(acc.counts).expect("ndcg@10"), rel=1e-6)
+    assert float(metric.compute()) == pytest.approx(fr.LogSpline().fit(acc.counts).expect("ndcg@10"), rel=1e-6)
+
+
+def test_counts_are_told_their_candidates(scores):
+    metric, acc = (make("uni99", 3706, candidates="all") for make in (FullRankMetric, fr.Accumulator))
+    metric.update(scores, 0)
+    acc.update(scores, 0)
+    assert metric.counts == acc.counts
+    assert metric.counts.candidates == "all"
+    assert FullRankMetric("uni99", 3706).candidates == "unseen"
+    with pytest.raises(ValueError, match=r"`candidates` must be 'unseen', 'all' or a name of your own .*, got 'All'"):
+        FullRankMetric("uni99", 3706, candidates="All")
 
 
 def test_forms_of_targets_users_and_reset(scores):

@@ -75,7 +75,7 @@ def test_exhaustive_is_the_empirical_distribution_whatever_the_estimator(estimat
     np.testing.assert_allclose(fitted.mass(range(1, N + 1)), [w[r == R].sum() / w.sum() for r in range(1, N + 1)])
 
 
-TOPPED = [fr.LogSpline("unseen"), fr.MLE(), fr.BiasVariance(0.01), fr.Multinomial()]
+TOPPED = [fr.LogSpline(), fr.MLE(), fr.BiasVariance(0.01), fr.Multinomial()]
 
 
 @pytest.mark.parametrize("estimator", TOPPED, ids=str)

@@ -538,7 +538,7 @@ def changed(column, place, value):
             r"user 0 \(and 1 more\) has 2 distinct negatives, but `design` is 'uni1'",
         ),
         (FRAME, {"ties": "mean"}, ValueError, r"`ties` is 'mean'; allowed are 'random'"),
-        (FRAME, {"candidates": "some"}, ValueError, r"`candidates` is 'some'"),
+        (FRAME, {"candidates": ""}, ValueError, r"`candidates` must be 'unseen', 'all' or a name of your own"),
         (FRAME, {"missing": "skip"}, ValueError, r"`missing` is 'skip'"),
         (changed("score", 4, np.nan), {}, ValueError, r"NaN\) for user 1 and item 2"),
         (changed("score", 4, None), {}, ValueError, r"row 4 has no score"),
@@ -561,6 +561,23 @@ def changed(column, place, value):
 def test_bad_frames_are_refused_in_one_sentence(frame, keywords, error, message):
     with pytest.raises(error, match=message):
         counts_from_scores(frame, 100, **{"design": "uni2", **keywords})
+
+
+def test_counts_are_told_their_candidates():
+    split = toy()
+    for candidates in ("unseen", "all", "the shop"):
+        counts = counts_from_scores(FRAME, 100, "uni2", candidates=candidates)
+        assert counts.candidates == candidates
+        if candidates == "the shop":  # a split counts candidates by a rule
+            with pytest.raises(ValueError, match="`candidates` is 'the shop'; allowed are 'unseen', 'all'"):
+                counts_from_scores(FRAME, split, "uni2", candidates=candidates)
+        else:
+            assert counts_from_scores(FRAME, split, "uni2", candidates=candidates).candidates == candidates
+    matrix = np.array([[0.3, 0.1, -np.inf, 0.2]])
+    assert counts_from_recbole(matrix, ([0], [1]), 100, "uni2", candidates="all").candidates == "all"
+    run, qrels = {"q": {"a": 1.0, "b": 2.0, "c": 3.0}}, {"q": {"a": 1}}
+    assert counts_from_trec(run, qrels, 100, "uni2", candidates="all").candidates == "all"
+    assert counts_from_trec(run, qrels, 100, "uni2").candidates == "unseen"
 
 
 def test_lists_far_shorter_than_declared_are_warned_about():

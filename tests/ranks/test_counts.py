@@ -5,6 +5,7 @@ import json
 import os
 import pickle
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -28,17 +29,17 @@ def some_counts(rng, cases=300, design="uni9", N=100, **more):
 def test_what_counts_say_about_themselves(rng):
     counts = some_counts(rng)
     assert len(counts) == 300
-    assert str(counts) == "300 cases of uni9 among 100 items"
-    assert repr(counts) == "<RankCounts: 300 cases of uni9 among 100 items>"
+    assert str(counts) == "300 cases of uni9 among 100 items (unseen)"
+    assert repr(counts) == "<RankCounts: 300 cases of uni9 among 100 items (unseen)>"
     assert counts.items_scored == 2700
     assert counts.n_items == 100
     assert counts.pool_range == (100, 100)
     assert not counts.varying_pool
     assert not counts.several_targets
     assert counts.sizes.tolist() == [9]
-    assert str(RankCounts.from_ranks([1], 5, "full")) == "1 case of exhaustive among 5 items"
+    assert str(RankCounts.from_ranks([1], 5, "full")) == "1 case of exhaustive among 5 items (unseen)"
     varying = RankCounts.from_ranks([1, 2], [1000, 2000], "uni9")
-    assert str(varying) == "2 cases of uni9 among 1,000-2,000 items"
+    assert str(varying) == "2 cases of uni9 among 1,000-2,000 items (unseen)"
     assert varying.varying_pool
     assert varying.n_items == 1500
 
@@ -100,7 +101,7 @@ def test_groups_and_users(rng):
 def test_cases_of_weight_zero_say_nothing(rng):
     counts = RankCounts.from_ranks([1, 2, 3], [100, 200, 200], "uni9", users=[5, 6, 7], weights=[0, 1, 2])
     assert counts == RankCounts.from_ranks([2, 3], 200, "uni9", users=[6, 7], weights=[1, 2])
-    assert str(counts) == "2 cases of uni9 among 200 items"
+    assert str(counts) == "2 cases of uni9 among 200 items (unseen)"
 
 
 def test_user_blocks_do_not_depend_on_the_machine():
@@ -173,6 +174,8 @@ def test_select_takes_blocks(rng):
         lambda rng: RankCounts.from_ranks([2, 1], 50, fr.Adaptive(9, "all", 2, replace=False), drawn=[49, 49]),
         lambda rng: RankCounts.from_ranks([2, 1, 9], 50, fr.Top(2, 9), drawn=[0, 9, 9]),
         lambda rng: some_counts(rng, order=[1] * 300, targets=[3] * 300),
+        lambda rng: some_counts(rng, candidates="all"),
+        lambda rng: some_counts(rng, candidates="größer als 1 €"),
     ],
 )
 def test_files_round_trip(make, rng, tmp_path):
@@ -257,6 +260,8 @@ def test_other_versions_formats_and_designs_are_refused(rng, tmp_path):
         {"design": "pop99"},
         {"sha256": "0" * 64},
         {"level": None},
+        {"candidates": ""},
+        {"candidates": 7},
     ):
         arrays["header"] = np.frombuffer(json.dumps({**header, **change}).encode(), dtype=np.uint8)
         np.savez(path, **arrays)
@@ -264,6 +269,71 @@ def test_other_versions_formats_and_designs_are_refused(rng, tmp_path):
     arrays["header"] = np.frombuffer(b"[1, 2]", dtype=np.uint8)
     np.savez(path, **arrays)
     refused(path)
+
+
+@pytest.mark.parametrize(
+    ("pools", "targets", "meant"),
+    [
+        (5000, 1, "all"),
+        ([4990, 5000], 1, "unseen"),
+        ([4999, 5000], 2, "all"),  # several targets shorten the pool under `all` too: N' = N − T + 1
+        ([4997, 5000], 2, "unseen"),
+    ],
+)
+def test_files_that_do_not_name_candidates_load_as_what_they_meant(pools, targets, meant, tmp_path):
+    counts = RankCounts.from_ranks([1, 2], pools, "uni9", order=[1, 1], targets=[1, targets])
+    path = tmp_path / "old.npz"
+    counts.save(path)
+    with np.load(path) as file:
+        arrays = dict(file)
+    header = json.loads(arrays["header"].tobytes())
+    assert header.pop("candidates") == "unseen"
+    arrays["header"] = np.frombuffer(json.dumps({**header, "version": 1}).encode(), dtype=np.uint8)
+    np.savez(path, **arrays)
+    assert RankCounts.load(path) == replace(counts, candidates=meant)
+    arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)  # version 2 must say
+    np.savez(path, **arrays)
+    refused(path)
+
+
+# ------------------------------------------------------------------------------------------------------ candidates
+
+
+def test_candidates_are_printed_compared_and_kept(rng):
+    N = rng.integers(50, 5000, 300)
+    unseen, every = (some_counts(rng, N=100, candidates=each) for each in ("unseen", "all"))
+    assert some_counts(rng).candidates == "unseen"
+    assert str(every) == "300 cases of uni9 among 100 items (all)"
+    assert unseen != replace(unseen, candidates="all")
+    assert replace(unseen, candidates="all") == replace(unseen, candidates="all")
+    mine = some_counts(rng, N=N, candidates="mine")
+    exact = RankCounts.from_ranks([1, 2, 9], [50, 60, 50], fr.Top(2, 9), drawn=[0, 0, 9], candidates="mine")
+    derived = {
+        "+": mine + mine,
+        "sum": sum([mine, mine]),
+        "coarsened": mine._coarsened(),
+        "resample": mine.resample(0),
+        "with_mean_pool": mine.with_mean_pool(),
+        "select": mine.select(range(128)),
+        "known": exact.known()[0],
+        "unknown": exact.known()[1],
+        "at_ranks": mine.at_ranks(np.ones(len(mine.keys), int), np.full(len(mine.keys), 0.5)),
+    }
+    assert {name: each.candidates for name, each in derived.items()} == dict.fromkeys(derived, "mine")
+    assert len(np.unique(mine.column("pool"))) <= 64 < len(np.unique(N)), "these counts were coarsened"
+
+
+def test_counts_of_other_candidates_are_not_added(rng):
+    with pytest.raises(
+        ValueError, match="cannot add counts among candidates 'all' to counts among candidates 'unseen'"
+    ):
+        some_counts(rng, candidates="all") + some_counts(rng)
+
+
+@pytest.mark.parametrize("candidates", ["", "  ", "ALL", " unseen", None, 7])
+def test_candidates_need_a_name(candidates):
+    with pytest.raises(ValueError, match=r"`candidates` must be 'unseen', 'all' or a name of your own .*, got "):
+        RankCounts.from_ranks([1], 100, "uni9", candidates=candidates)
 
 
 class Bomb:
@@ -312,6 +382,7 @@ def test_frames_of_every_kind(kind):
     }
     wanted = RankCounts.from_ranks([1, 5, 10], [100, 90, 90], "uni9", users=["a", "b", "b"])
     assert RankCounts.from_frame(make(data), "uni9") == wanted
+    assert RankCounts.from_frame(make(data), "uni9", candidates="all") == replace(wanted, candidates="all")
     one = RankCounts.from_frame(make(data), "uni9", 100, user="user_id", weight="w", drawn="m")
     assert one == RankCounts.from_ranks(
         [1, 5, 10], 100, "uni9", users=["a", "b", "b"], weights=[1, 2, 0.5], drawn=[9, 9, 12]

@@ -115,6 +115,7 @@ def test_any_model_tie_rule_pool_and_design_equals_brute_force(
     model, scores = make_model(rng, kind, split)
     given_pools, sets = make_pools(rng, pools, split)
     seen = observe_cases(model, split, design, candidates=given_pools, ties=ties, rng=seed % 1000, progress=False)
+    assert seen.candidates == seen.counts(split).candidates == (pools if pools in ("unseen", "all") else "given")
     same(seen, oracle.observe(scores, split, design, sets, ties, seed % 1000))
 
 
@@ -645,6 +646,8 @@ def test_bad_options_are_refused(world: tuple[Split, Any]) -> None:
     )
     refused(ValueError, "`candidates` has shape", model, split, Sample(5), candidates=sp.csr_matrix((3, 3)))
     refused(TypeError, "`candidates` is a int", model, split, Sample(5), candidates=3)
+    every = observe_cases(model, split, Sample(5), candidates="all", progress=False)
+    refused(ValueError, "observed among candidates 'all', not 'unseen'", model, split, Sample(9), previous=every)
     refused(ValueError, "`batch` is 0", model, split, Sample(5), batch=0)
     refused(TypeError, "`map` is 3", model, split, Sample(5), map=3)
     refused(RuntimeError, "must call the function on every block", model, split, Sample(5), map=lambda f, blocks: [])

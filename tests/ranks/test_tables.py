@@ -102,6 +102,30 @@ def test_training_items_are_no_candidates(tmp_path, scored):
     expected = fr.RankCounts.from_ranks(direct(scored), pool, DESIGN, users=np.arange(USERS))
     for name in ("scores", "ranks"):
         assert read_counts(tmp_path / f"{name}.csv", DESIGN, N, train=tmp_path / "train.rating")[name] == expected
+        with pytest.raises(ValueError, match="--train and --candidates all exclude each other"):
+            read_counts(tmp_path / f"{name}.csv", DESIGN, N, train=tmp_path / "train.rating", candidates="all")
+
+
+def test_counts_are_told_their_candidates(tmp_path, scored):
+    csv.write_csv(pa.table(scored), tmp_path / "scores.csv")
+    csv.write_csv(pa.table({"rank": direct(scored)}), tmp_path / "ranks.csv")
+    with (tmp_path / "lists.negative").open("w") as file:
+        for user in range(USERS):
+            target, *negatives = scored["item_id"][scored["user_id"] == user].tolist()
+            file.write("\t".join([f"({user},{target})", *map(str, negatives)]) + "\n")
+    (tmp_path / "run.trec").write_text("q Q0 a 1 3.0 t\nq Q0 b 2 2.0 t\n")
+    (tmp_path / "qrels.txt").write_text("q 0 b 1\n")
+    files = [
+        ("scores.csv", {}),
+        ("scores.csv", {"lists": tmp_path / "lists.negative"}),
+        ("ranks.csv", {}),
+        ("run.trec", {"qrels": tmp_path / "qrels.txt"}),
+    ]
+    for name, more in files:
+        design = "uni1" if "qrels" in more else DESIGN
+        found = read_counts(tmp_path / name, design, N, candidates="all", **more)
+        assert {each.candidates for each in found.values()} == {"all"}
+        assert {each.candidates for each in read_counts(tmp_path / name, design, N, **more).values()} == {"unseen"}
 
 
 def test_several_models_in_one_file_of_scores(tmp_path, scored):

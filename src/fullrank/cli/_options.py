@@ -32,6 +32,13 @@ Html = Annotated[
     Path | None, typer.Option("--html", metavar="PATH", help="Also write the report as one self-contained page.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines (schema fullrank.report/1).")]
+Candidates = Annotated[
+    str | None,
+    typer.Option(
+        metavar="RULE",
+        help="'unseen': a user's training items are no candidates (usual); 'all': they are; or a name of your own.",
+    ),
+]
 Items = Annotated[
     int | None, typer.Option("--items", "-n", metavar="N", help="Candidates in the full ranking, target included.")
 ]

@@ -10,6 +10,7 @@ import typer
 from ._counts import counts_from
 from ._models import read_config
 from ._options import (
+    Candidates,
     DesignText,
     Distinct,
     Estimator,
@@ -45,6 +46,7 @@ def compare(
     without_replacement: Distinct = False,
     design: DesignText = None,
     metric: Metrics = None,
+    candidates: Candidates = None,
     estimator: Estimator = None,
     target: Target = None,
     level: Level = None,
@@ -72,7 +74,6 @@ def compare(
       design = "uni99"
       metrics = ["ndcg@10"]
     """
-    from ..estimators import LogSpline
     from ..estimators.intervals import check_interval
     from ..evaluate import report_on
     from ..evaluate.compare import comparisons
@@ -80,19 +81,19 @@ def compare(
 
     if json + latex + markdown > 1:
         raise ValueError("--json, --latex and --markdown exclude one another: ask for one.")
-    flags = {"items": items, "negatives": negatives, "without_replacement": without_replacement or None, "design": design,
-             "metrics": metric, "estimator": estimator, "target": target, "level": level}  # fmt: skip
+    flags = {
+        "items": items, "negatives": negatives, "without_replacement": without_replacement or None, "design": design,
+        "metrics": metric, "candidates": candidates, "estimator": estimator, "target": target, "level": level,
+    }  # fmt: skip
     given, paths = _settings(files, {key: value for key, value in flags.items() if value is not None})
     target, level = str(given.get("target", "cases")), float(given.get("level", 0.95))
     check_interval(level, target)
     drawn = _design(given)
-    counts = counts_from(paths, lambda path: _read(path, given.get("items"), drawn, seed))
+    counts = counts_from(paths, lambda path: _read(path, given.get("items"), drawn, given.get("candidates"), seed))
     if len(counts) < 2:
         raise ValueError(f"there is one model, {next(iter(counts))!r}: a comparison needs at least two.")
     wanted = parse_metrics(given.get("metrics") or ["ndcg@10"])
-    report = report_on(
-        counts, wanted, estimator=given.get("estimator") or LogSpline("unseen"), level=level, target=target
-    )
+    report = report_on(counts, wanted, estimator=given.get("estimator"), level=level, target=target)
     if html is not None:
         say_page(report.to_html(html))
     if latex or markdown:
@@ -105,7 +106,9 @@ def compare(
     show_lines([line for each in found for line in ["", *each.lines(width())]][1:])
 
 
-_KEYS = ("files", "items", "negatives", "without_replacement", "design", "metrics", "estimator", "target", "level")
+_KEYS = (
+    "files", "items", "negatives", "without_replacement", "design", "metrics", "candidates", "estimator", "target", "level",
+)  # fmt: skip
 
 
 def _settings(files: list[Path], flags: dict[str, Any]) -> tuple[dict[str, Any], list[Path]]:
@@ -140,13 +143,18 @@ def _design(given: dict[str, Any]) -> Design | None:
     return None if negatives is None else Sample(negatives, not given.get("without_replacement", False))
 
 
-def _read(path: Path, items: int | None, design: Design | None, seed: int) -> dict[str, RankCounts]:
+def _read(
+    path: Path, items: int | None, design: Design | None, candidates: str | None, seed: int
+) -> dict[str, RankCounts]:
     """Saved counts, or whatever :func:`read_counts` takes."""
+    from ..evaluate.correct import refuse_other_candidates
     from ..ranks.counts import RankCounts
     from ..ranks.tables import read_counts
 
     if path.suffix.lower() == ".npz":
-        return {path.stem: RankCounts.load(path)}
+        counts = RankCounts.load(path)
+        refuse_other_candidates(counts, candidates)
+        return {path.stem: counts}
     if design is None:
         raise ValueError("say how negatives were drawn: either --negatives 99 or --design 'uni99'.")
-    return read_counts(path, design, items, rng=seed)
+    return read_counts(path, design, items, candidates="unseen" if candidates is None else candidates, rng=seed)

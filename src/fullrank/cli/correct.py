@@ -9,6 +9,7 @@ import typer
 
 from ._counts import counts_from
 from ._options import (
+    Candidates,
     DesignText,
     Distinct,
     Estimator,
@@ -34,10 +35,7 @@ def correct(
     without_replacement: Distinct = False,
     design: DesignText = None,
     metric: Metrics = None,
-    candidates: Annotated[
-        str,
-        typer.Option(metavar="RULE", help="'unseen': a user's training items are no candidates (usual), or 'all'."),
-    ] = "unseen",
+    candidates: Candidates = None,
     estimator: Estimator = None,
     target: Target = None,
     level: Level = None,
@@ -81,7 +79,6 @@ def correct(
           --train ml-1m.train.rating --items 3706 --negatives 99
       fullrank correct run.trec --qrels qrels.txt --items 50000 --negatives 999
     """
-    from ..estimators import LogSpline
     from ..evaluate import DEFAULT_METRICS, report_on
     from ..ranks.design import Sample, parse_design
     from ..ranks.tables import read_counts
@@ -89,12 +86,11 @@ def correct(
     if (design is None) == (negatives is None):
         raise ValueError("say how negatives were drawn: either --negatives 99 or --design 'uni99'.")
     chosen = parse_design(design) if design is not None else Sample(negatives or 0, not without_replacement)
-    counts = counts_from(
-        files,
-        lambda path: read_counts(path, chosen, items, targets=targets, lists=lists, qrels=qrels, train=train, rng=seed),
-    )
+    how = {"targets": targets, "lists": lists, "qrels": qrels, "train": train}
+    rule = "unseen" if candidates is None else candidates
+    counts = counts_from(files, lambda path: read_counts(path, chosen, items, **how, candidates=rule, rng=seed))
     report = report_on(
-        counts, metric or DEFAULT_METRICS, estimator=estimator or LogSpline(candidates),
+        counts, metric or DEFAULT_METRICS, estimator=estimator,
         level=0.95 if level is None else level, target=target or "cases",
         provenance={"files": {path.name: checksum(path) for path in files}, "seed": seed},
     )  # fmt: skip

@@ -128,7 +128,6 @@ def _from_tables(
     tables: dict[str, str], train: Any, n_items: int | None, metrics: Any, options: dict[str, Any], seed: int
 ) -> Any:
     """Scores or ranks that are there already: nothing is left to decide, so they are corrected as they are."""
-    from ..estimators import LogSpline
     from ..evaluate import report_on
     from ..ranks.counts import RankCounts
     from ..ranks.design import parse_design
@@ -142,11 +141,9 @@ def _from_tables(
     if "design" not in options:
         raise ValueError("--design is missing: how the candidates in the files were drawn, such as uni99 or full.")
     design = parse_design(options.pop("design"))
-    options.setdefault("estimator", LogSpline(options.pop("candidates", "unseen")))
-    options.pop("candidates", None)
+    candidates = options.pop("candidates", "unseen")
     counts: dict[str, RankCounts] = {}
     for name, what in tables.items():
-        found = read_counts(existing(Path(what)), design, n_items, train=train, rng=seed)
+        found = read_counts(existing(Path(what)), design, n_items, train=train, candidates=candidates, rng=seed)
         counts.update(found if len(found) > 1 else {name: next(iter(found.values()))})
-    options.setdefault("estimator", LogSpline("unseen"))  # as `correct` takes for granted of files
     return report_on(counts, metrics, **options)

@@ -480,7 +480,7 @@ def size_shares(counts: RankCounts, table: PoolTable) -> FloatArray:
 
 
 def describe(estimator: object) -> str:
-    """An estimator in few letters: its name, and the parameters that are neither as by default nor as usual.
+    """An estimator in few letters: its name, and the parameters that are not as by default.
 
     >>> import fullrank as fr
     >>> describe(fr.Multinomial(prior=fr.MLE()))
@@ -492,8 +492,7 @@ def describe(estimator: object) -> str:
     told = [
         f"{each.name}={describe(value) if is_dataclass(value) else value}"
         for each in fields(estimator)
-        if not isinstance(value := getattr(estimator, each.name), np.ndarray)
-        and value not in (each.default, each.metadata.get("usual", each.default))
+        if not isinstance(value := getattr(estimator, each.name), np.ndarray) and value != each.default
     ]
     return f"{name}({', '.join(told)})" if told else name
 

@@ -218,11 +218,11 @@ def _refits(estimate: Estimate, target: str, size: int) -> Iterator[Estimate]:
     for drawn in _drawn_from(law, number, rng, size):
         # all its outcomes unseen: no sample to learn from
         seen = drawn if drawn.any() else np.ceil(table.weight.sum(0)).astype(np.int64)
-        yield fit(
-            RankCounts.from_outcomes(
-                np.repeat(table.drawn, seen), np.repeat(table.hits, seen), round(counts.n_items), counts.design
-            )
-        )
+        simulated = RankCounts.from_outcomes(
+            np.repeat(table.drawn, seen), np.repeat(table.hits, seen), round(counts.n_items), counts.design,
+            candidates=counts.candidates,
+        )  # fmt: skip
+        yield fit(simulated)
 
 
 def _drawn_from(law: FloatArray, number: IntArray, rng: np.random.Generator, size: int) -> IntArray:

@@ -16,7 +16,7 @@ from draws of the posterior, smoothing included.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib import resources
 from typing import Any
@@ -42,9 +42,8 @@ THINNED = 8
 class LogSpline:
     """Smooth in log-rank, under a prior learned from real recommenders. Works on every design; milliseconds to fit.
 
-    ``candidates``: among which items the targets were ranked: ``"unseen"`` (a user's training items left out), ``"all"``, or
-    ``None``: told from the counts; pools that vary are ``unseen``, pools that are all the same are ``all``.
-    ``prior``: ``None``, the one shipped with fullrank for these candidates, or a :class:`HyperPrior` of your own.
+    ``prior``: ``None``, the one shipped with fullrank for the candidates of the counts (``counts.candidates``), or a
+    :class:`HyperPrior` of your own.
 
     >>> import fullrank as fr
     >>> counts = fr.RankCounts.from_ranks([1] * 60 + [2] * 20 + [5] * 15 + [40] * 5, n_items=5000, design="uni99")
@@ -54,14 +53,9 @@ class LogSpline:
     True
     """
 
-    candidates: str | None = field(default=None, metadata={"usual": "unseen"})
     prior: HyperPrior | None = None
 
     def __post_init__(self) -> None:
-        if self.candidates not in (None, "unseen", "all"):
-            raise ValueError(
-                f"`candidates` is {self.candidates!r}, allowed are 'unseen', 'all' and None (told from the counts)."
-            )
         if not isinstance(self.prior, HyperPrior | None):
             raise TypeError(f"`prior` is {self.prior!r}, allowed is a HyperPrior or None.")
 
@@ -69,7 +63,7 @@ class LogSpline:
         """The posterior mean of the cases' rank distribution, with the posterior for intervals."""
         if counts.known()[1] is None:
             return empirical(self, counts)
-        prior = self.prior or shipped(self.candidates or candidates_of(counts))
+        prior = self.prior or shipped(self.prior_name(counts.candidates))
         problem = build_problem(counts)
         model = SplineModel.on(problem.grid, prior)
         A = np.concatenate(problem.laws, axis=1)
@@ -89,11 +83,11 @@ class LogSpline:
         posterior = Posterior(problem, strata, prior)
         return RankDistribution(counts, self, problem.grid, masses, single, fit, posterior=posterior)
 
-
-def candidates_of(counts: RankCounts) -> str:
-    """``unseen`` where pools vary by more than the number of targets does, else ``all``."""
-    low, high = counts.pool_range
-    return "unseen" if high - low > float(counts.column("targets").max()) - 0.5 else "all"
+    def prior_name(self, candidates: str) -> str:
+        """Name the prior for ranks among these candidates: ``all`` for all, ``unseen`` for any others, or one's ``own``."""
+        if self.prior is not None:
+            return "own"
+        return "all" if candidates == "all" else "unseen"
 
 
 @dataclass(frozen=True, eq=False)

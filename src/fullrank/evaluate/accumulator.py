@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..estimators import Estimator, LogSpline
+from ..estimators import Estimator
 from ..metrics import Metric
-from ..ranks.counts import RankCounts
+from ..ranks.counts import RankCounts, check_candidates
 from ..ranks.design import Design, Exhaustive, Sample, Top, parse_design
 from ..report import Report
 from .correct import DEFAULT_METRICS, report_on
@@ -35,6 +35,7 @@ class Accumulator:
     ``design``: how the candidates of a row were drawn; ``n_items``: candidates of the full ranking, target included (not
     needed with ``Exhaustive()``, where every row is the full ranking). ``ties``: an item that scores the same as the
     target ranks above it at random (seeded by ``rng``), never (``"optimistic"``) or always (``"pessimistic"``).
+    ``candidates``: among which items, as in :meth:`fullrank.RankCounts.from_ranks`.
 
     >>> import fullrank as fr
     >>> import numpy as np
@@ -45,7 +46,7 @@ class Accumulator:
     ...     scores[:, 0] += 2.0  # the held-out item is in column 0
     ...     acc.update(scores, target=0)
     >>> len(acc), str(acc.counts)
-    (640, '640 cases of uni99 among 3,706 items')
+    (640, '640 cases of uni99 among 3,706 items (unseen)')
     >>> acc.report("ndcg@10").rows[0]["value"] < acc.report("ndcg@10").rows[0]["naive"]
     True
     """
@@ -55,6 +56,7 @@ class Accumulator:
         design: Design | str,
         n_items: int | None = None,
         *,
+        candidates: str = "unseen",
         ties: str = "random",
         rng: int | np.random.Generator | None = 0,
         name: str = "model",
@@ -63,6 +65,7 @@ class Accumulator:
         if ties not in TIES:
             raise ValueError(f"`ties` is {ties!r}; allowed are {', '.join(repr(each) for each in TIES)}.")
         self.n_items = n_items
+        self.candidates = check_candidates(candidates)
         self.ties = ties
         self.name = name
         self._rng = np.random.default_rng(rng)
@@ -125,6 +128,7 @@ class Accumulator:
             weights=None if weights is None else np.asarray(_array(weights), dtype=np.float64)[row],
             order=_places(row, own) if several else None,
             targets=targets[row] if several else None,
+            candidates=self.candidates,
         )
         self._parts.append(part)
         self._rows += len(values)
@@ -137,6 +141,10 @@ class Accumulator:
             raise TypeError(f"`other` must be an Accumulator, not {type(other).__name__}.")
         if other.design != self.design:
             raise ValueError(f"cannot merge '{other.design}' into '{self.design}': outcomes follow different laws.")
+        if other.candidates != self.candidates:
+            raise ValueError(
+                f"cannot merge candidates '{other.candidates}' into '{self.candidates}': ranks follow different laws."
+            )
         if other._gather() is not None:
             self._parts.append(other.counts)
             self._rows += other._rows
@@ -145,7 +153,7 @@ class Accumulator:
     def __add__(self, other: Accumulator) -> Accumulator:
         if not isinstance(other, Accumulator):
             return NotImplemented
-        both = Accumulator(self.design, self.n_items, ties=self.ties, name=self.name)
+        both = Accumulator(self.design, self.n_items, candidates=self.candidates, ties=self.ties, name=self.name)
         return both.merge(self).merge(other)
 
     def reset(self) -> None:
@@ -172,9 +180,8 @@ class Accumulator:
         level: float = 0.95,
         target: str = "cases",
     ) -> Report:
-        """The report so far; updates may go on. Without an estimator: LogSpline, candidates taken to be unseen items."""
-        chosen = LogSpline("unseen") if estimator is None else estimator
-        return report_on({self.name: self.counts}, metrics, estimator=chosen, level=level, target=target)
+        """The report so far; updates may go on. Without an estimator: LogSpline."""
+        return report_on({self.name: self.counts}, metrics, estimator=estimator, level=level, target=target)
 
     def __repr__(self) -> str:
         counts = self._gather()

@@ -40,8 +40,8 @@ def correct(
     """Full-catalogue metrics from sampled ranks that you already have.
 
     ``ranks``: one-based sampled ranks (or :class:`RankCounts`) by model, or of a single model; ``n_items``: number of
-    candidates, target included, one or one per case; ``design``: how the negatives were drawn; ``candidates``: ``"unseen"``
-    when a user's training items were left out, as in nearly every library (taken for granted for plain ranks), or ``"all"``.
+    candidates, target included, one or one per case; ``design``: how the negatives were drawn; ``candidates``: among which
+    items, as in :meth:`RankCounts.from_ranks` (``"unseen"`` if not given); counts know theirs.
 
     >>> import fullrank as fr
     >>> report = fr.correct({"EASE": [1, 1, 2, 7, 40] * 200}, n_items=3706, design="uni99", metrics="ndcg@10")
@@ -54,18 +54,28 @@ def correct(
     counts: dict[str, RankCounts] = {}
     for name, each in by_model.items():
         if isinstance(each, RankCounts):
+            refuse_other_candidates(each, candidates, f"model {str(name)!r}: ")
             counts[str(name)] = each
             continue
         if n_items is None:
             raise ValueError("`n_items` is missing: how many candidates (target included) the full ranking would have.")
         try:
-            counts[str(name)] = RankCounts.from_ranks(each, n_items, design, drawn=drawn, users=users, weights=weights)
+            counts[str(name)] = RankCounts.from_ranks(
+                each, n_items, design, drawn=drawn, users=users, weights=weights,
+                candidates="unseen" if candidates is None else candidates,
+            )  # fmt: skip
         except (ValueError, TypeError) as error:
             raise type(error)(f"model {str(name)!r}: {error}") from None
-    if estimator is None:
-        plain = not any(isinstance(each, RankCounts) for each in by_model.values())
-        estimator = LogSpline(candidates or ("unseen" if plain else None))
     return report_on(counts, metrics, estimator=estimator, level=level, target=target)
+
+
+def refuse_other_candidates(counts: RankCounts, candidates: str | None, where: str = "") -> None:
+    """Refuse a name of candidates that is not what the counts say themselves."""
+    if candidates not in (None, counts.candidates):
+        raise ValueError(
+            f"{where}`candidates` is {candidates!r}, but the counts say {counts.candidates!r}: leave it out, or, where the "
+            f"counts are wrong, give dataclasses.replace(counts, candidates={candidates!r})."
+        )
 
 
 def report_on(
@@ -108,7 +118,7 @@ def report_on(
         if blind is not None:
             notes[f"{model}: {blind}"] = None
     more = {**_comparison(rows, estimates, wanted, level, target), **(provenance or {})}
-    return Report(rows, _provenance(counts, chosen, level, target, more), tuple(notes), estimates)
+    return Report(rows, _provenance(estimates, chosen, level, target, more), tuple(notes), estimates)
 
 
 def blind_spot(estimate: Estimate, metrics: Iterable[Metric]) -> str | None:
@@ -163,20 +173,33 @@ def _interval(estimate: Estimate, metric: Metric, level: float, target: str) -> 
 
 
 def _provenance(
-    counts: MappingType[str, RankCounts],
+    estimates: MappingType[str, Estimate],
     estimator: Estimator,
     level: float,
     target: str,
     more: dict[str, Any] | None,
 ) -> dict[str, Any]:
-    first = next(iter(counts.values()))
+    counts = [each.counts for each in estimates.values()]
+    candidates = _joined(each.candidates for each in counts)
+    prior = _joined(
+        estimator.prior_name(each.counts.candidates)
+        for each in estimates.values()
+        if isinstance(estimator, LogSpline) and getattr(each, "posterior", None) is not None  # else every rank is known
+    )
+    spoke = f" (prior: {prior})" if prior not in ("", "own", candidates) else ""
     return {
-        "about": f"{first}; {describe(estimator)}",
+        "about": f"{counts[0]}; {describe(estimator)}{spoke}",
         "fullrank": __version__,
         "numpy": np.__version__,
         "python": platform.python_version(),
+        "candidates": candidates,
         "estimator": describe(estimator),
+        **({"prior": prior} if prior else {}),
         "level": level,
         "target": target,
         **(more or {}),
     }
+
+
+def _joined(names: Iterable[str]) -> str:
+    return " and ".join(dict.fromkeys(names))

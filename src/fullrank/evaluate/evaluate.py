@@ -18,16 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..estimators import (
-    Estimate,
-    Estimator,
-    RankDistribution,
-)
+from ..estimators import Estimate, Estimator, LogSpline, RankDistribution
 from ..metrics import Metric
 from ..ranks.design import ALL, DEFAULT_START, Adaptive, Design, Top
 from ..report import Report
 from .correct import DEFAULT_METRICS, report_on
-from .job import DEFAULT_PRECISION, Job, default_estimator
+from .job import DEFAULT_PRECISION, Job
 from .looking import Ints, Seen, look, look_at_all
 from .rehearsal import AIM, Guess, Rehearsal
 from .speeds import EXACT_SECONDS_ARE_WORTH, Exact, Speeds, exact_is_cheaper
@@ -170,7 +166,7 @@ def _sampling_seconds(job: Job, speeds: Speeds) -> Iterator[float]:
     """What sampling would take at least, for a first look at every case; then by the prior's guess of the ranks."""
     if job.target == "cases":
         yield speeds.gathered * _start(job) * len(job.split.users) + PLANNING_SECONDS
-    guess = Guess.prior(job.split.n_items, "all" if job.candidates == "all" else "unseen")
+    guess = Guess.prior(job.split.n_items, job.candidates_name)
     cases = len(job.split.users)
     rehearsal = Rehearsal.of(guess, cases, job.metrics, _start(job))
     goals = job.goals({metric: guess.value(metric) for metric in job.metrics})
@@ -222,11 +218,7 @@ def _in_rounds(job: Job, scorer: Any, name: str, speeds: Speeds | None) -> Seen:
         if seen.why or time.perf_counter() >= job.seconds_end:
             return replace(seen, why="budget")
         known = bool((seen.outcomes.drawn == ALL).all())
-        dist = (
-            estimate
-            if isinstance(estimate, RankDistribution)
-            else default_estimator(job.candidates).fit(seen.counts(split))
-        )
+        dist = estimate if isinstance(estimate, RankDistribution) else LogSpline().fit(seen.counts(split))
         guess = Guess.of(dist)
         if job.target == "population":
             grown = crowd.grown(guess, seen, half, goals, stop, ceiling, start)
@@ -386,7 +378,6 @@ def _report(job: Job, seen: dict[str, Seen], missing: list[str], interrupted: bo
     about = {
         "split": job.split.name,
         "checksum": job.split.checksum,
-        "candidates": job.candidates if isinstance(job.candidates, str) else "given",
         "ties": job.ties,
         "seed": job.seed,
         "precision": job.precision,

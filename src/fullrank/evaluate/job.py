@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..estimators import MLE, Estimator, LogSpline, WeightedMLE, parse_estimator
+from ..estimators import DEFAULT_ESTIMATOR, MLE, Estimator, LogSpline, WeightedMLE, parse_estimator
 from ..estimators.intervals import check_interval
 from ..metrics import Metric, parse_metrics
 from ..ranks.design import Adaptive, Design, parse_design
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..data.split import Split
     from .looking import Seen
 
-__all__ = ["DEFAULT_PRECISION", "Job", "default_estimator", "slug"]
+__all__ = ["DEFAULT_PRECISION", "Job", "slug"]
 
 #: Half-width, relative to the value, that is aimed at when none is named.
 DEFAULT_PRECISION = 0.02
@@ -90,7 +90,7 @@ class Job:
             folder.mkdir(parents=True, exist_ok=True)
         if isinstance(backend, str):
             backend = import_module("fullrank.backends").resolve(backend)
-        fitted = default_estimator(candidates) if estimator is None else parse_estimator(estimator)
+        fitted = parse_estimator(DEFAULT_ESTIMATOR if estimator is None else estimator)
         return cls(
             split, parse_metrics(metrics), chosen, fitted, precision, target, candidates, ties,
             max_items, max_seconds, map if backend is None else getattr(backend, "map", backend), folder, seed_of(rng),
@@ -106,6 +106,13 @@ class Job:
             self.seconds_end = now + max(self.started + self.max_seconds - now, 0.0) / models
 
     @property
+    def candidates_name(self) -> str:
+        """What the counts will call the candidates."""
+        from ..ranks.observe import candidates_name
+
+        return candidates_name(self.candidates)
+
+    @property
     def likelihood(self) -> bool:
         """Whether the estimator may be given outcomes of a round that was cut short."""
         return isinstance(self.estimator, LogSpline | MLE | WeightedMLE)
@@ -114,11 +121,6 @@ class Job:
         """The half-width that is wanted of each metric."""
         wanted = self.precision or DEFAULT_PRECISION
         return {metric: wanted if self.absolute else wanted * max(abs(v), 1e-12) for metric, v in values.items()}
-
-
-def default_estimator(candidates: Any) -> LogSpline:
-    """LogSpline under the prior for these candidates; for pools of one's own, the one the counts look like."""
-    return LogSpline(candidates if isinstance(candidates, str) and candidates in ("unseen", "all") else None)
 
 
 def slug(text: str) -> str:

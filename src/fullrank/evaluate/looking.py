@@ -97,7 +97,7 @@ def look(job: Job, scorer: Any, name: str, cases: Ints, design: Design, previous
         whole = sum(last - first for first, last, _ in kept) == users
         if not (job.likelihood or whole or previous is None):
             return replace(previous, why=why)
-        seen = _merged(split, cases, grouped, design, job.seed, previous, kept)
+        seen = _merged(split, cases, grouped, design, job, previous, kept)
         return seen if whole or seen is None else replace(seen, why=why)
 
     try:
@@ -145,7 +145,7 @@ def _kept(path: Path, users: int) -> list[Any]:
 
 
 def _merged(
-    split: Split, cases: Ints, order: _Order, design: Design, seed: int, previous: Seen | None, parts: list[Any]
+    split: Split, cases: Ints, order: _Order, design: Design, job: Job, previous: Seen | None, parts: list[Any]
 ) -> Seen | None:
     """Earlier outcomes, and later ones where a block was finished; without earlier ones, the finished blocks alone."""
     from ..ranks.observe import CaseOutcomes
@@ -171,8 +171,9 @@ def _merged(
     if isinstance(design, Adaptive):
         design = design.resolve(split.n_items)
     outcomes = CaseOutcomes(
-        **{name: values[back][kept] for name, values in columns.items()}, targets=targets, design=design, seed=seed
-    )
+        **{name: values[back][kept] for name, values in columns.items()}, targets=targets, design=design, seed=job.seed,
+        candidates=job.candidates_name,
+    )  # fmt: skip
     return Seen(cases[kept], outcomes, [] if previous is None else previous.rounds)
 
 

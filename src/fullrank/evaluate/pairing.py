@@ -134,7 +134,9 @@ def expected_counts(estimate: Estimate, design: Design) -> RankCounts:
     M = max(round(counts.effective_cases), 1)
     edges = np.round(np.cumsum(likely) / likely.sum() * M).astype(np.int64)
     number = np.diff(edges, prepend=0)
-    return RankCounts.from_outcomes(np.repeat(drawn, number), np.repeat(hits, number), N, design)
+    return RankCounts.from_outcomes(
+        np.repeat(drawn, number), np.repeat(hits, number), N, design, candidates=counts.candidates
+    )
 
 
 def _unknown(counts: RankCounts) -> bool:

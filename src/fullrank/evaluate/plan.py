@@ -291,7 +291,7 @@ def plan(
     for design in (Sample(99), Sample(999), Adaptive(99, 3199, 1)):
         if design.stages(n_items)[-1] >= n_items - 1:
             continue
-        counts = made_up(design, ranks, n_items)
+        counts = made_up(design, ranks, n_items, candidates=guess.candidates)
         dist = guess.estimator.fit(counts)
         half = {m: _half(dist, m, level) * float(np.sqrt(len(counts) / cases)) for m in wanted}
         choices.append(choice(design, counts.items_scored / len(counts), half, _prior(dist, wanted), 1.0))

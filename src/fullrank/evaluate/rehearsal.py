@@ -57,18 +57,21 @@ class Guess:
     n_items: int
     source: str
     estimator: LogSpline  # what the run will be fitted with
+    candidates: str = "unseen"  # what the run's counts will say
 
     @classmethod
     def prior(cls, n_items: int, candidates: str = "unseen") -> Guess:
         """What recommenders usually show: the mean of the prior that LogSpline starts from."""
         grid = _cells(n_items)
-        prior = shipped(candidates)
+        estimator = LogSpline()
+        prior = shipped(estimator.prior_name(candidates))
         model = SplineModel.on(grid, prior)
         means = np.stack([prior.mean(component, n_items) for component in range(len(prior))])
         mass = (prior.weights / prior.weights.sum()) @ model.mass(means)
         source = "what recommenders usually show (the prior)"
         one = np.ones(1, dtype=np.int64)
-        return cls(grid, mass[None, :], (one, one, np.ones(1)), one - 1, int(n_items), source, LogSpline(candidates))
+        groups = (one, one, np.ones(1))
+        return cls(grid, mass[None, :], groups, one - 1, int(n_items), source, estimator, candidates)
 
     @classmethod
     def of(cls, dist: RankDistribution, source: str = "a pilot") -> Guess:
@@ -96,7 +99,8 @@ class Guess:
             masses.extend(table / table.sum(1, keepdims=True))
         order, targets, weight, rows = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         estimator = dist.estimator if isinstance(dist.estimator, LogSpline) else LogSpline()
-        return cls(grid, np.stack(masses), (order, targets, weight / weight.sum()), rows, N, source, estimator)
+        groups = (order, targets, weight / weight.sum())
+        return cls(grid, np.stack(masses), groups, rows, N, source, estimator, counts.candidates)
 
     @cached_property
     def mass(self) -> FloatArray:
@@ -136,7 +140,7 @@ class Guess:
         return np.asarray(self.grid.lo[cell] + np.minimum(inside * width, width - 1).astype(np.int64), dtype=np.int64)
 
 
-def made_up(design: Design, ranks: IntArray, n_items: int, seed: int = 0) -> RankCounts:
+def made_up(design: Design, ranks: IntArray, n_items: int, seed: int = 0, *, candidates: str = "unseen") -> RankCounts:
     """What a design would see of cases with these ranks."""
     rng = np.random.default_rng(seed)
     N = int(n_items)
@@ -152,7 +156,7 @@ def made_up(design: Design, ranks: IntArray, n_items: int, seed: int = 0) -> Ran
         m[live] = goal
         live &= x < int(getattr(design, "stop_at", 0) or 0)
     drawn = np.where((m == N - 1) & (not design.replace), ALL, m)
-    return RankCounts.from_outcomes(drawn, x, N, design)
+    return RankCounts.from_outcomes(drawn, x, N, design, candidates=candidates)
 
 
 def _cells(n_items: int) -> Grid:
@@ -240,7 +244,7 @@ class Rehearsal:
         place, hits = self.outcomes(stop, ceiling)
         N = self.guess.n_items
         drawn = np.where(self.sizes[place] == N - 1, ALL, self.sizes[place])
-        return RankCounts.from_outcomes(drawn, hits, N, self.design(stop, ceiling))
+        return RankCounts.from_outcomes(drawn, hits, N, self.design(stop, ceiling), candidates=self.guess.candidates)
 
     def design(self, stop: int, ceiling: int) -> Adaptive:
         """The design of that name."""

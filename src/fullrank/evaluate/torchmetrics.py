@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..estimators import Estimator, LogSpline, parse_estimator
+from ..estimators import DEFAULT_ESTIMATOR, Estimator, parse_estimator
 from ..metrics import Metric, parse_metrics
-from ..ranks.counts import BLOCKS, RankCounts, user_blocks
+from ..ranks.counts import BLOCKS, RankCounts, check_candidates, user_blocks
 from ..ranks.design import ALL, Adaptive, Design, parse_design
 from ..report import Report
 from .accumulator import TIES, refuse_top
@@ -40,9 +40,9 @@ def _base() -> type:
 class FullRankMetric(_base()):  # type: ignore[misc]  # a class of another package, known when it is there
     """Full-catalogue metrics from sampled candidates: ``update(scores, target)``, ``compute()``, ``reset()``.
 
-    ``design``, ``n_items`` and ``ties`` as in :class:`fullrank.Accumulator`, except that ``n_items`` is one number and that
-    each row has one target. ``metric``: one, and ``compute()`` is a scalar; or several, and it is a dict of scalars.
-    :meth:`report` has intervals and all else. The state is a table of user block × outcome.
+    ``design``, ``n_items``, ``candidates`` and ``ties`` as in :class:`fullrank.Accumulator`, except that ``n_items`` is one
+    number and that each row has one target. ``metric``: one, and ``compute()`` is a scalar; or several, and it is a dict of
+    scalars. :meth:`report` has intervals and all else. The state is a table of user block × outcome.
     """
 
     is_differentiable = False
@@ -56,6 +56,7 @@ class FullRankMetric(_base()):  # type: ignore[misc]  # a class of another packa
         metric: str | Metric | Iterable[str | Metric] = "ndcg@10",
         *,
         estimator: Estimator | str | None = None,
+        candidates: str = "unseen",
         ties: str = "random",
         **kwargs: Any,
     ) -> None:
@@ -72,8 +73,9 @@ class FullRankMetric(_base()):  # type: ignore[misc]  # a class of another packa
         chosen = refuse_top(parse_design(design))
         self.design = chosen.resolve(int(n_items)) if isinstance(chosen, Adaptive) else chosen
         self.n_items = int(n_items)
+        self.candidates = check_candidates(candidates)
         self.ties = ties
-        self.estimator = parse_estimator(LogSpline("unseen") if estimator is None else estimator)
+        self.estimator = parse_estimator(DEFAULT_ESTIMATOR if estimator is None else estimator)
         self.metrics = parse_metrics(metric)
         self._single = isinstance(metric, str | Metric) and len(self.metrics) == 1
         stages = self.design.stages(self.n_items)
@@ -139,7 +141,7 @@ class FullRankMetric(_base()):  # type: ignore[misc]  # a class of another packa
         drawn = np.asarray(self._codes)[stage]
         return RankCounts.from_outcomes(
             np.repeat(drawn, number), np.repeat(hits, number), self.n_items, self.design,
-            users=np.repeat(_user_of_block()[block], number),
+            users=np.repeat(_user_of_block()[block], number), candidates=self.candidates,
         )  # fmt: skip
 
     def report(

@@ -45,7 +45,9 @@ class How:
             raise ValueError(
                 f"`design` is '{declared}', but a candidate list is one sample: 'uni99' and 'full' are allowed."
             )
-        choices = {"candidates": ("unseen", "all"), "ties": TIES, "missing": ("error", "drop")}
+        choices = {"ties": TIES, "missing": ("error", "drop")}
+        if self.split is not None:  # which counts them; without one, any name of one's own will do
+            choices["candidates"] = ("unseen", "all")
         for what, allowed in choices.items():
             if getattr(self, what) not in allowed:
                 raise ValueError(f"`{what}` is {getattr(self, what)!r}; allowed are {', '.join(map(repr, allowed))}.")
@@ -170,7 +172,7 @@ def rank_lists(rows: Listed, cases: Cases, how: How) -> RankCounts:
         weights = by_user[cases.users]
     return RankCounts.from_outcomes(
         np.where(drawn == N - 1, ALL, drawn), hits, N, design, weights=weights, order=places, targets=T,
-        users=cases.user_ids(),
+        users=cases.user_ids(), candidates=how.candidates,
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ that. What it makes of a list:
 >>> frame = {"user_id": [0, 0, 0, 0], "item_id": [5, 7, 7, 9], "score": [.4, .9, .9, .1], "label": [1, 0, 0, 0]}
 >>> counts = counts_from_scores(frame, n_items=1000, design="uni3")
 >>> print(counts, "from", counts.items_scored, "distinct negatives")
-1 case of uni3 without replacement among 1,000 items from 2 distinct negatives
+1 case of uni3 without replacement among 1,000 items (unseen) from 2 distinct negatives
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ def rank_candidates(
 
     ``n_items`` is a `Split`, from which every user's number of candidates follows (``candidates="unseen"``: the catalogue
     without the user's training items; ``"all"``: with them), or that number itself: one for all, one per case, or a
-    mapping from users, the target counted, the user's other targets not. A file without targets takes them from the split.
+    mapping from users, the target counted, the user's other targets not; ``candidates`` is then only what the counts will
+    say, and may be a name of your own. A file without targets takes them from the split.
 
     ``design`` is what the file is said to hold, "uni99"; by default as many as its longest list. ``missing="drop"`` leaves
     out users that the split has and the file has not. ``ties`` and ``rng`` as in ``observe``: with a split, tied items

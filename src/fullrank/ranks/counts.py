@@ -8,10 +8,13 @@ Counts are keyed by (block of users, pool-size bin, drawn, hits, order j, target
   there are more (nested powers of two, so that adding counts never depends on the order);
 - (j, T) is the target's place among its user's T targets.
 
+Beside them stands among which ``candidates`` the targets were ranked: ``"unseen"`` (a user's training items left out),
+``"all"``, or a name of one's own. Ranks among different candidates follow different laws, so such counts do not add.
+
 >>> a = RankCounts.from_ranks([1, 1, 4], n_items=1000, design="uni9")
 >>> b = RankCounts.from_ranks([2], n_items=1000, design="uni9", users=[7])
 >>> print(a + b)
-4 cases of uni9 among 1,000 items
+4 cases of uni9 among 1,000 items (unseen)
 >>> len(a + b)
 4
 """
@@ -23,7 +26,7 @@ import io
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -51,7 +54,7 @@ _FINEST = 24
 _KEYS = ("block", "pool", "drawn", "hits", "order", "targets")
 _SUMS = ("cases", "scored", "weight", "pool_weight", "auc_weight")
 _MAGIC = "fullrank.RankCounts"
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,11 @@ class RankCounts:
     weight: FloatArray
     pool_weight: FloatArray  # Σ weight · N_u
     auc_weight: FloatArray  # Σ weight · unbiased AUC of the case
+    #: Among which items targets were ranked: "unseen" (a user's training items left out), "all", or a name of one's own.
+    candidates: str = "unseen"
+
+    def __post_init__(self) -> None:
+        check_candidates(self.candidates)
 
     # ---------------------------------------------------------------------------------------------- making
 
@@ -91,6 +99,7 @@ class RankCounts:
         weights: ArrayLike | None = None,
         order: ArrayLike | None = None,
         targets: ArrayLike | None = None,
+        candidates: str = "unseen",
     ) -> RankCounts:
         """Counts from one-based sampled ranks, one per case, whatever tool made them.
 
@@ -98,7 +107,8 @@ class RankCounts:
         when they differ (needed for ``Adaptive``, and for ``Top``, where 0 says that the rank is exact; with ``Sample``,
         sizes that do not depend on the rank). ``users`` groups cases by user (any ids) for resampling and pairing; without
         it every case is its own user. ``order`` and ``targets`` (j, T) for users with several targets; ranks are then among
-        the non-relevant candidates plus the target.
+        the non-relevant candidates plus the target. ``candidates``: ``"unseen"`` when a user's training items were left
+        out, as nearly every library does; ``"all"`` when they were ranked too; or a name of your own for another pool.
         """
         design = parse_design(design)
         r = _whole_numbers("ranks", ranks)
@@ -129,7 +139,9 @@ class RankCounts:
                 design, m = _adaptive(design, m, hits, N)
             if isinstance(design, Top):
                 _check_top(design, m, hits, N)
-        return cls.from_outcomes(m, hits, N, design, users=users, weights=weights, order=order, targets=targets)
+        return cls.from_outcomes(
+            m, hits, N, design, users=users, weights=weights, order=order, targets=targets, candidates=candidates
+        )
 
     @classmethod
     def from_outcomes(
@@ -143,6 +155,7 @@ class RankCounts:
         weights: ArrayLike | None = None,
         order: ArrayLike | None = None,
         targets: ArrayLike | None = None,
+        candidates: str = "unseen",
     ) -> RankCounts:
         """Counts from outcomes that are known to be right (``drawn`` = 0: all candidates compared, rank = hits + 1)."""
         m, x = np.asarray(drawn, dtype=np.int64), np.asarray(hits, dtype=np.int64)
@@ -167,7 +180,7 @@ class RankCounts:
         auc = design.auc(m, x, N)
         scored = np.where(m == ALL, N - 1, m)
         sums = (np.ones(M, dtype=np.int64), scored, w, w * N, w * auc)
-        return cls(design, _FINEST, *_grouped(keys, sums))._coarsened()
+        return replace(cls(design, _FINEST, *_grouped(keys, sums)), candidates=candidates)._coarsened()
 
     @classmethod
     def from_frame(
@@ -180,11 +193,13 @@ class RankCounts:
         user: str | None = None,
         drawn: str | None = None,
         weight: str | None = None,
+        candidates: str = "unseen",
     ) -> RankCounts:
         """Counts from a pandas, polars or Arrow frame with one row per case.
 
         Columns are found by name: ``rank``, ``user_id`` (or ``user``, ``userID``, ``query_id``, ``q_id``, ``qid``),
-        ``n_items`` when not given as a number, and, where asked for, ``drawn`` and ``weight``.
+        ``n_items`` when not given as a number, and, where asked for, ``drawn`` and ``weight``. ``candidates`` as in
+        :meth:`from_ranks`.
         """
         import narwhals as nw
 
@@ -209,6 +224,7 @@ class RankCounts:
             drawn=None if drawn is None else column(drawn),
             users=None if user is None else column(user),
             weights=None if weight is None else column(weight),
+            candidates=candidates,
         )
 
     # ---------------------------------------------------------------------------------------------- algebra
@@ -221,10 +237,15 @@ class RankCounts:
                 f"cannot add counts of '{self.design}' to counts of '{other.design}': "
                 "outcomes of different designs follow different laws; fit each on its own."
             )
+        if self.candidates != other.candidates:
+            raise ValueError(
+                f"cannot add counts among candidates '{self.candidates}' to counts among candidates '{other.candidates}': "
+                "ranks among different candidates follow different laws; fit each on its own."
+            )
         level = min(self.level, other.level)
         keys = np.concatenate([self._keys_at(level), other._keys_at(level)])
         sums = tuple(np.concatenate([getattr(self, name), getattr(other, name)]) for name in _SUMS)
-        return RankCounts(self.design, level, *_grouped(keys.T, sums))._coarsened()
+        return self._holding(*_grouped(keys.T, sums), level=level)._coarsened()
 
     def __radd__(self, other: object) -> RankCounts:
         """So that ``sum(list_of_counts)`` works."""
@@ -235,6 +256,7 @@ class RankCounts:
             return NotImplemented
         return (
             self.design == other.design
+            and self.candidates == other.candidates
             and self.level == other.level
             and self.keys.shape == other.keys.shape
             and bool((self.keys == other.keys).all())
@@ -249,7 +271,7 @@ class RankCounts:
     def __str__(self) -> str:
         low, high = self.pool_range
         items = f"{low:,.0f}" if round(low) == round(high) else f"{low:,.0f}-{high:,.0f}"
-        return f"{len(self):,} case{'s' * (len(self) != 1)} of {self.design} among {items} items"
+        return f"{len(self):,} case{'s' * (len(self) != 1)} of {self.design} among {items} items ({self.candidates})"
 
     def __repr__(self) -> str:
         return f"<RankCounts: {self}>"
@@ -365,12 +387,7 @@ class RankCounts:
         blocks, inverse = np.unique(self.column("block"), return_inverse=True)
         times = generator.multinomial(len(blocks), np.full(len(blocks), 1 / len(blocks)))[inverse]
         kept = times > 0
-        return RankCounts(
-            self.design,
-            self.level,
-            self.keys[kept],
-            *((getattr(self, name)[kept] * times[kept]) for name in _SUMS),
-        )
+        return self._holding(self.keys[kept], *((getattr(self, name)[kept] * times[kept]) for name in _SUMS))
 
     def at_ranks(self, ranks: IntArray, share: FloatArray) -> RankCounts:
         """The same cases put at the given ranks (one per cell) as if these were known, with a share of their weight."""
@@ -378,7 +395,7 @@ class RankCounts:
         keys[:, 2], keys[:, 3] = ALL, ranks - 1
         sums = (self.cases, self.scored, self.weight * share, self.pool_weight * share, self.auc_weight * share)
         kept = share > 0  # a cell without weight has no mean pool
-        return RankCounts(self.design, self.level, *_grouped(keys[kept].T, [each[kept] for each in sums]))
+        return self._holding(*_grouped(keys[kept].T, [each[kept] for each in sums]))
 
     def with_mean_pool(self) -> RankCounts:
         """The same counts as if every case had the mean number of candidates (kr20's way)."""
@@ -386,7 +403,7 @@ class RankCounts:
         keys = self.keys.copy()
         keys[:, 1] = _pool_key(np.array([round(N)]))[0] >> (_FINEST - self.level)
         sums = (self.cases, self.scored, self.weight, self.weight * N, self.auc_weight)
-        return RankCounts(self.design, self.level, *_grouped(keys.T, sums))
+        return self._holding(*_grouped(keys.T, sums))
 
     def select(self, blocks: ArrayLike) -> RankCounts:
         """The counts of the given user blocks (0..255) only."""
@@ -417,6 +434,7 @@ class RankCounts:
             "format": _MAGIC,
             "version": _VERSION,
             "design": str(self.design),
+            "candidates": self.candidates,
             "level": self.level,
             "sha256": _digest(arrays),
         }
@@ -435,23 +453,30 @@ class RankCounts:
                 header = json.loads(bytes(file["header"].tobytes()).decode())
                 if header.get("format") != _MAGIC:
                     raise ValueError(f"its format is {header.get('format')!r}")
-                if header.get("version") != _VERSION:
-                    raise ValueError(f"its version is {header.get('version')}, this fullrank reads {_VERSION}")
+                if header.get("version") not in (1, _VERSION):
+                    raise ValueError(f"its version is {header.get('version')}, this fullrank reads 1 and {_VERSION}")
                 arrays = {name: file[name] for name in ("keys", *_SUMS)}
                 if _digest(arrays) != header["sha256"]:
                     raise ValueError("its checksum does not match: the file is damaged")
                 design = parse_design(header["design"])
                 level = int(header["level"])
+                counts = cls(design, level, arrays["keys"], *(arrays[name] for name in _SUMS))
+                named = _candidates_of_version_1(counts) if header["version"] == 1 else header["candidates"]
+                return replace(counts, candidates=named)
         except FileNotFoundError:
             raise
         except Exception as error:  # a flipped bit can surface anywhere: zipfile, zlib, tokenize, json, numpy
             raise ValueError(f"{str(path)!r} is not a file of rank counts, or is damaged: {error}.") from None
-        return cls(design, level, arrays["keys"], *(arrays[name] for name in _SUMS))
 
     # ---------------------------------------------------------------------------------------------- inside
 
     def _where(self, kept: NDArray[np.bool_]) -> RankCounts:
-        return RankCounts(self.design, self.level, self.keys[kept], *(getattr(self, name)[kept] for name in _SUMS))
+        return self._holding(self.keys[kept], *(getattr(self, name)[kept] for name in _SUMS))
+
+    def _holding(self, keys: IntArray, *sums: NDArray[Any], level: int | None = None) -> RankCounts:
+        """Counts of other cells that are otherwise what these are."""
+        changed: dict[str, Any] = {"keys": keys, **dict(zip(_SUMS, sums, strict=True))}
+        return replace(self, level=self.level if level is None else level, **changed)
 
     def column(self, name: str) -> IntArray:
         """One of the keys (block, pool, drawn, hits, order, targets) of every cell."""
@@ -476,9 +501,24 @@ class RankCounts:
             level, bins = level - 1, np.unique(bins >> 1)
         if level == self.level:
             return self
-        return RankCounts(
-            self.design, level, *_grouped(self._keys_at(level).T, tuple(getattr(self, name) for name in _SUMS))
+        sums = tuple(getattr(self, name) for name in _SUMS)
+        return self._holding(*_grouped(self._keys_at(level).T, sums), level=level)
+
+
+def check_candidates(candidates: object) -> str:
+    """Return the name of candidates, or refuse what is no name."""
+    plain = candidates.strip().lower() if isinstance(candidates, str) else ""
+    if not isinstance(candidates, str) or not plain or (plain in ("unseen", "all") and plain != candidates):
+        raise ValueError(  # 'ALL' too: it would be a name of one's own, and mean something else
+            f"`candidates` must be 'unseen', 'all' or a name of your own for another pool, got {candidates!r}."
         )
+    return candidates
+
+
+def _candidates_of_version_1(counts: RankCounts) -> str:
+    """What old files meant: ``unseen`` where pools vary by more than the number of targets does, else ``all``."""
+    low, high = counts.pool_range
+    return "unseen" if high - low > float(counts.column("targets").max()) - 0.5 else "all"
 
 
 def user_blocks(users: ArrayLike) -> IntArray:

@@ -46,7 +46,7 @@ class CaseOutcomes:
 
     ``drawn`` negatives were compared (0: every candidate), ``hits`` of them rank above the target; there are ``n_items``
     candidates (N′ = N − T + 1: the user's other targets are not among them), and the target is the ``order``-th of the
-    user's ``targets``.
+    user's ``targets``. ``candidates`` is what :attr:`RankCounts.candidates` will be.
     """
 
     drawn: Ints
@@ -56,6 +56,7 @@ class CaseOutcomes:
     targets: Ints
     design: Design
     seed: int
+    candidates: str = "unseen"
 
     def __len__(self) -> int:
         return len(self.drawn)
@@ -75,6 +76,7 @@ class CaseOutcomes:
                 RankCounts.from_outcomes(
                     self.drawn[part], self.hits[part], self.n_items[part], self.design,
                     users=split.users[part], weights=split.weights, order=self.order[part], targets=self.targets[part],
+                    candidates=self.candidates,
                 )
             )  # fmt: skip
         return functools.reduce(operator.add, parts)
@@ -98,7 +100,8 @@ def observe(
 
     ``model`` is anything :func:`fullrank.as_scorer` takes. ``candidates``: ``"unseen"`` leaves the user's training items
     out (kr20), ``"all"`` does not (jin21, li23); or one pool per user: a sparse users × items mask, a dict or a sequence of
-    item lists, used as it is, plus the targets. The other targets of a user are never negatives.
+    item lists, used as it is, plus the targets (the counts call these candidates ``"given"``). The other targets of a user
+    are never negatives.
 
     ``ties``: an item whose score equals the target's ranks above it never (``"optimistic"``), always
     (``"pessimistic"``), or by a seeded key per user and item (``"random"``), the same in every design. NaN is refused.
@@ -149,6 +152,11 @@ def observe_cases(
         raise ValueError(
             f"`previous` cannot be taken up by '{design}', whose sample does not grow: observe it from the start."
         )
+    named = candidates_name(candidates)
+    if previous is not None and previous.candidates != named:
+        raise ValueError(
+            f"`previous` was observed among candidates '{previous.candidates}', not '{named}': observe it from the start."
+        )
     run = _mapper(map)
     scorer = as_scorer(model, split, name=name)
     name = name or scorer.name
@@ -183,7 +191,7 @@ def observe_cases(
     for key, values in out.items():
         out[key] = cases.to_case_order(values)
     targets = cases.to_case_order(np.repeat(np.diff(cases.ptr), np.diff(cases.ptr)))
-    return CaseOutcomes(**out, targets=targets, design=task.design, seed=seed)
+    return CaseOutcomes(**out, targets=targets, design=task.design, seed=seed, candidates=named)
 
 
 # -------------------------------------------------------------------------------------------------------- input
@@ -228,6 +236,11 @@ def _check_sizes(scorer: Any, split: Split, name: str) -> None:
             )
     if split.n_items >= np.iinfo(np.int32).max:
         raise ValueError(f"`split` has {split.n_items:,} items; allowed are up to {np.iinfo(np.int32).max - 1:,}.")
+
+
+def candidates_name(given: Any) -> str:
+    """What counts call the candidates that :func:`observe` was given: a pool per user is ``"given"``."""
+    return given if isinstance(given, str) else "given"
 
 
 def _candidates(given: Any, split: Split) -> tuple[Any, bool]:

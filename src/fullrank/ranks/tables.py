@@ -48,6 +48,7 @@ def read_counts(
     lists: str | Path | None = None,
     qrels: str | Path | None = None,
     train: str | Path | None = None,
+    candidates: str = "unseen",
     rng: int = 0,
 ) -> dict[str, RankCounts]:
     """Counts by model from a file of ranks, of scored candidates, or a TREC run.
@@ -59,22 +60,28 @@ def read_counts(
     * ``qrels``: the file is a TREC run, judged by these.
 
     ``n_items`` is the number of candidates, target included, unless the file has a column of it. With ``train`` (a file of
-    ``user_id, item_id``) it is the size of the catalogue, and a user's training items are no candidates. ``rng`` decides
-    ties between scores.
+    ``user_id, item_id``) it is the size of the catalogue, and a user's training items are no candidates. ``candidates`` is
+    what the counts will say, as in :meth:`RankCounts.from_ranks`. ``rng`` decides ties between scores.
     """
     path = Path(path)
+    if train is not None and candidates == "all":
+        raise ValueError(
+            "--train and --candidates all exclude each other: training items are left out, or they are not."
+        )
     if qrels is not None:
         from .candidates import counts_from_trec, read_trec_run
 
         run = read_trec_run(existing(path))
         pool = _pools(n_items, train, run["query_id"])
-        return {path.stem: counts_from_trec(run, str(existing(Path(qrels))), pool, design, rng=rng)}
+        return {
+            path.stem: counts_from_trec(run, str(existing(Path(qrels))), pool, design, candidates=candidates, rng=rng)
+        }
     columns = read_table(path)
     names = list(columns)
     told = lists or targets or (find_column(names, "label") is not None and find_column(names, "item") is not None)
     if find_column(names, "score") is not None and (told or find_column(names, "rank") is None):
         return {
-            model: _scored(path, each, design, n_items, targets, lists, train, rng)
+            model: _scored(path, each, design, n_items, targets, lists, train, candidates, rng)
             for model, each in _by_model(path, columns)
         }
     _refuse_ranked_lists(path, columns)
@@ -85,8 +92,9 @@ def read_counts(
             pool = np.array([pool[user] for user in table.users.tolist()])  # type: ignore[union-attr]  # _pools saw them
         try:
             counts[table.model] = RankCounts.from_ranks(
-                table.ranks, pool, design, drawn=table.drawn, users=table.users, weights=table.weights
-            )
+                table.ranks, pool, design, drawn=table.drawn, users=table.users, weights=table.weights,
+                candidates=candidates,
+            )  # fmt: skip
         except (ValueError, TypeError) as error:
             raise ValueError(f"model {table.model!r}: {error}") from None
     return counts
@@ -167,12 +175,13 @@ def _scored(
     targets: str | Path | None,
     lists: str | Path | None,
     train: str | Path | None,
+    candidates: str,
     rng: int,
 ) -> RankCounts:
     from .candidates import counts_from_scores
 
     if lists is not None:
-        return _listed_candidates(columns, Path(lists), design, n_items, train, rng)
+        return _listed_candidates(columns, Path(lists), design, n_items, train, candidates, rng)
     names = list(columns)
     if targets is None and find_column(names, "label") is None:
         raise ValueError(
@@ -182,7 +191,12 @@ def _scored(
     user = find_column(names, "user")
     pool = _pools(n_items, train, None if user is None else columns[user])
     return counts_from_scores(
-        columns, pool, design, targets=None if targets is None else _pairs(Path(targets)), rng=rng
+        columns,
+        pool,
+        design,
+        targets=None if targets is None else _pairs(Path(targets)),
+        candidates=candidates,
+        rng=rng,
     )
 
 
@@ -192,6 +206,7 @@ def _listed_candidates(
     design: Design | str,
     n_items: int | None,
     train: str | Path | None,
+    candidates: str,
     rng: int,
 ) -> RankCounts:
     """Rank the listed candidates by a frame of scores: names become positions shared by both."""
@@ -219,7 +234,7 @@ def _listed_candidates(
     import pyarrow as pa
 
     ranked = CandidateLists(codes["listed user"], codes["listed item"], codes["negatives"], listed.offsets)
-    return rank_candidates(pa.table(frame), ranked, pool, design, rng=rng, name="scores")
+    return rank_candidates(pa.table(frame), ranked, pool, design, candidates=candidates, rng=rng, name="scores")
 
 
 def _pools(n_items: int | None, train: str | Path | None, users: Array | None) -> Any:

@@ -143,7 +143,8 @@ def _facts(shown: Digest) -> str:
     counts = [estimate.counts for estimate in shown.estimates.values()]
     if counts:
         low, high = min(each.pool_range[0] for each in counts), max(each.pool_range[1] for each in counts)
-        facts.append(("Candidates", _range(round(low), round(high)), "per case, target included"))
+        names = ", ".join(dict.fromkeys(clean(each.candidates) for each in counts))
+        facts.append(("Candidates", _range(round(low), round(high)), f"{names}; per case, target included"))
         cases = max(sum(len(each) for each in counts), 1)
         scored = sum(each.items_scored for each in counts)
         full = max(sum(len(each) * max(each.n_items - 1, 1) for each in counts), 1)

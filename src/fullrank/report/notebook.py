@@ -74,7 +74,7 @@ def counts_html(counts: RankCounts) -> str:
     facts = {
         "cases": f"{len(counts):,}",
         "design": str(counts.design),
-        "candidates": f"{low:,}" if low == high else f"{low:,} to {high:,}",
+        "candidates": (f"{low:,}" if low == high else f"{low:,} to {high:,}") + f" ({counts.candidates})",
         "items scored": f"{counts.items_scored:,} ({percent(min(counts.items_scored / full, 1))} of a full evaluation)",
         "auc": number(counts.auc, 4),
     }

@@ -114,8 +114,9 @@ class Samples:
         times = np.round(self.seen[repeat]).astype(np.int64)
         hits = np.repeat(self.hits, times)
         made = RankCounts.from_outcomes(
-            np.repeat(self.drawn, times), hits, round(self.n_items), self.design, users=np.zeros(len(hits), np.int64)
-        )
+            np.repeat(self.drawn, times), hits, round(self.n_items), self.design, users=np.zeros(len(hits), np.int64),
+            candidates="all",  # as in every table that LogSpline stands in (jin21, li23)
+        )  # fmt: skip
         scale = self.n_items / made.n_items  # a mean of pools need not be whole
         return replace(made, pool_weight=made.pool_weight * scale)
 

@@ -1,0 +1,82 @@
+"""`correct`: the same ranks give the same answer whichever way they come, and the report says which prior spoke."""
+
+import numpy as np
+import pytest
+
+import fullrank as fr
+
+N = 5000
+
+
+@pytest.fixture(scope="module")
+def ranks():
+    """Two models' sampled ranks among 99 negatives."""
+    rng = np.random.default_rng(3)
+    true = np.minimum(np.exp(rng.gamma(3.0, 1.6, size=(2, 800))), N).astype(int)
+    return dict(zip("AB", 1 + rng.binomial(99, (true - 1) / (N - 1)), strict=True))
+
+
+def counted(ranks, pool=N, candidates="unseen"):
+    return {name: fr.RankCounts.from_ranks(each, pool, "uni99", candidates=candidates) for name, each in ranks.items()}
+
+
+@pytest.mark.parametrize("candidates", ["unseen", "all", "given"])
+@pytest.mark.parametrize("varying", [False, True])
+def test_every_way_to_an_answer_gives_the_same_digits(ranks, candidates, varying):
+    pool = np.random.default_rng(1).integers(4000, N, 800) if varying else N
+    counts = counted(ranks, pool, candidates)
+    from_ranks = fr.correct(ranks, pool, "uni99", "ndcg@10", candidates=candidates)
+    from_counts = fr.correct(counts, metrics="ndcg@10")
+    assert from_counts.rows == from_ranks.rows
+    compared = fr.compare(counts, "ndcg@10")
+    for row in from_ranks.rows:
+        dist = fr.LogSpline().fit(counts[row["model"]])
+        assert row["value"] == dist.expect("ndcg@10") == compared.values[row["model"]]
+        assert (row["low"], row["high"]) == dist.interval("ndcg@10")
+    assert compared.to_dict() == fr.compare(from_ranks, "ndcg@10").to_dict()
+    if candidates == "unseen":
+        assert fr.correct(ranks, pool, "uni99", "ndcg@10").rows == from_ranks.rows
+
+
+def test_candidates_that_the_counts_deny_are_refused(ranks):
+    counts = counted(ranks, candidates="all")
+    assert fr.correct(counts, candidates="all").rows == fr.correct(counts).rows
+    with pytest.raises(ValueError, match="model 'A': `candidates` is 'unseen', but the counts say 'all': leave it out"):
+        fr.correct(counts, candidates="unseen")
+    with pytest.raises(ValueError, match="model 'A': `candidates` must be 'unseen', 'all' or a name of your own"):
+        fr.correct(ranks, N, candidates="All")
+
+
+def test_the_report_says_which_prior_spoke(ranks):
+    said = {each: fr.correct(ranks, N, candidates=each).provenance for each in ("unseen", "all", "given")}
+    assert {each: found["prior"] for each, found in said.items()} == {
+        "unseen": "unseen",
+        "all": "all",
+        "given": "unseen",
+    }
+    assert {each: found["candidates"] for each, found in said.items()} == {each: each for each in said}
+    assert said["all"]["about"] == "800 cases of uni99 among 5,000 items (all); LogSpline"
+    assert said["given"]["about"] == "800 cases of uni99 among 5,000 items (given); LogSpline (prior: unseen)"
+    mixed = fr.correct({"A": counted(ranks)["A"], "B": counted(ranks, candidates="all")["B"]}).provenance
+    assert mixed["candidates"] == mixed["prior"] == "unseen and all"
+    own = fr.LogSpline(fr.LogSpline().fit(counted(ranks)["A"]).posterior.prior)
+    assert fr.correct(ranks, N, estimator=own).provenance["prior"] == "own"
+    assert "prior" not in fr.correct(ranks, N, estimator="mle").provenance
+    assert "prior" not in fr.correct({"A": fr.RankCounts.from_ranks([1, 2, 3], N, "full")}).provenance
+
+
+def test_the_page_names_candidates_and_prior(ranks):
+    page = fr.correct(ranks, N, metrics="ndcg@10", candidates="the shop").to_html()
+    assert "the shop; per case, target included" in page
+    assert "<dt><bdi>prior</bdi></dt><dd>unseen</dd>" in page
+
+
+def test_evaluate_names_the_pools_it_was_given(world):
+    models, split = world
+    pools = [list(range(200))] * split.n_users
+    report = fr.evaluate(models, split, "ndcg@10", design="uni9", candidates=pools, progress=False)
+    assert report.provenance["candidates"] == "given"
+    assert report.provenance["prior"] == "unseen"
+    among_all = fr.evaluate(models, split, "ndcg@10", design="uni9", candidates="all", progress=False)
+    assert among_all.provenance["candidates"] == among_all.provenance["prior"] == "all"
+    assert {each.counts.candidates for each in among_all.estimates.values()} == {"all"}
