@@ -54,17 +54,17 @@ docs: .venv/.docs  ## build the documentation into site/ (open site/index.html)
 REPRODUCTION ?= artifacts/reproduction
 NEURAL ?= ml-1m
 JOBS ?= 2
-REPRODUCE = $(BIN)/fullrank reproduce --all --jobs $(JOBS) --out $(REPRODUCTION) --html $(REPRODUCTION)/index.html --doc docs/reproduction.md
+REPRODUCE = $(BIN)/fullrank-papers --all --jobs $(JOBS) --out $(REPRODUCTION) --html $(REPRODUCTION)/index.html --doc docs/reproduction.md
 
-.venv/.reproduce: pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[report,implicit]"
+.venv/.papers: pyproject.toml papers/pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e . -e papers
 	@touch $@
 
-reproduce: .venv/.reproduce  ## the papers' tables and figures, as far as the data at hand allow; goes on where it stopped
+reproduce: .venv/.papers  ## the papers' tables and figures, as far as the data at hand allow; goes on where it stopped
 	$(REPRODUCE)
 
-reproduce-neural: .venv/.reproduce  ## the same after training NeuMF, MultiVAE and NGCF on NEURAL (ml-1m: under an hour)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[neural]"
+reproduce-neural: .venv/.papers  ## the same after training NeuMF, MultiVAE and NGCF on NEURAL (ml-1m: under an hour)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e . -e "papers[neural]"
 	$(REPRODUCE) $(NEURAL:%=--neural %)
 
 clean:  ## remove what make made

@@ -13,18 +13,18 @@ import fullrank as fr
 
 #: Present now, in the order of the flow. Move a name here from SOON when it arrives.
 SURFACE = [
-    *("Split", "load", "models", "as_scorer", "observe"),
+    *("Split", "load", "models", "as_scorer", "observe", "observe_cases"),
     *("Recall", "NDCG", "AP", "Precision", "AUC", "Hit", "MRR", "Metric", "parse_metric", "parse_metrics"),
     *("Exhaustive", "Top", "Sample", "Adaptive", "Design", "parse_design", "RankCounts"),
     *("expected_naive", "sampled_recall", "hoeffding", "bounds"),
     *("Naive", "RankEstimate", "CLS", "BiasVariance", "MLE", "WeightedMLE", "MaxEntropy", "Multinomial", "Mapping"),
-    *("LogSpline", "parse_estimator", "RankDistribution"),
+    *("LogSpline", "parse_estimator", "RankDistribution", "Estimator"),
     *("evaluate", "plan", "correct", "Report", "compare", "Comparison", "Accumulator"),
 ]
 #: Promised, allowed to appear.
 SOON = [
-    *("HyperPrior", "data", "backends", "demo", "reproduce", "testing"),
-    *("Scorer", "Estimator", "Estimate", "PointEstimate"),
+    *("HyperPrior", "data", "backends", "demo", "testing"),
+    *("Scorer", "Estimate", "PointEstimate"),
 ]
 
 #: name → parameters that must exist, in this order among themselves.
@@ -44,6 +44,7 @@ KEYWORDS = {
     "RankDistribution.cdf": ["k"],
     "parse_metric": ["text"],
     "observe": ["scorer", "split", "design", "candidates", "ties", "rng", "map", "checkpoint"],
+    "observe_cases": ["model", "split", "design", "candidates", "ties", "rng", "map", "checkpoint"],
     "evaluate": [
         "metrics",
         "design",

@@ -19,6 +19,7 @@ from .estimators import (
     CLS,
     MLE,
     BiasVariance,
+    Estimator,
     HyperPrior,
     LogSpline,
     Mapping,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:  # loaded when first asked for: they bring SciPy's sparse matr
     from . import models
     from .data import Split, load
     from .models import as_scorer
-    from .ranks.observe import observe
+    from .ranks.observe import observe, observe_cases
 
 
 _LATER = {
@@ -49,6 +50,7 @@ _LATER = {
     "load": ".data",
     "as_scorer": ".models",
     "observe": ".ranks.observe",
+    "observe_cases": ".ranks.observe",
 }
 
 
@@ -69,6 +71,7 @@ __all__ = [
     "models",
     "as_scorer",
     "observe",
+    "observe_cases",
     "AP",
     "AUC",
     "MRR",
@@ -95,6 +98,7 @@ __all__ = [
     "MaxEntropy",
     "Multinomial",
     "Naive",
+    "Estimator",
     "RankDistribution",
     "RankEstimate",
     "WeightedMLE",

@@ -201,7 +201,7 @@ def test_no_arguments_show_help():
 
 def test_every_verb_teaches_by_example():
     verbs = [["--help"], ["demo", "--help"], ["correct", "--help"], ["data", "--help"], ["data", "import", "--help"]]
-    verbs += [[verb, "--help"] for verb in ("evaluate", "plan", "compare", "reproduce")]
+    verbs += [[verb, "--help"] for verb in ("evaluate", "plan", "compare")]
     for verb in verbs:
         text = run(*verb).stdout
         assert "Example" in text
@@ -294,9 +294,17 @@ def test_a_column_that_is_not_the_model_is_not_a_million_models(tmp_path):
     assert "1,001" in result.stderr
 
 
+def test_reproduce_says_where_it_went():
+    plain, asked = run("reproduce"), run("reproduce", "kr20-table3", "--out", "x")
+    assert (plain.returncode, asked.returncode) == (0, 2)
+    assert plain.stdout == asked.stdout
+    assert len(plain.stdout.splitlines()) == 1
+    assert "fullrank-papers" in plain.stdout
+
+
 def test_help_is_whole_and_names_what_the_verb_prints():
     assert "..." not in run("--help").stdout.split("Commands:")[1]
-    for verb in ("plan", "reproduce", "compare"):
+    for verb in ("plan", "compare"):
         said = " ".join(run(verb, "--help").stdout.split())
         assert "fullrank.report/1" not in said
         assert f"fullrank.{'comparison' if verb == 'compare' else verb}/1" in said

@@ -23,7 +23,10 @@ from fullrank.models import (
     Scorer,
     as_scorer,
     files,
+    fitted,
     load_model,
+    register,
+    save_model,
 )
 from fullrank.models.fitted import FittedFactors, FittedItemItem
 from fullrank.models.scorer import Factors, ItemItem
@@ -445,6 +448,34 @@ def test_what_cannot_be_saved(tmp_path):
 @dataclasses.dataclass(frozen=True)
 class Mine:
     size: int = 1
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    monkeypatch.setattr(fitted, "_RECOMMENDERS", dict(fitted._RECOMMENDERS))
+    monkeypatch.setattr(fitted, "_KINDS", dict(fitted._KINDS))
+
+
+def test_a_recommender_from_elsewhere_is_saved_and_loaded_once_registered(tmp_path, registry):
+    register(Mine, doubled=lambda recommender, arrays: (recommender, 2 * arrays["a"]))
+    FittedFactors(Mine(3), np.ones((2, 1)), np.ones((3, 1))).save(tmp_path / "factors")
+    assert load_model(tmp_path / "factors").recommender == Mine(3)
+    save_model(tmp_path / "other", "doubled", Mine(), {"a": np.arange(3)})
+    recommender, values = load_model(tmp_path / "other")
+    assert recommender == Mine()
+    assert values.tolist() == [0, 2, 4]
+    save_model(tmp_path / "nothing", "unheard of", Mine(), {"a": np.arange(3)})
+    with pytest.raises(ValueError, match="its kind is 'unheard of'"):
+        load_model(tmp_path / "nothing")
+
+
+def test_what_cannot_be_registered(registry):
+    with pytest.raises(TypeError, match="must be dataclasses, got <class 'int'>"):
+        register(int)
+    with pytest.raises(ValueError, match="a recommender 'EASE' already, in fullrank"):
+        register(dataclasses.make_dataclass("EASE", ["l2"]))
+    with pytest.raises(ValueError, match="kind of fullrank's own"):
+        register(factors=lambda recommender, arrays: None)
 
 
 def test_files_hold_json_and_numbers_only(saved):

@@ -49,7 +49,10 @@ app.command(short_help="Correct sampled ranks you already have.")(correct.correc
 app.command(short_help="Evaluate models, as precisely as you ask.")(evaluate.evaluate)
 app.command(short_help="Say who is best, and how sure that is.")(compare.compare)
 app.command(short_help="Say what to sample, and what it costs.")(plan.plan)
-app.command(short_help="Run the papers' tables and figures.")(reproduce.reproduce)
+app.command(
+    short_help="Say where the papers' tables went.",
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)(reproduce.reproduce)
 app.add_typer(data.app, name="data", short_help="List and import data sets.")
 
 

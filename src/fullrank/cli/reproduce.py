@@ -1,84 +1,16 @@
-"""``fullrank reproduce``."""
+"""``fullrank reproduce``: where it went."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
-
-from ._options import Html, say_page
 
 __all__ = ["reproduce"]
 
 
-def reproduce(
-    names: Annotated[list[str] | None, typer.Argument(help="Tables or figures, such as kr20-table3.")] = None,
-    list_: Annotated[bool, typer.Option("--list", help="Name everything there is, and leave.")] = False,
-    all_: Annotated[bool, typer.Option("--all", help="Everything the data at hand allow.")] = False,
-    repeats: Annotated[int | None, typer.Option(min=2, help="Repeats, instead of the papers' 100.")] = None,
-    seed: Annotated[
-        int | None, typer.Option(min=0, help="Seed of the samples, instead of each experiment's own.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Write figures (PNG) and results (JSON) to this folder.")
-    ] = None,
-    doc: Annotated[Path | None, typer.Option("--doc", help="Write the page of the documentation to this file.")] = None,
-    neural: Annotated[
-        list[str] | None,
-        typer.Option("--neural", help="Data set to train NeuMF, MultiVAE and NGCF on (long); repeatable."),
-    ] = None,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Processes that share the work.")] = 1,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print JSON for machines (a list of fullrank.reproduce/1).")
-    ] = False,
-    html: Html = None,
-) -> None:
-    """Reproduce the papers' tables and figures: measured beside published.
-
-    What was trained or fitted is kept (in `FULLRANK_CACHE`, else the platform's cache), so a second run takes seconds, and
-    an interrupted one goes on. Missing data are named, and the rest runs.
-
-    \b
-    Examples:
-      fullrank reproduce --list
-      fullrank reproduce kr20-table3
-      fullrank reproduce --all --jobs 2 --out papers --html papers/all.html
-    """
-    import json as as_json
-
-    from .._files import write_atomically
-    from ..reproduce import experiment, run_all, time_spent
-    from ..reproduce.figures import png
-    from ..reproduce.show import as_html, as_markdown, as_text, listing
-
-    if list_:
-        typer.echo("\n".join(listing()))
-        return
-    if not names and not all_:
-        raise ValueError("say what to reproduce: a name such as kr20-table3, --all, or --list to see the names.")
-    if names and all_:
-        raise ValueError("give names or --all, not both.")
-    wanted = None if all_ else [experiment(name).name for name in dict.fromkeys(names or [])]
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-    results = []
-    for result in run_all(wanted, repeats=repeats, seed=seed, neural=neural or (), jobs=jobs, progress=not json):
-        results.append(result)
-        if not json:
-            typer.echo("\n".join([*as_text(result), ""]))
-        if out is not None:
-            name = result.experiment.name
-            write_atomically(out / f"{name}.json", as_json.dumps(result.to_dict(), indent=1).encode())
-            if result.panels:
-                write_atomically(out / f"{name}.png", png(result.panels))
-                if not json:
-                    typer.echo(f"wrote {out / f'{name}.png'}\n")
-    if json:
-        typer.echo(as_json.dumps([result.to_dict() for result in results], indent=1))
-    if html is not None:
-        html.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(html, as_html(results).encode())
-        say_page(html)
-    if doc is not None:
-        write_atomically(doc, as_markdown(results, time_spent()).encode())
+def reproduce(context: typer.Context) -> None:
+    """Say where the papers' tables and figures are: in a package of their own, `fullrank-papers`."""
+    typer.echo(
+        "`fullrank reproduce` is now `fullrank-papers`, in the folder papers/ of a checkout: pip install ./papers"
+    )
+    if context.args:  # somebody asked for work that is not done here
+        raise typer.Exit(2)

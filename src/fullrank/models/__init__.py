@@ -2,9 +2,17 @@
 
 from fullrank.models.als import ALS, ImplicitALS
 from fullrank.models.ease import EASE
-from fullrank.models.fitted import FittedFactors, FittedItemItem, Recommender, load_model
+from fullrank.models.fitted import (
+    FittedFactors,
+    FittedItemItem,
+    Recommender,
+    describe,
+    history_of,
+    load_model,
+    register,
+    save_model,
+)
 from fullrank.models.itemknn import ItemCF, ItemKNN
-from fullrank.models.neural import NGCF, MultiVAE, NeuMF
 from fullrank.models.popularity import Popularity
 from fullrank.models.scorer import Factors, ItemItem, Pairs, Rows, Scorer, Table, as_scorer
 from fullrank.models.stored import StoredFactors, read_factors
@@ -12,7 +20,6 @@ from fullrank.models.stored import StoredFactors, read_factors
 __all__ = [
     "ALS",
     "EASE",
-    "NGCF",
     "Factors",
     "FittedFactors",
     "FittedItemItem",
@@ -20,8 +27,6 @@ __all__ = [
     "ItemCF",
     "ItemItem",
     "ItemKNN",
-    "MultiVAE",
-    "NeuMF",
     "Pairs",
     "Popularity",
     "Recommender",
@@ -30,6 +35,12 @@ __all__ = [
     "StoredFactors",
     "Table",
     "as_scorer",
+    "describe",
+    "history_of",
     "load_model",
     "read_factors",
+    "register",
+    "save_model",
 ]
+
+register(ALS, EASE, ImplicitALS, ItemCF, ItemKNN, Popularity)

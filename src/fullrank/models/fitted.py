@@ -1,17 +1,17 @@
 """What a recommender becomes when it is fitted: its parameters beside the arrays that score, ready to save.
 
-There are two common kinds, and `fullrank.as_scorer` knows both by their attributes, so that compiled loops score them:
-factors (popularity is factors of width 0 and a bias per item) and item-item similarities over the users' histories. A
-network over pairs is the third (`fullrank.models.neural.neumf`).
+There are two kinds, and `fullrank.as_scorer` knows both by their attributes, so that compiled loops score them: factors
+(popularity is factors of width 0 and a bias per item) and item-item similarities over the users' histories. Recommenders
+and kinds from elsewhere join by :func:`register`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,26 +20,15 @@ from numpy.typing import NDArray
 from fullrank.models import files
 from fullrank.models.scorer import Factors, ItemItem
 
-if TYPE_CHECKING:
-    from fullrank.models.neural.neumf import FittedNeuMF
-
-__all__ = ["FittedFactors", "FittedItemItem", "Recommender", "load_model"]
+__all__ = [
+    "FittedFactors", "FittedItemItem", "Recommender", "describe", "history_of", "load_model", "register", "save_model",
+]  # fmt: skip
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
 
-# Where each recommender lives: files name the class, and only these are ever made from a file.
-_HOMES = {
-    "Popularity": "popularity",
-    "ItemCF": "itemknn",
-    "ItemKNN": "itemknn",
-    "EASE": "ease",
-    "ALS": "als",
-    "ImplicitALS": "als",
-    "MultiVAE": "neural.multivae",
-    "NeuMF": "neural.neumf",
-    "NGCF": "neural.ngcf",
-}
+#: By name: files name the class, and only these are ever made from a file.
+_RECOMMENDERS: dict[str, type] = {}
 
 
 class Recommender(Protocol):
@@ -91,7 +80,7 @@ class FittedFactors:
         arrays = {"user_factors": self.user_factors, "item_factors": self.item_factors}
         if self.item_bias is not None:
             arrays["item_bias"] = self.item_bias
-        files.write(path, {"kind": "factors", **written(self.recommender)}, arrays)
+        save_model(path, "factors", self.recommender, arrays)
 
     def __repr__(self) -> str:
         return f"{self.name} fitted on {self.n_users:,} users × {self.n_items:,} items"
@@ -146,30 +135,65 @@ class FittedItemItem:
                 arrays[f"similarity_{part}"] = getattr(self.similarity, part)
         else:
             arrays["similarity"] = self.similarity
-        files.write(path, {"kind": "item-item", **written(self.recommender)}, arrays)
+        save_model(path, "item-item", self.recommender, arrays)
 
     def __repr__(self) -> str:
         kind = f"{self.similarity.nnz:,} similarities" if sp.issparse(self.similarity) else "dense similarities"
         return f"{self.name} fitted on {self.n_users:,} users × {self.n_items:,} items, {kind}"
 
 
-def load_model(path: str | os.PathLike[str]) -> FittedFactors | FittedItemItem | FittedNeuMF:
+# ------------------------------------------------------------------------------------------ on disk
+
+
+def register(*recommenders: type, **kinds: Callable[[Any, dict[str, Array]], Any]) -> None:
+    """Let models of these classes be saved, and loaded by :func:`load_model`; they must be dataclasses of parameters.
+
+    A fitted model that is neither factors nor item-item similarities has a kind of its own: ``kinds`` names a function from
+    (recommender, arrays) to the model, as in ``register(NeuMF, neumf=FittedNeuMF.loaded)``.
+    """
+    for each in recommenders:
+        if not isinstance(each, type) or not dataclasses.is_dataclass(each):
+            raise TypeError(f"`recommenders` must be dataclasses, got {each!r}.")
+        other = _RECOMMENDERS.setdefault(each.__name__, each)
+        if other is not each and (other.__module__, other.__qualname__) != (each.__module__, each.__qualname__):
+            raise ValueError(f"there is a recommender {each.__name__!r} already, in {other.__module__}: rename yours.")
+        _RECOMMENDERS[each.__name__] = each
+    for kind, load in kinds.items():
+        if kind in ("factors", "item-item"):
+            raise ValueError(f"`{kind}` is a kind of fullrank's own: choose another name.")
+        _KINDS[kind] = load
+
+
+def save_model(path: str | os.PathLike[str], kind: str, recommender: Any, arrays: Mapping[str, Array]) -> None:
+    """Write a fitted model to ``path``, atomically and without pickle; :func:`load_model` reads it."""
+    name = type(recommender).__name__
+    if name not in _RECOMMENDERS:
+        raise TypeError(
+            f"a model fitted by {name!r} cannot be saved; known are {', '.join(_RECOMMENDERS)}: "
+            "add yours with `fullrank.models.register`."
+        )
+    files.write(path, {"kind": kind, "recommender": name, "parameters": dataclasses.asdict(recommender)}, arrays)
+
+
+def load_model(path: str | os.PathLike[str]) -> Any:
     """Read a fitted model written by its ``save``; anything else, or a damaged file, is refused. Nothing is unpickled."""
     header, arrays = files.read(path)
     try:
-        recommender = _recommender(str(header["recommender"]), header["parameters"])
-        if header["kind"] == "factors":
-            return FittedFactors(recommender, arrays["user_factors"], arrays["item_factors"], arrays.get("item_bias"))
-        if header["kind"] == "item-item":
-            return _item_item(recommender, arrays)
-        if header["kind"] == "neumf":
-            from fullrank.models.neural.neumf import FittedNeuMF
-
-            return FittedNeuMF.loaded(recommender, arrays)
-        raise ValueError(f"its kind is {header['kind']!r}")
+        name, kind = str(header["recommender"]), str(header["kind"])
+        if name not in _RECOMMENDERS:
+            raise ValueError(
+                f"its recommender is {name!r}, which this fullrank does not know: import the package that defines it first"
+            )
+        if kind not in _KINDS:
+            raise ValueError(f"its kind is {kind!r}")
+        return _KINDS[kind](_RECOMMENDERS[name](**header["parameters"]), arrays)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         said = f"it has no {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
         raise ValueError(f"{str(path)!r} is not a saved model, or is damaged: {said}.") from None
+
+
+def _factors(recommender: Any, arrays: dict[str, Array]) -> FittedFactors:
+    return FittedFactors(recommender, arrays["user_factors"], arrays["item_factors"], arrays.get("item_bias"))
 
 
 def _item_item(recommender: Any, arrays: dict[str, Array]) -> FittedItemItem:
@@ -191,18 +215,8 @@ def _checked_csr(parts: tuple[Array, Array, Array], shape: tuple[int, int]) -> A
     return matrix
 
 
-def _recommender(name: str, parameters: dict[str, Any]) -> Any:
-    if name not in _HOMES:
-        raise ValueError(f"its recommender is {name!r}, which this fullrank does not know")
-    return getattr(importlib.import_module(f"fullrank.models.{_HOMES[name]}"), name)(**parameters)
-
-
-def written(recommender: Any) -> dict[str, Any]:
-    """A recommender as the header of a file holds it."""
-    name = type(recommender).__name__
-    if name not in _HOMES:
-        raise TypeError(f"a model fitted by {name!r} cannot be saved; known are {', '.join(_HOMES)}.")
-    return {"recommender": name, "parameters": dataclasses.asdict(recommender)}
+#: How the arrays of each kind become a model.
+_KINDS: dict[str, Callable[[Any, dict[str, Array]], Any]] = {"factors": _factors, "item-item": _item_item}
 
 
 # ------------------------------------------------------------------------------------------ what recommenders share

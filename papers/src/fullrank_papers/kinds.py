@@ -13,12 +13,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..estimators import Mapping
-from ..metrics import parse_metric
-from ..ranks.design import parse_design
+import fullrank as fr
+
 from .catalogue import Experiment, published
 from .ranks import NotHereError, Ranks, true_ranks
-from .simulate import ESTIMATORS, Samples, column, exact, expected, fits, sampled, stream, theory, values
+from .simulate import (
+    ESTIMATORS,
+    Samples,
+    answers,
+    column,
+    exact,
+    expected,
+    sampled,
+    stream,
+    theory,
+    values,
+    weighted,
+)
 
 __all__ = ["TABLES", "Bench", "Row", "alignment_gaps"]
 
@@ -209,7 +220,7 @@ def beta_table(made: Experiment, bench: Bench) -> list[Row]:
     for data, model, ranks in bench.each(made):
         samples = sampled(ranks, made.design, bench.repeats, stream(ranks, made.design, made.seed))
         found = np.array(
-            [Mapping("beta").fitted(samples.counts(repeat)).a for repeat in range(bench.repeats)], dtype=float
+            [fr.Mapping("beta").fitted(samples.counts(repeat)).a for repeat in range(bench.repeats)], dtype=float
         )
         rows.append(_row(made, (data, model, "a", "beta@P"), found.mean(), found.std(ddof=1)))
     return rows
@@ -270,7 +281,7 @@ def mapping_error_table(made: Experiment, bench: Bench) -> list[Row]:
         spans = {"1-n": ks, "1": ks[:1], "2-10": ks[1:10]}
         for word in made.estimators:
             if word == "beta@P":
-                fitted = [Mapping("beta").fitted(samples.counts(repeat)) for repeat in range(bench.repeats)]
+                fitted = [fr.Mapping("beta").fitted(samples.counts(repeat)) for repeat in range(bench.repeats)]
                 hr = np.stack([_hit_ratio(ranks, each.f(ks, n - 1, ranks.n_items)) for each in fitted])
             else:
                 hr = _hit_ratio(ranks, _mapping(word).f(ks, n - 1, ranks.n_items))[None]
@@ -307,14 +318,13 @@ READINGS: dict[str, Callable[[FloatArray, FloatArray], FloatArray]] = {
 def weight_readings(made: Experiment, bench: Bench) -> list[Row]:
     """WMLE over MLE at the expected counts, for several readings of its weight, beside the ratio of the published means."""
     rows = []
-    design = parse_design(made.design)
+    design = fr.parse_design(made.design)
     for data, model, ranks in bench.each(made):
         drawn, hits, mean, _ = expected(ranks, design)
         N = ranks.n_items
         r, R = (hits + 1).astype(np.float64), np.asarray(1 + (N - 1) * hits / drawn, dtype=np.float64)
-        weights = [w(r, R) for w in READINGS.values()]
-        seen = np.stack([mean, *(mean * w for w in weights)]) * len(ranks.ranks)
-        found, _ = fits("MLE", Samples(drawn, hits, seen, N, design))
+        weights = [np.ones(len(r)), *(w(r, R) for w in READINGS.values())]
+        found = np.stack([answers(fr.MLE().fit(weighted(drawn, hits, mean * w, round(N), design))) for w in weights])
         tables = {key: value for file in made.options["tables"] for key, value in published(file).items()}
         for metric in made.metrics:
             told = [tables.get((data, model, metric, word), (np.nan, None))[0] for word in ("WMLE", "MLE")]
@@ -327,8 +337,10 @@ def weight_readings(made: Experiment, bench: Bench) -> list[Row]:
     return rows
 
 
-def _mapping(word: str) -> Mapping:
-    return Mapping("beta", float(word.split("@")[1])) if word.startswith("beta@") else Mapping(word)  # type: ignore[arg-type]
+def _mapping(word: str) -> fr.Mapping:
+    if word.startswith("beta@"):
+        return fr.Mapping("beta", float(word.split("@")[1]))
+    return fr.Mapping(word)  # type: ignore[arg-type]
 
 
 def _hit_ratio(ranks: Ranks, cuts: FloatArray) -> FloatArray:
@@ -336,7 +348,7 @@ def _hit_ratio(ranks: Ranks, cuts: FloatArray) -> FloatArray:
     return np.searchsorted(np.sort(ranks.ranks), np.floor(cuts + 1e-9), side="right") / len(ranks.ranks)
 
 
-def _curves(samples: Any) -> FloatArray:
+def _curves(samples: Samples) -> FloatArray:
     """SHR@k for k = 1..n, a row per repeat."""
     size = int(samples.drawn.max()) + 1
     shares = np.zeros((len(samples.seen), size))
@@ -371,7 +383,7 @@ TABLES: dict[str, Callable[[Experiment, Bench], list[Row]]] = {
 def check(made: Experiment) -> None:
     """Refuse a TOML that names what does not exist, before anything is trained."""
     for metric in made.metrics:
-        parse_metric(metric)
+        fr.parse_metric(metric)
     if made.kind in {"metrics", "pairs", "winners", "relative errors"}:
         for estimator in made.estimators:
             if estimator not in ESTIMATORS and estimator.split(",")[0] not in ESTIMATORS:

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fullrank._progress import bar
-from fullrank.models.fitted import history_of, number
+import fullrank as fr
 
-__all__ = ["Task", "batches", "need_torch", "negatives", "share", "train", "weights", "zeros"]
+from ..progress import bar
+
+__all__ = ["Task", "batches", "need_torch", "negatives", "number", "share", "train", "weights", "whole", "zeros"]
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
@@ -33,7 +34,7 @@ def need_torch(who: str) -> Any:
     try:
         import torch
     except ImportError:
-        raise ImportError(f"`{who}` needs PyTorch: pip install 'fullrank[neural]'.") from None
+        raise ImportError(f"`{who}` needs PyTorch: pip install 'fullrank-papers[neural]'.") from None
     return torch
 
 
@@ -53,7 +54,7 @@ class Task:
     @classmethod
     def of(cls, train: Any, most: int, rng: np.random.Generator, who: str) -> Task:
         """Take the validation set from a users × items matrix."""
-        history = history_of(train)
+        history = fr.models.history_of(train)
         if not history.nnz:
             raise ValueError(f"`train` holds no interaction; `{who}` has nothing to learn from.")
         sizes = np.diff(history.indptr)
@@ -149,6 +150,19 @@ def weights(torch: Any, rng: np.random.Generator, *shape: int, scale: float | No
 def zeros(torch: Any, *shape: int) -> Any:
     """A trainable tensor of zeros."""
     return torch.zeros(shape, dtype=torch.float32, requires_grad=True)
+
+
+def whole(value: Any, name: str, least: int) -> None:
+    """Check that a parameter is a whole number from ``least``."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"`{name}` is {value!r}; allowed is a whole number from {least}.")
+
+
+def number(value: Any, name: str, *, positive: bool = True) -> None:
+    """Check that a parameter is a finite number above 0, or from 0 unless ``positive``."""
+    fine = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not fine or not np.isfinite(value) or value < 0 or (positive and value == 0):
+        raise ValueError(f"`{name}` is {value!r}; allowed is a finite number {'above' if positive else 'from'} 0.")
 
 
 def share(value: Any, name: str) -> None:

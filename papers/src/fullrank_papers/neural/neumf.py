@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fullrank.models import files
-from fullrank.models.fitted import describe, number, whole, written
-from fullrank.models.neural.training import Task, batches, need_torch, negatives, train, weights, zeros
+import fullrank as fr
+
+from .training import Task, batches, need_torch, negatives, number, train, weights, whole, zeros
 
 __all__ = ["FittedNeuMF", "NeuMF"]
 
@@ -67,7 +67,7 @@ class NeuMF:
         return network.fitted(self)
 
     def __repr__(self) -> str:
-        return describe(self)
+        return fr.models.describe(self)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -105,7 +105,7 @@ class FittedNeuMF:
     @property
     def name(self) -> str:
         """How the recommender is written."""
-        return describe(self.recommender)
+        return fr.models.describe(self.recommender)
 
     @property
     def n_users(self) -> int:
@@ -136,11 +136,11 @@ class FittedNeuMF:
         return out.reshape(items.shape)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write to ``path``, atomically and without pickle; `load_model` reads it."""
+        """Write to ``path``, atomically and without pickle; `fullrank.models.load_model` reads it."""
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         for each, (matrix, bias) in enumerate(self.layers):
             arrays[f"layer_{each}"], arrays[f"layer_bias_{each}"] = matrix, bias
-        files.write(path, {"kind": "neumf", **written(self.recommender)}, arrays)
+        fr.models.save_model(path, "neumf", self.recommender, arrays)
 
     @classmethod
     def loaded(cls, recommender: Any, arrays: dict[str, Array]) -> FittedNeuMF:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..estimators import Mapping
-from ..metrics import parse_metric
-from ..ranks.design import Sample, parse_design
-from ..ranks.theory import expected_naive
+import fullrank as fr
+
 from .catalogue import Experiment
+from .keeping import keep, kept, key_of
 from .kinds import Bench, _curves, _hit_ratio, _mapping
-from .ranks import Ranks, keep, kept, key_of
-from .simulate import HEAD, Samples, code_of, column, exact, fits, sampled, stream, values
+from .ranks import Ranks
+from .simulate import ESTIMATORS, answers, column, corrected, exact, sampled, stream, value_code, values, weighted
 
 __all__ = ["FIGURES", "Panel", "Series", "draw", "png", "svg"]
 
@@ -76,7 +76,7 @@ def metric_shapes(made: Experiment, bench: Bench) -> list[Panel]:
     panels = []
     for last in made.options["to"]:
         R = np.arange(1, last + 1)
-        lines = [_series(name, R, parse_metric(name).gain(R, N)) for name in made.metrics]
+        lines = [_series(name, R, fr.parse_metric(name).gain(R, N)) for name in made.metrics]
         panels.append(Panel(f"ranks 1 to {last:,}", "rank", "metric", tuple(lines)))
     return panels
 
@@ -86,12 +86,12 @@ def expected_by_size(made: Experiment, bench: Bench) -> list[Panel]:
     sizes = [int(m) for m in made.options["sizes"]]
     panels = []
     for name in made.metrics:
-        metric = parse_metric(name)
+        metric = fr.parse_metric(name)
         lines: dict[str, list[Series]] = {"uncorrected": [], **{word: [] for word in made.estimators}}
         for _, model, ranks in bench.each(made):
             N = round(ranks.n_items)
             R, share = _distribution(ranks, N)
-            plain = [float(share @ expected_naive(metric, R, N, Sample(m, replace=False))) for m in sizes]
+            plain = [float(share @ fr.expected_naive(metric, R, N, fr.Sample(m, replace=False))) for m in sizes]
             lines["uncorrected"].append(_series(model, sizes, plain))
             for word in made.estimators:
                 fine = [m for m in sizes if m <= made.options.get("largest_corrected", 10**9)]
@@ -112,19 +112,19 @@ def _distribution(ranks: Ranks, N: int) -> tuple[NDArray[np.int64], FloatArray]:
 
 def _expected(ranks: Ranks, word: str, negatives: int) -> FloatArray:
     """The estimator's answer to the expected shares of outcomes: its expectation, as it is linear."""
-    key = key_of("expected", ranks.key, word, negatives, code_of(word))
+    key = key_of("expected", ranks.key, ranks.code, word, negatives, value_code())
     if (found := kept("values", key)) is not None:
         return np.asarray(found["values"])
-    law, N = Sample(negatives), round(ranks.n_items)
+    law, N = fr.Sample(negatives), round(ranks.n_items)
     R, share = _distribution(ranks, N)
     drawn, hits = law.outcomes(N)
     mean = np.zeros(len(drawn))
     for first in range(0, len(R), 512):
         part = slice(first, first + 512)
-        mean += share[part] @ Sample(negatives, replace=False).law(R[part], N, drawn, hits)
-    answers = np.asarray(fits(word, Samples(drawn, hits, mean[None] * len(ranks.ranks), float(N), law))[0][0])
-    keep("values", key, values=answers)
-    return answers
+        mean += share[part] @ fr.Sample(negatives, replace=False).law(R[part], N, drawn, hits)
+    values = answers(ESTIMATORS[word].fit(weighted(drawn, hits, mean, N, law)))
+    keep("values", key, values=values)
+    return values
 
 
 def expected_by_rank(made: Experiment, bench: Bench) -> list[Panel]:
@@ -133,8 +133,10 @@ def expected_by_rank(made: Experiment, bench: Bench) -> list[Panel]:
     R = np.arange(1, last + 1)
     panels = []
     for name in made.metrics:
-        metric = parse_metric(name)
-        lines = [_series(f"m = {m:,}", R, expected_naive(metric, R, N, Sample(int(m)))) for m in made.options["sizes"]]
+        metric = fr.parse_metric(name)
+        lines = [
+            _series(f"m = {m:,}", R, fr.expected_naive(metric, R, N, fr.Sample(int(m)))) for m in made.options["sizes"]
+        ]
         panels.append(
             Panel(str(metric), "true rank", "expected metric", (_series("exact", R, metric.gain(R, N)), *lines))
         )
@@ -144,15 +146,14 @@ def expected_by_rank(made: Experiment, bench: Bench) -> list[Panel]:
 def corrected_metric(made: Experiment, bench: Bench) -> list[Panel]:
     """M̂ by sampled rank, and its expectation by true rank (kr20 Figure 4)."""
     N, last = int(made.options["n_items"]), int(made.options["to"])
-    design = parse_design(made.design)
+    design = fr.parse_design(made.design)
     drawn, hits = design.outcomes(N)
-    metric = parse_metric(made.metrics[0])
+    metric = fr.parse_metric(made.metrics[0])
     R = np.arange(1, last + 1)
     law = design.law(R, N, drawn, hits)
-    every = Samples(drawn, hits, np.eye(len(drawn)), float(N), design)
     left, right = [], [_series("exact", R, metric.gain(R, N))]
     for word in made.estimators:
-        M = fits(word, every)[0][:, column(metric)]
+        M = corrected(word, design, N)[:, column(metric)]
         left.append(_series(word, hits + 1, M))
         right.append(_series(word, R, law @ M))
     return [
@@ -203,13 +204,13 @@ def curve_relationship(made: Experiment, bench: Bench) -> list[Panel]:
     for data, model, ranks in bench.each(made):
         N, k = round(ranks.n_items), int(made.options["k"])
         shr = _shr(made, bench, ranks)
-        f = Mapping("beta", 0.5).f(np.arange(1, len(shr) + 1), len(shr) - 1, N)
+        f = fr.Mapping("beta", 0.5).f(np.arange(1, len(shr) + 1), len(shr) - 1, N)
         K = np.arange(1, N + 1)
         R, times = np.unique(ranks.ranks, return_counts=True)
         pmf = np.zeros(N)
         pmf[R - 1] = times / times.sum()
         smooth = np.convolve(pmf, np.ones(25) / 25, mode="same")
-        p = expected_naive(f"recall@{k}", K, N, made.design)
+        p = fr.expected_naive(f"recall@{k}", K, N, made.design)
         lines = (
             _series("HR@K", K, _hit_ratio(ranks, K.astype(float))),
             _series("SHR@k at f(k)", f, shr),
@@ -230,7 +231,7 @@ def beta_fits(made: Experiment, bench: Bench) -> list[Panel]:
         middle = np.sqrt(edges[:-1] * (edges[1:] - 1.0))
         share = np.histogram(ranks.ranks, edges)[0] / len(ranks.ranks)
         fitted = (
-            Mapping("beta").fitted(sampled(ranks, made.design, 1, stream(ranks, made.design, made.seed)).counts()).a
+            fr.Mapping("beta").fitted(sampled(ranks, made.design, 1, stream(ranks, made.design, made.seed)).counts()).a
         )
         lines = [_series("empirical", middle, share)]
         for a in (*made.options["a"], fitted):
@@ -246,11 +247,11 @@ def mapping_differences(made: Experiment, bench: Bench) -> list[Panel]:
     """f(k; a) against f(k; a₀): relative or in ranks (li20 Figures 4, 5)."""
     N, n = int(made.options["n_items"]), int(made.options["n"])
     k = np.arange(1, n + 1)
-    base = Mapping("beta", float(made.options["base"])).f(k, n - 1, N)
+    base = fr.Mapping("beta", float(made.options["base"])).f(k, n - 1, N)
     relative = bool(made.options["relative"])
     lines = []
     for a in made.options["a"]:
-        gap = Mapping("beta", float(a)).f(k, n - 1, N) - base
+        gap = fr.Mapping("beta", float(a)).f(k, n - 1, N) - base
         lines.append(_series(f"a = {a:g}", k, gap / base if relative else gap))
     base_name = f"f(k; {made.options['base']:g})"
     y = f"[f(k; a) − {base_name}] / {base_name}" if relative else f"f(k; a) − {base_name}"
@@ -263,7 +264,7 @@ def sampling_effect(made: Experiment, bench: Bench) -> list[Panel]:
     K = np.arange(1, int(made.options["to"]) + 1)
     lines = []
     for a in made.options["a"]:
-        f = Mapping("beta", float(a)).f(np.arange(1, n + 1), n - 1, N)
+        f = fr.Mapping("beta", float(a)).f(np.arange(1, n + 1), n - 1, N)
         near = f <= K[-1]
         lines.append(_series(f"HR@K, a = {a:g}", K, ((K - 1) / (N - 1)) ** a))
         lines.append(_series(f"SHR@k at f(k; {a:g})", f[near], (((f - 1) / (N - 1)) ** a)[near]))
@@ -302,7 +303,7 @@ def sizes_compared(made: Experiment, bench: Bench) -> list[Panel]:
         lines = [_series("full ranking", K, _hit_ratio(ranks, K.astype(float)))]
         for n in made.options["n"]:
             shr = _shr(made, bench, ranks, f"uni{n - 1}")
-            f = Mapping("beta", 0.5).f(np.arange(1, len(shr) + 1), len(shr) - 1, N)
+            f = fr.Mapping("beta", 0.5).f(np.arange(1, len(shr) + 1), len(shr) - 1, N)
             lines.append(_series(f"n = {n}", f[f <= last], shr[f <= last]))
         panels.append(Panel(f"{model} on {data}{_stand_in(made, data)}", "K", "hit ratio", tuple(lines), log_x=True))
     return panels
@@ -321,13 +322,13 @@ def rank_distributions(made: Experiment, bench: Bench) -> list[Panel]:
     last = int(made.options["to"])
     K = np.arange(1, last + 1)
     for data, model, ranks in bench.each(made):
-        truth = np.bincount(np.minimum(ranks.ranks, HEAD + 1), minlength=HEAD + 2)[1 : last + 1] / len(ranks.ranks)
+        truth = np.bincount(np.minimum(ranks.ranks, last + 1), minlength=last + 2)[1 : last + 1] / len(ranks.ranks)
         for design in made.options.get("designs", [made.design]):
             heads = {"empirical": truth}
             for word in made.estimators:
                 bench.tick(word)
                 heads[word] = values(ranks, word, design, bench.repeats, made.seed)[1][:last]
-            title = f"{model} on {data}, {parse_design(design)}"
+            title = f"{model} on {data}, {fr.parse_design(design)}"
             panels.append(Panel(f"P(R), {title}", "rank", "P(R)", tuple(_series(n, K, h) for n, h in heads.items())))
             if made.options.get("cdf", True):
                 sums = tuple(_series(name, K, np.cumsum(head)) for name, head in heads.items())
@@ -411,9 +412,7 @@ _COLOURS = ("#1b1b1b", "#2a7fbf", "#d2601a", "#1f9e79", "#c45a9a", "#a67c00", "#
 
 def draw(panels: Iterable[Panel]) -> Any:
     """The panels as one Altair chart, two beside each other, with the names below each."""
-    from ..report.charts import load_altair
-
-    alt = load_altair()
+    alt = _drawn_with("altair")
     charts = []
     panels = list(panels)
     # a name has one colour in all panels
@@ -447,20 +446,18 @@ def draw(panels: Iterable[Panel]) -> Any:
 
 
 def png(panels: Iterable[Panel], scale: float = 1.5) -> bytes:
-    """The figure as PNG. Needs the extra ``report``."""
-    return bytes(_converter().vegalite_to_png(draw(panels).to_dict(validate=False), scale=scale))
+    """The figure as PNG."""
+    return bytes(_drawn_with("vl_convert").vegalite_to_png(draw(panels).to_dict(validate=False), scale=scale))
 
 
 def svg(panels: Iterable[Panel]) -> str:
-    """The figure as SVG text. Needs the extra ``report``."""
-    return str(_converter().vegalite_to_svg(draw(panels).to_dict(validate=False)))
+    """The figure as SVG text."""
+    return str(_drawn_with("vl_convert").vegalite_to_svg(draw(panels).to_dict(validate=False)))
 
 
-def _converter() -> Any:
+def _drawn_with(module: str) -> Any:
+    """A module that figures are made with, or a sentence that says how to get it."""
     try:
-        import vl_convert
+        return import_module(module)
     except ImportError:
-        raise ImportError(
-            "figures are made by vl-convert-python: install the extra, pip install 'fullrank[report]'."
-        ) from None
-    return vl_convert
+        raise ImportError(f"figures need {module}: pip install 'fullrank[report]'.") from None

@@ -1,9 +1,9 @@
 """What the neural recommenders take to train and what they are worth, beside popularity and EASE.
 
-    python benchmarks/neural.py                           # ml-1m, all three, as they come
-    python benchmarks/neural.py citeulike-a --only MultiVAE NGCF
-    python benchmarks/neural.py --epochs 3 --verbose      # a glance: loss and validation of every epoch
-    python benchmarks/neural.py --only MultiVAE --with beta=0.2    # another setting: compare the column `validation`
+    python papers/benchmarks/neural.py                           # ml-1m, all three, as they come
+    python papers/benchmarks/neural.py citeulike-a --only MultiVAE NGCF
+    python papers/benchmarks/neural.py --epochs 3 --verbose      # a glance: loss and validation of every epoch
+    python papers/benchmarks/neural.py --only MultiVAE --with beta=0.2    # another setting: compare the column `validation`
 
 Data sets are those of `fullrank.load`, from the folder FULLRANK_DATA. Prints a markdown table: seconds of training (of the
 clock and of the processor), seconds of ranking all test cases among all items, the best NDCG@100 on the validation set that
@@ -21,9 +21,15 @@ import time
 from typing import Any
 
 import fullrank as fr
-from fullrank.models import EASE, NGCF, MultiVAE, NeuMF, Popularity
+from fullrank_papers.neural import NGCF, MultiVAE, NeuMF
 
-MODELS = {"Popularity": Popularity, "EASE": EASE, "NeuMF": NeuMF, "MultiVAE": MultiVAE, "NGCF": NGCF}
+MODELS = {
+    "Popularity": fr.models.Popularity,
+    "EASE": fr.models.EASE,
+    "NeuMF": NeuMF,
+    "MultiVAE": MultiVAE,
+    "NGCF": NGCF,
+}
 
 
 class Best(logging.Handler):
@@ -37,7 +43,7 @@ class Best(logging.Handler):
 
 
 def measure(recommender: Any, split: fr.Split) -> str:
-    best, log = Best(), logging.getLogger("fullrank.models.neural.training")
+    best, log = Best(), logging.getLogger("fullrank_papers.neural.training")
     log.addHandler(best)
     log.setLevel(logging.INFO)
     clock, processor = time.perf_counter(), time.process_time()

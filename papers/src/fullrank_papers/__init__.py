@@ -1,7 +1,9 @@
 """The four papers as data: one TOML per table or figure, the published numbers beside it, and one engine that runs them.
 
-``fullrank reproduce --list`` names them; ``fullrank reproduce kr20-table3`` prints measured beside published. Add a table
-with a TOML under ``experiments/`` and, where numbers were printed, a CSV under ``published/``.
+The library is used as anyone would use it, by its public names: so the tables certify what users run.
+
+``fullrank-papers --list`` names them; ``fullrank-papers kr20-table3`` prints measured beside published. Add a table with
+a TOML under ``experiments/`` and, where numbers were printed, a CSV under ``published/``.
 """
 
 from .catalogue import Experiment, experiment, experiments

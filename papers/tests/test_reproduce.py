@@ -12,15 +12,17 @@ import pytest
 from typer.testing import CliRunner
 
 import fullrank as fr
-from fullrank.cli import app
-from fullrank.reproduce import Result, experiment, experiments, run, run_all, time_spent
-from fullrank.reproduce.catalogue import Experiment, published
-from fullrank.reproduce.claims import CLAIMS
-from fullrank.reproduce.figures import FIGURES, Panel, Series, stage_costs
-from fullrank.reproduce.kinds import TABLES, Bench, Row, alignment_gaps, check
-from fullrank.reproduce.ranks import NotHereError, Ranks, keep, kept, rank_key, recipes, true_ranks
-from fullrank.reproduce.show import aligned, as_html, as_markdown, as_text, listing, matches
-from fullrank.reproduce.simulate import METRICS, column, exact, fits, sampled, theory
+from fullrank_papers import Result, experiment, experiments, run, run_all, time_spent
+from fullrank_papers.catalogue import Experiment, published
+from fullrank_papers.claims import CLAIMS
+from fullrank_papers.cli import app
+from fullrank_papers.figures import FIGURES, Panel, Series, stage_costs
+from fullrank_papers.keeping import keep, kept
+from fullrank_papers.kinds import TABLES, Bench, Row, alignment_gaps, check
+from fullrank_papers.neural import NeuMF
+from fullrank_papers.ranks import NotHereError, Ranks, rank_key, recipes, true_ranks
+from fullrank_papers.show import aligned, as_html, as_markdown, as_text, listing, matches
+from fullrank_papers.simulate import METRICS, column, exact, fits, sampled, theory
 
 N = 600
 
@@ -73,7 +75,7 @@ def test_every_toml_loads_and_names_what_exists(name):
 
 
 def test_published_numbers_parse_and_keys_are_unique():
-    folder = resources.files("fullrank.reproduce").joinpath("published")
+    folder = resources.files("fullrank_papers").joinpath("published")
     files = [each.name for each in folder.iterdir() if each.name.endswith(".csv") and "ranks" not in each.name]
     assert len(files) == 28 + 1
     for file in files:
@@ -218,7 +220,7 @@ def test_kept_arrays_survive_and_damage_counts_as_nothing(tmp_path):
 
 def test_missing_data_is_one_sentence_and_the_rest_runs(tmp_path, monkeypatch):
     monkeypatch.setenv("FULLRANK_DATA", str(tmp_path))
-    from fullrank.reproduce import ranks as module
+    from fullrank_papers import ranks as module
 
     module.split_of.cache_clear()
     result = run(experiment("kr20-table3"), repeats=2, progress=False)
@@ -249,14 +251,14 @@ def test_text_fits_80_columns_and_pages_are_made():
 
 def test_command_line(tmp_path):
     runner = CliRunner()
-    assert "kr20-table3" in runner.invoke(app, ["reproduce", "--list"]).output
-    out = runner.invoke(app, ["reproduce", "kr20-table1", "--out", str(tmp_path / "out")])
+    assert "kr20-table3" in runner.invoke(app, ["--list"]).output
+    out = runner.invoke(app, ["kr20-table1", "--out", str(tmp_path / "out")])
     assert out.exit_code == 0
     assert "published" in out.output
     told = json.loads((tmp_path / "out" / "kr20-table1.json").read_text())
     assert told["schema"] == "fullrank.reproduce/1"
     assert len(told["rows"]) == 12
-    machine = runner.invoke(app, ["reproduce", "kr20-table1", "--json"])
+    machine = runner.invoke(app, ["kr20-table1", "--json"])
     assert json.loads(machine.output)[0]["name"] == "kr20-table1"
 
 
@@ -283,7 +285,7 @@ def small_files(folder: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["yelp", "ml-20m", "book-x"])
 def test_experiments_run_as_soon_as_the_official_files_are_there(name, tmp_path, monkeypatch):
-    from fullrank.reproduce import ranks as module
+    from fullrank_papers import ranks as module
 
     monkeypatch.setenv("FULLRANK_DATA", str(tmp_path / "data"))
     small_files(tmp_path / "data", name)
@@ -308,7 +310,7 @@ def test_experiments_run_as_soon_as_the_official_files_are_there(name, tmp_path,
 
 
 def test_two_processes_find_what_one_finds_and_the_time_is_kept(tmp_path, monkeypatch):
-    from fullrank.reproduce import ranks as module
+    from fullrank_papers import ranks as module
 
     monkeypatch.setenv("FULLRANK_DATA", str(tmp_path / "data"))
     small_files(tmp_path / "data", "yelp")
@@ -330,8 +332,8 @@ def test_two_processes_find_what_one_finds_and_the_time_is_kept(tmp_path, monkey
 
 
 def test_work_is_shared_by_data_set_and_model(tmp_path, monkeypatch):
-    from fullrank.reproduce import engine
-    from fullrank.reproduce import ranks as module
+    from fullrank_papers import engine
+    from fullrank_papers import ranks as module
 
     monkeypatch.setenv("FULLRANK_DATA", str(tmp_path / "data"))
     small_files(tmp_path / "data", "yelp")
@@ -399,7 +401,7 @@ def test_a_page_says_which_models_match():
 
 
 def test_neural_rows_say_how_to_get_them_and_run_once_ranks_are_kept(tmp_path, monkeypatch):
-    from fullrank.reproduce import ranks as module
+    from fullrank_papers import ranks as module
 
     monkeypatch.setenv("FULLRANK_DATA", str(tmp_path / "data"))
     small_files(tmp_path / "data", "yelp")
@@ -415,7 +417,7 @@ def test_neural_rows_say_how_to_get_them_and_run_once_ranks_are_kept(tmp_path, m
             return "NeuMF()"
 
     before = rank_key("yelp", "NeuMF")
-    monkeypatch.setattr(module, "recommender", lambda data, name: fr.models.NeuMF(factors=8))
+    monkeypatch.setattr(module, "recommender", lambda data, name: NeuMF(factors=8))
     assert rank_key("yelp", "NeuMF") != before
     monkeypatch.setattr(module, "recommender", lambda data, name: Trained())
     found = true_ranks("yelp", "NeuMF", neural=True, progress=False)
@@ -441,5 +443,5 @@ def test_kr20_table_3_exact_values_of_y_and_z():
 
 
 def test_models_toml_is_plain():
-    text = resources.files("fullrank.reproduce").joinpath("models.toml").read_text()
+    text = resources.files("fullrank_papers").joinpath("models.toml").read_text()
     assert set(tomllib.loads(text)) == set(recipes())

@@ -9,27 +9,26 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .._files import write_atomically
-from .._progress import bar
-from .._version import __version__
-from .catalogue import Experiment, experiments
+from .catalogue import Experiment, experiments, published
 from .figures import FIGURES, Panel
+from .keeping import cache_folder, key_of, library_code, own_code, write
 from .kinds import TABLES, Bench, Row, check
-from .ranks import NotHereError, cache_folder, code_key, kept, key_of, rank_key, recipes, recommender, split_of
+from .progress import bar
+from .ranks import NotHereError, is_kept, recipes, recommender, split_of
 
 __all__ = ["Result", "run", "run_all", "time_spent"]
 
 #: Kinds whose work is kept by (data set, model), and so can be done ahead by several processes.
 SHARED = ("metrics", "pairs", "winners", "relative errors", "rank distributions", "blind spot", "expected by size")
 #: Files that decide what a result holds; the others show it.
-CODE = ("catalogue.py", "figures.py", "kinds.py", "ranks.py", "simulate.py")
+CODE = ("catalogue.py", "figures.py", "kinds.py", "neural", "ranks.py", "simulate.py")
 
 
 @dataclass(frozen=True)
@@ -93,9 +92,7 @@ def run(made: Experiment, *, repeats: int | None = None, neural: Iterable[str] =
     result = Result(made, repeats, tuple(rows), tuple(panels), tuple(bench.missing), tuple(bench.notes), seconds,
                     fresh=True)  # fmt: skip
     # models that were trained on the way change the state the result is kept under
-    path = _path(made, repeats, trained)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, json.dumps(result.to_dict()).encode())
+    write(_path(made, repeats, trained), json.dumps(result.to_dict()).encode())
     return result
 
 
@@ -174,7 +171,7 @@ def _pairs(wanted: Iterable[Experiment], neural: frozenset[str]) -> list[tuple[s
     return [
         (data, model) for data in sorted(found, key=lambda data: -found[data]) for model in recipes()
         if any(data in made.data and model in made.models for made in wanted)
-        and (not recipes()[model].get("neural") or data in neural or _is_trained(data, model))
+        and (not recipes()[model].get("neural") or data in neural or is_kept(data, model))
     ]  # fmt: skip
 
 
@@ -205,9 +202,7 @@ class _Watch:
             spent = time_spent()
             clock, processor, _ = spent.get(self.kind, (0.0, 0.0, 0))
             spent[self.kind] = clock + now - self.since, processor + cpu, self.jobs
-            path = cache_folder() / "time.json"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, json.dumps(spent).encode())
+            write(cache_folder() / "time.json", json.dumps(spent).encode())
         self.since = now
         return result
 
@@ -225,20 +220,12 @@ def time_spent() -> dict[str, tuple[float, float, int]]:
 
 
 def _path(made: Experiment, repeats: int, neural: frozenset[str]) -> Path:
-    key = key_of("result", __version__, _told(made), repeats, _state(made, neural))
+    key = key_of("result", _told(made), sorted(published(made.published).items()), repeats, _state(made, neural))
     return cache_folder() / "results" / f"{made.name}-{key}.json"
 
 
 def _found(made: Experiment, repeats: int | None, neural: frozenset[str]) -> bool:
     return _path(made, repeats or made.repeats, neural).exists()
-
-
-def _is_trained(data: str, model: str) -> bool:
-    """Whether the ranks of a model are kept."""
-    try:
-        return kept("ranks", rank_key(data, model)) is not None
-    except NotHereError:
-        return False
 
 
 def _told(made: Experiment) -> dict[str, Any]:
@@ -259,14 +246,10 @@ def _state(made: Experiment, neural: frozenset[str]) -> list[str]:
             continue
         out.append(split.checksum)
         for model in made.models:
-            try:
-                unfitted = recommender(data, model)
-            except NotHereError as error:
-                out.append(str(error))
-                continue
-            there = not recipes()[model].get("neural") or _is_trained(data, model)
-            out.append(f"{unfitted!r} {'there' if there else 'to train' if data in neural else 'not trained'}")
-    return [*out, code_key("reproduce", *CODE), code_key("estimators")]
+            there = not recipes()[model].get("neural") or is_kept(data, model)
+            state = "there" if there else "to train" if data in neural else "not trained"
+            out.append(f"{recommender(data, model)!r} {state}")
+    return [*out, library_code(), own_code(*CODE)]
 
 
 def _read(path: Any, made: Experiment) -> Result | None:
@@ -281,8 +264,8 @@ def _read(path: Any, made: Experiment) -> Result | None:
 
 
 @contextmanager
-def _bar(name: str, progress: bool) -> Iterator[Any]:
-    """What is being done, where somebody looks."""
+def _bar(name: str, progress: bool) -> Iterator[Callable[[str], None]]:
+    """What is being done."""
     with bar(progress, None, name, bar_format="{desc}: {postfix} [{elapsed}]") as shown:
 
         def tick(what: str) -> None:

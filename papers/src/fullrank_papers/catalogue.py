@@ -75,7 +75,7 @@ class Experiment:
 @cache
 def experiments() -> dict[str, Experiment]:
     """All of them, in the order of the papers."""
-    folder = resources.files("fullrank.reproduce").joinpath("experiments")
+    folder = resources.files("fullrank_papers").joinpath("experiments")
     found = [_read(each.name.removesuffix(".toml"), each.read_text(encoding="utf-8")) for each in folder.iterdir()
              if each.name.endswith(".toml")]  # fmt: skip
     return {each.name: each for each in sorted(found, key=_place)}
@@ -88,7 +88,7 @@ def experiment(name: str) -> Experiment:
     if name.lower() in names:
         return names[name.lower()]
     close = difflib.get_close_matches(name.lower(), names, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else "`fullrank reproduce --list` names them all."
+    hint = f"did you mean {close[0]!r}?" if close else "`fullrank-papers --list` names them all."
     raise ValueError(f"there is nothing to reproduce by the name of {name!r}: {hint}")
 
 
@@ -119,7 +119,7 @@ def published(file: str) -> dict[Key, Published]:
     """The numbers of one CSV by (data set, model, metric, estimator)."""
     if not file:
         return {}
-    text = resources.files("fullrank.reproduce").joinpath("published").joinpath(file).read_text(encoding="utf-8")
+    text = resources.files("fullrank_papers").joinpath("published").joinpath(file).read_text(encoding="utf-8")
     out: dict[Key, Published] = {}
     for row in csv.DictReader(text.splitlines()):
         sd = row.get("std") or None

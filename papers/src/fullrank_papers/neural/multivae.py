@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fullrank.models.fitted import FittedFactors, describe, number, whole
-from fullrank.models.neural.training import Task, batches, need_torch, share, train, weights, zeros
+import fullrank as fr
+
+from .training import Task, batches, need_torch, number, share, train, weights, whole, zeros
 
 __all__ = ["MultiVAE"]
 
@@ -56,7 +57,7 @@ class MultiVAE:
         whole(self.validation, "validation", 0)
         whole(self.rng, "rng", 0)
 
-    def fit(self, train: Any, *, progress: bool = True) -> FittedFactors:
+    def fit(self, train: Any, *, progress: bool = True) -> fr.models.FittedFactors:
         """Train until validation says stop."""
         torch = need_torch("MultiVAE")
         rng = np.random.default_rng(self.rng)
@@ -66,10 +67,10 @@ class MultiVAE:
         with torch.no_grad():
             hidden = [network.hidden(task.history[rows]) for rows in _strips(task.history.shape[0], self.batch)]
         out, bias = (network.values[name].detach().numpy().copy() for name in ("out", "out_bias"))
-        return FittedFactors(self, np.concatenate(hidden), out, bias)
+        return fr.models.FittedFactors(self, np.concatenate(hidden), out, bias)
 
     def __repr__(self) -> str:
-        return describe(self)
+        return fr.models.describe(self)
 
 
 def _strips(n: int, size: int) -> list[slice]:

@@ -10,8 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from fullrank.models.fitted import FittedFactors, describe, number, whole
-from fullrank.models.neural.training import Task, batches, need_torch, negatives, share, train, weights, zeros
+import fullrank as fr
+
+from .training import Task, batches, need_torch, negatives, number, share, train, weights, whole, zeros
 
 __all__ = ["NGCF"]
 
@@ -62,7 +63,7 @@ class NGCF:
         whole(self.validation, "validation", 0)
         whole(self.rng, "rng", 0)
 
-    def fit(self, train: Any, *, progress: bool = True) -> FittedFactors:
+    def fit(self, train: Any, *, progress: bool = True) -> fr.models.FittedFactors:
         """Train until validation says stop."""
         torch = need_torch("NGCF")
         rng = np.random.default_rng(self.rng)
@@ -72,10 +73,10 @@ class NGCF:
         table = network.table()
         n_users = task.history.shape[0]
         users = table[:n_users] * (np.diff(task.history.indptr) > 0)[:, None]
-        return FittedFactors(self, users, table[n_users:].copy())
+        return fr.models.FittedFactors(self, users, table[n_users:].copy())
 
     def __repr__(self) -> str:
-        return describe(self)
+        return fr.models.describe(self)
 
 
 def normalised_graph(history: Any) -> Any:
