@@ -159,6 +159,17 @@ def test_stage_costs_follow_equation_13():
 # ------------------------------------------------------------------------------------------------ engine
 
 
+def test_models_that_differ_by_rounding_are_a_tie(monkeypatch):
+    made = toy("pairs", options={"pairs": [["A", "B"]]}, metrics=("recall@10",), estimators=("CLS",))
+    bench = Bench(5)
+    base = np.full((5, len(METRICS)), 0.1)
+    noise = {"A": 0.0, "B": 1e-13, "C": -0.05}
+    truth = {model: exact(bench.ranks(made, "toy", model))[column("recall@10")] for model in "AB"}
+    assert truth["A"] < truth["B"]
+    monkeypatch.setattr(Bench, "values", lambda self, made, ranks, word: (base + noise[ranks.key[-1]], None))
+    assert [row.measured for row in TABLES["pairs"](made, bench)] == [0]
+
+
 def test_kinds_of_tables_on_a_toy():
     rows = TABLES["metrics"](toy(), Bench(5))
     assert [row.estimator for row in rows[:4]] == ["exact", "sampled", "BV0.1", "MLE"]
