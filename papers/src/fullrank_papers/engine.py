@@ -220,7 +220,8 @@ def time_spent() -> dict[str, tuple[float, float, int]]:
 
 
 def _path(made: Experiment, repeats: int, neural: frozenset[str]) -> Path:
-    key = key_of("result", _told(made), sorted(published(made.published).items()), repeats, _state(made, neural))
+    printed = [sorted(published(file).items()) for file in (made.published, *made.options.get("tables", ()))]
+    key = key_of("result", _told(made), printed, repeats, _state(made, neural))
     return cache_folder() / "results" / f"{made.name}-{key}.json"
 
 
