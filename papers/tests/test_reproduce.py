@@ -123,6 +123,12 @@ def test_draws_follow_the_law_of_the_design(ranks, design):
     assert (np.abs(samples.seen.mean(0) - law) < 5 * sd).all()
 
 
+def test_counts_of_a_sample_know_their_candidates(ranks):
+    for candidates in ("all", "unseen"):
+        samples = sampled(replace(ranks, candidates=candidates), "uni19", 1, np.random.default_rng(0))
+        assert samples.counts().candidates == candidates
+
+
 def test_samples_may_be_corrected_with_another_law(ranks):
     samples = sampled(ranks, "uni19 without replacement", 2, np.random.default_rng(0), law="uni19")
     assert samples.design == fr.Sample(19)
