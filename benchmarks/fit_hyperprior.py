@@ -1,258 +1,308 @@
 """Fit LogSpline's prior to the true ranks of real recommenders: what rank distributions look like, as means and covariances.
 
-Every file of FULLRANK_RANKS (DATASET__MODEL.npz) gets a spline fit in x = log R / log N; over files, the coefficients (whose
-level is free: they are made to sum to zero) are Gaussian about mean + slope · (log N − 9), fitted by expectation maximisation
-with Laplace posteriors, so that a small file counts for what it knows. Data sets weigh the same, MovieLens 100K and 1M sharing
-one weight; the covariance between data sets is inflated by (n + 1)/(n − 1), for a data set yet unseen, and the whole is
-shrunk a little to its diagonal.
+Every file (see ``catalogues.py``) gets a spline fit in x = log R / log N; near the fit, its likelihood is a Gaussian in the
+coefficients. Over files, the coefficients (whose level is free: they sum to zero) are Gaussian about mean + slope · z with
+z = log N − 9, fitted by expectation maximisation, so that a small file counts for what it knows. Families of catalogues weigh
+alike, catalogues alike within a family, models alike within a catalogue. Kinds of recommenders are fitted apart.
 
-`unseen`: one population in two views: stiff (variance beyond the 9 leading directions cut to a fifth) and loose (variance
-beyond the 4 leading directions times 2.5); and popularity alone (its few files call for more shrinking and twice the
-covariance), by evidence.
-`all`: see :func:`fit_all`.
+With several targets per user every file has a spline for each bin of (j, T), and the covariance of bins b and c is
+coupling[b, c] · covariance.
 
-    python benchmarks/fit_hyperprior.py            # the shipped prior, and one without each data set for accuracy.py
+    python benchmarks/fit_hyperprior.py            # the shipped prior, and for every fold one without its families
 """
 
 from __future__ import annotations
 
 import os
-import sys
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # one process per core does better than threads within one
 
 import numpy as np
 
+from catalogues import FOLDS, family, fold_of, kind, rank_files, split_name
 from fullrank.estimators._grid import Grid
-from fullrank.estimators.logspline import HyperPrior, SplineModel, priors_to_json
+from fullrank.estimators.hyperprior import BINS, HyperPrior, Kind, bins_of, priors_to_json
+from fullrank.estimators.splines import SplineModel
 from fullrank.ranks.counts import PoolTable
 
 COEFFICIENTS = 24
-ROUNDS = 25
-SLOPE_RIDGE = 1.0
 SECOND = np.diff(np.eye(COEFFICIENTS), 2, axis=0)
-#: Where the head is, 1 to 0: the lower six tenths of log-rank.
-HEAD, WHOLE = (
-    1 / (1 + np.exp((np.arange(COEFFICIENTS - 2) / (COEFFICIENTS - 3) - 0.6) / 0.04)),
-    np.ones(COEFFICIENTS - 2),
-)
-#: Weights of a penalty on the curvature of the head.
-STIFFNESSES = (30.0, 100.0, 300.0, 1000.0)
-#: How often a training item above the target counts, for users of shorter and longer profiles.
-PROFILES = (0.25, 0.5, 1.0, 2.0, 4.0)
-#: All training items above the target, as with a model that ranks first what it has learned by heart.
-BEHIND = np.inf
-#: A model that ranks this share of the training items above the target has learned them by heart.
-BY_HEART = 0.84
-#: One catalogue in two sizes, the larger knowing more: what is there of it has one weight together.
-SHARES = {"ml-100k": 0.25, "ml-1m": 0.75}
-SHIPPED = Path(__file__).resolve().parent.parent / "src/fullrank/estimators/hyperprior.json"
+LEVEL = np.full((COEFFICIENTS, COEFFICIENTS), 1 / COEFFICIENTS)
+CENTRE = np.eye(COEFFICIENTS) - LEVEL
+#: A weak penalty on curvature and size: where the likelihood is approximated.
+WEAK = 3 * SECOND.T @ SECOND + 0.02 * np.eye(COEFFICIENTS)
+#: Share of its diagonal in every covariance, and of their diagonal in couplings.
+SHRINK, SHRINK_COUPLING = 0.1, 0.05
+SLOPE_RIDGE, SLOPE_RIDGE_SEVERAL = 0.3, 1.0
+ROUNDS, ROUNDS_SEVERAL = 40, 8
+ITEM_ITEM, FACTORS, LINEAR, POPULARITY = ("knn", "bm25", "Y", "Z"), ("als", "bpr", "X"), ("ease",), ("pop",)
+KINDS = {
+    "unseen": {"popularity": POPULARITY, "personal": ITEM_ITEM + FACTORS + LINEAR},
+    "all": {"popularity": POPULARITY, "factors": FACTORS, "item-item": ITEM_ITEM, "linear": LINEAR},
+    "several": {"personal": ITEM_ITEM + FACTORS + LINEAR, "popularity": POPULARITY},
+}
+SCALES = {
+    "unseen": ((0.5, 0.4), (1.0, 0.3), (3.0, 0.2), (12.0, 0.1)),
+    "all": ((0.5, 0.4), (1.0, 0.3), (3.0, 0.2), (12.0, 0.1)),
+    "several": ((1.0, 0.8), (4.0, 0.2)),
+}
+SPREAD = {"unseen": 1.0, "all": 1.1, "several": 1.0}
+ROOT = Path(__file__).resolve().parent
+SHIPPED = ROOT.parent / "src/fullrank/estimators/hyperprior.json"
 
 
 @dataclass(frozen=True, eq=False)
 class File:
-    """The true ranks of one recommender, counted on a grid."""
+    """A file's likelihood as a Gaussian: information I and I·β̂ for every bin of (j, T), and how many cases each has."""
 
-    data_set: str
+    catalogue: str
     model: str
-    spline: SplineModel
-    counts: np.ndarray
-    #: Share of a user's training items ranked above the target, on the mean.
-    above: float
+    n_items: float
+    information: np.ndarray
+    pull: np.ndarray
+    start: np.ndarray
+    cases: np.ndarray
 
-    @classmethod
-    def read(cls, path: Path, training: float | None) -> File:
-        """``training``: how often a training item above the target counts (None: it is no candidate).
-
-        Fractions are dithered, or half the ranks would stay empty.
-        """
-        with np.load(path) as data:
-            ranks, pool = data["R_masked"].astype(np.int64), data["N_masked"].astype(np.int64)
-            trained = int(data["N"]) - pool
-            above = data["R_unmasked"].astype(np.int64) - ranks
-        share = float(np.mean(above / np.maximum(trained, 1)))
-        if training is not None:
-            if training == BEHIND:
-                above = trained
-            elif training != 1:
-                dither = np.random.default_rng(0).uniform(-0.5, 0.5, len(above))
-                above = np.maximum(np.round(training * (above + dither)), 0).astype(np.int64)
-            pool = pool + trained
-            ranks = np.minimum(ranks + above, pool)
-        table = PoolTable(float(pool.max()), np.array([1]), np.array([0]), np.ones((1, 1)))
-        grid = Grid.for_tables([table], replace=True)
-        blank = HyperPrior(np.ones(1), np.zeros(1, dtype=np.int64), *(np.zeros((1, COEFFICIENTS)),) * 3)
-        counts = np.bincount(np.searchsorted(grid.hi, ranks), minlength=len(grid)).astype(np.float64)
-        return cls(*path.stem.split("__"), SplineModel.on(grid, blank), counts, share)
+    @property
+    def z(self) -> float:
+        return float(np.log(self.n_items) - 9)
 
 
-def mode(file: File, mean: np.ndarray, Q: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Posterior mode and covariance of the coefficients when every rank is known (a concave problem: plain Newton)."""
-    β, B, n, M = start, file.spline.B, file.counts, file.counts.sum()
+def read(task: tuple[Path, str]) -> File:
+    """The likelihood of one file under one protocol: ``unseen``, ``all`` or ``several``."""
+    path, protocol = task
+    with np.load(path) as data:
+        bins = np.zeros(1, dtype=np.int64)
+        if protocol == "several":
+            ranks, pool = data["R"].astype(np.int64), int(data["N_pool"].max())
+            bins = bins_of(data["order"].astype(np.int64), data["targets"].astype(np.int64))
+        elif protocol == "unseen":
+            ranks, pool = data["R_masked"].astype(np.int64), int(data["N_masked"].max())
+        else:
+            ranks, pool = data["R_unmasked"].astype(np.int64), int(data["N"])
+    grid = Grid.for_tables([PoolTable(float(pool), np.array([1]), np.array([0]), np.ones((1, 1)))], replace=True)
+    spline = SplineModel.on(grid, COEFFICIENTS)
+    cell = np.searchsorted(grid.hi, ranks)
+    number = len(BINS) if protocol == "several" else 1
+    informed, pull, start, cases = (
+        np.zeros((number, *shape)) for shape in ((COEFFICIENTS,) * 2, (COEFFICIENTS,), (COEFFICIENTS,), ())
+    )
+    centre = np.zeros(COEFFICIENTS)
+    if protocol == "several":  # bins with few cases are approximated near what the whole file shows
+        centre, _, _ = approximate(spline, np.bincount(cell, minlength=len(grid)).astype(float), centre)
+    for b in range(number):
+        seen = np.bincount(cell[bins == b] if number > 1 else cell, minlength=len(grid)).astype(float)
+        if seen.any():
+            β, informed[b], pull[b] = approximate(spline, seen, centre)
+            start[b], cases[b] = β - β.mean(), seen.sum()
+    return File(*split_name(path), float(pool), informed, pull, start, cases)
+
+
+def approximate(spline: SplineModel, seen: np.ndarray, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mode under the weak penalty about ``mean``, the information there, and information · maximum of the likelihood."""
+    B, M, β = spline.B, seen.sum(), mean
 
     def value(β: np.ndarray) -> float:
-        return float(n @ np.log(file.spline.mass(β)) - 0.5 * (β - mean) @ Q @ (β - mean))
+        return float(seen @ np.log(np.maximum(spline.mass(β), 1e-300)) - 0.5 * (β - mean) @ WEAK @ (β - mean))
 
-    for _ in range(50):
-        π = file.spline.mass(β)
+    for _ in range(60):
+        π = spline.mass(β)
         b = π @ B
-        H = Q + M * ((B * π[:, None]).T @ B - np.outer(b, b))
-        gradient = n @ B - M * b - Q @ (β - mean)
-        move = np.linalg.solve(H, gradient)
+        H = M * ((B * π[:, None]).T @ B - np.outer(b, b))
+        gradient = seen @ B - M * b - WEAK @ (β - mean)
+        move = np.linalg.solve(WEAK + H, gradient)
         length = 1.0
         while value(β + length * move) < value(β) - 1e-9 and length > 1e-6:
             length /= 2
         β = β + length * move
         if gradient @ move < 1e-6:
             break
-    return β, np.linalg.inv(H)
+    π = spline.mass(β)
+    b = π @ B
+    H = M * ((B * π[:, None]).T @ B - np.outer(b, b))
+    return β, H, H @ β + seen @ B - M * b
 
 
-@dataclass(frozen=True, eq=False)
-class Population:
-    """Mean, slope and covariance of the coefficients over files."""
-
-    mean: np.ndarray
-    slope: np.ndarray
-    covariance: np.ndarray
-
-    @classmethod
-    def of(cls, files: list[File], shrink: float) -> Population:
-        """By expectation maximisation; ``shrink``: share of the diagonal in the covariance."""
-        sets = np.array([file.data_set for file in files])
-        number = Counter(sets)
-        twins = sum(SHARES.get(name, 0.0) for name in number)
-        w = np.array([(SHARES[name] / twins if name in SHARES else 1.0) / number[name] for name in sets])
-        w /= w.sum()
-        z = np.clip([np.log(file.spline.n_items) - 9 for file in files], -1.5, 1.7)
-        X = np.stack([np.ones_like(z), z], axis=1)
-        Q = 10 * SECOND.T @ SECOND + 0.05 * np.eye(COEFFICIENTS)
-        level = np.full((COEFFICIENTS, COEFFICIENTS), 1 / COEFFICIENTS)
-        centre = np.eye(COEFFICIENTS) - level
-        trend = np.zeros((2, COEFFICIENTS))
-        modes = [np.zeros(COEFFICIENTS) for _ in files]
-        for round_ in range(ROUNDS):
-            fits = [mode(file, x @ trend, Q, start) for file, x, start in zip(files, X, modes, strict=True)]
-            modes = [β - β.mean() for β, _ in fits]
-            C = np.array(modes)
-            trend = np.linalg.solve((X * w[:, None]).T @ X + np.diag([0, SLOPE_RIDGE]), (X * w[:, None]).T @ C)
-            left = C - X @ trend
-            S = (left * w[:, None]).T @ left + centre @ np.einsum(
-                "i,ijk->jk", w, np.array([V for _, V in fits])
-            ) @ centre
-            names = sorted(number)
-            if round_ == ROUNDS - 1 and len(names) > 1:
-                weight = np.array([w[sets == name].sum() for name in names])
-                means = np.array([w[sets == name] @ left[sets == name] / w[sets == name].sum() for name in names])
-                S = S + 2 / (len(names) - 1) * (means * weight[:, None]).T @ means
-            S = (1 - shrink) * S + shrink * centre @ np.diag(np.diag(S)) @ centre + 1e-6 * centre + 0.5 * level
-            S = (S + S.T) / 2
-            Q = np.linalg.inv(S)
-        return cls(trend[0], trend[1], S)
-
-    def view(self, leading: int, rest: float) -> Population:
-        """The variance of all but the leading directions multiplied by ``rest``."""
-        values, vectors = np.linalg.eigh(self.covariance)
-        values[:-leading] *= rest
-        return Population(self.mean, self.slope, (vectors * values) @ vectors.T)
-
-    def straight(self, stiffness: float, where: np.ndarray) -> Population:
-        """With a penalty on the curvature of the head, or of the whole, which straightens the mean too."""
-        precision = np.linalg.inv(self.covariance)
-        covariance = np.linalg.inv(precision + SECOND.T * (stiffness * where) @ SECOND)
-        pull = covariance @ precision
-        return Population(pull @ self.mean, pull @ self.slope, covariance)
-
-    def scaled(self, factor: float) -> Population:
-        """The covariance multiplied by a factor."""
-        return Population(self.mean, self.slope, self.covariance * factor)
+def shares(files: list[File]) -> np.ndarray:
+    """Weights of files: families alike, catalogues alike within one, models alike within a catalogue."""
+    models = Counter(file.catalogue for file in files)
+    catalogues = Counter(family(name) for name in models)
+    w = np.array([1 / catalogues[family(file.catalogue)] / models[file.catalogue] for file in files])
+    return w / w.sum()
 
 
-def flat() -> Population:
-    """About the uniform distribution on ranks (s = log N · x), from which the papers' MLE starts."""
-    x = (np.arange(COEFFICIENTS) - 1) / (COEFFICIENTS - 3)
-    first = np.diff(np.eye(COEFFICIENTS), axis=0)
-    stiff = 30 * first.T @ first + 300 * SECOND.T @ SECOND + 0.0001 * np.eye(COEFFICIENTS)
-    return Population(9 * (x - x.mean()), x - x.mean(), np.linalg.inv(stiff))
+def regular(S: np.ndarray) -> np.ndarray:
+    """A covariance of centred coefficients, shrunk a little to its diagonal, with a level of its own."""
+    S = CENTRE @ S @ CENTRE
+    S = (1 - SHRINK) * S + SHRINK * CENTRE @ np.diag(np.diag(S)) @ CENTRE + 1e-5 * CENTRE + 0.5 * LEVEL
+    return (S + S.T) / 2
 
 
-def assemble(
-    members: list[tuple[int, float, float, Population]], shrink: float, spread: float, mixture: bool
-) -> HyperPrior:
-    """(family, weight, power of the evidence, population) as one prior."""
-    families, weights, powers, populations = zip(*members, strict=True)
+def population(files: list[File], name: str) -> Kind:
+    """One target per user: mean, slope and covariance over files, by expectation maximisation."""
+    w, z = shares(files), np.array([file.z for file in files])
+    X = np.stack([np.ones_like(z), z], axis=1)
+    H, h = (np.array([getattr(file, key)[0] for file in files]) for key in ("information", "pull"))
+    β = np.array([file.start[0] for file in files])
+    V = np.zeros_like(H)
+    for _ in range(ROUNDS):
+        trend = np.linalg.solve((X * w[:, None]).T @ X + np.diag([0, SLOPE_RIDGE]), (X * w[:, None]).T @ β)
+        left = β - X @ trend
+        S = regular((left * w[:, None]).T @ left + np.einsum("i,ijk->jk", w, V))
+        Q = np.linalg.inv(S)
+        V = np.linalg.inv(H + Q)
+        β = np.einsum("nij,nj->ni", V, h + X @ trend @ Q) @ CENTRE
+        V = CENTRE @ V @ CENTRE
+    return Kind(name, 0.0, trend[:1], trend[1], S, np.ones((1, 1)))
+
+
+def coupled(files: list[File], name: str) -> Kind:
+    """Several targets: a mean for every bin, one slope, one covariance, and a coupling of bins.
+
+    A file speaks for the bins it has cases in. Bins that few files have together fall back on a coupling that falls off with
+    their distance in octaves.
+    """
+    w, z = shares(files), np.array([file.z for file in files])
+    octaves = np.array(BINS)
+    far = np.abs(octaves[:, None] - octaves[None]).sum(2)
+    falling = 0.4 + 0.6 * np.exp(-far / 4)
+    has = np.array([file.cases > 0 for file in files])
+    weight = w[:, None] * has
+    start = np.array([file.start for file in files])
+    informed = weight * np.minimum(np.array([file.cases for file in files]), 500)
+    centre = np.einsum("fb,fbp->p", informed, start) / informed.sum()
+    means = (np.einsum("fb,fbp->bp", informed, start) + 5 * centre) / (informed.sum(0)[:, None] + 5)
+    left = start - means
+    S = regular(np.einsum("fb,fbp,fbq->pq", informed, left, left) / informed.sum() + 0.05 * np.eye(COEFFICIENTS))
+    slope, K = np.zeros(COEFFICIENTS), falling
+    for _ in range(ROUNDS_SEVERAL):
+        P, pairs = np.zeros_like(K), np.zeros_like(K)
+        scatter = np.zeros_like(S)
+        Q = np.linalg.inv(S)
+        posts = []
+        for file, share, at in zip(files, w, z, strict=True):
+            bins = np.flatnonzero(file.cases > 0)
+            coupling = np.linalg.inv(K[np.ix_(bins, bins)])
+            H = np.kron(coupling, Q)
+            mean = means[bins] + at * slope
+            pull = file.pull[bins].ravel() + H @ mean.ravel()
+            for place, b in enumerate(bins):
+                here = slice(place * COEFFICIENTS, (place + 1) * COEFFICIENTS)
+                H[here, here] += file.information[b]
+            V = np.linalg.inv(H)
+            β = (V @ pull).reshape(len(bins), -1)
+            β = β - β.mean(1, keepdims=True)
+            V = V.reshape(len(bins), COEFFICIENTS, len(bins), COEFFICIENTS)
+            left = β - mean + mean.mean(1, keepdims=True)
+            joint = np.ix_(bins, bins)
+            P[joint] += share * (left @ Q @ left.T + np.einsum("sitj,ij->st", V, Q)) / COEFFICIENTS
+            pairs[joint] += share
+            scatter += share * (left.T @ coupling @ left + np.einsum("sitj,st->ij", V, coupling)) / len(bins)
+            posts.append((bins, β, share, at))
+        spreads = np.sqrt((np.diag(P) + 0.02 * np.mean(np.diag(P))) / (np.diag(pairs) + 0.02 * np.mean(np.diag(pairs))))
+        K = (P + 0.05 * falling * np.outer(spreads, spreads)) / (pairs + 0.05)
+        K = (1 - SHRINK_COUPLING) * K + SHRINK_COUPLING * np.diag(np.diag(K))
+        values, vectors = np.linalg.eigh((K + K.T) / 2)
+        K = (vectors * np.maximum(values, 1e-3 * values.max())) @ vectors.T
+        scale = np.trace(K) / len(K)
+        K, S = K / scale, regular(scatter / w.sum() * scale)
+        moved, total, across, along = (
+            np.zeros_like(means),
+            np.zeros(len(BINS)),
+            np.zeros(COEFFICIENTS),
+            SLOPE_RIDGE_SEVERAL,
+        )
+        middle = float(w @ z)
+        for bins, β, share, at in posts:
+            across += share * (at - middle) * (β - means[bins]).mean(0)
+            along += share * (at - middle) ** 2
+        slope = across / along
+        for bins, β, share, at in posts:
+            moved[bins] += share * (β - at * slope)
+            total[bins] += share
+        means = (moved + 0.01 * means) / (total[:, None] + 0.01)
+        means = means - means.mean(1, keepdims=True)
+    return Kind(name, 0.0, means, slope, S, (K + K.T) / 2)
+
+
+def fit(files: list[File], protocol: str, made: str) -> HyperPrior:
+    """The prior of one protocol."""
+    one = coupled if protocol == "several" else population
+    kinds = KINDS[protocol]
+    fitted = [one([file for file in files if file.model in models], name) for name, models in kinds.items()]
+    weighted = tuple(Kind(each.name, 1 / len(kinds), *(getattr(each, key) for key in ("means", "slope", "covariance", "coupling"))) for each in fitted)  # fmt: skip
+    catalogues = sorted({file.catalogue for file in files})
+    sizes = [file.n_items for file in files]
+    card = {
+        "families": len({family(name) for name in catalogues}),
+        "catalogues": len(catalogues),
+        "files": len(files),
+        "kinds": dict(Counter(kind(name) for name in catalogues)),
+        "models": sorted({file.model for file in files}),
+        "made": made,
+    }
     return HyperPrior(
-        weights=np.array(weights),
-        families=np.array(families),
-        means=np.array([each.mean for each in populations]),
-        slopes=np.array([each.slope for each in populations]),
-        covariances=np.array([(each.covariance + each.covariance.T) / 2 for each in populations]),
-        temper=np.array(powers),
-        shrink=shrink,
-        mixture=mixture,
-        spread=spread,
+        protocol, weighted, SCALES[protocol], (min(sizes), max(sizes)), 0.7, SPREAD[protocol], protocol == "all", card
     )
 
 
-def fit_unseen(files: list[File]) -> HyperPrior:
-    """Recommenders in two views, and popularity."""
-    stiff, loose = Population.of(files, 0.04).view(9, 0.2), Population.of(files, 0.1).view(4, 2.5)
-    popular = Population.of([file for file in files if file.model == "pop"], 0.3)
-    members = [(0, 0.65, 0.0, stiff), (0, 0.325, 0.0, loose), (1, 0.025, 1.0, popular.scaled(2.0))]
-    return assemble(members, shrink=0.2, spread=0.96, mixture=False)
+def fit_one(task: tuple[dict[str, list[File]], int | None, str]) -> tuple[int | None, str, dict]:
+    """The priors without a fold, as JSON, and their cards."""
+    files, without, made = task
+    priors = {
+        protocol: fit([file for file in each if without is None or fold_of(file.catalogue) != without], protocol, made)
+        for protocol, each in files.items()
+    }
+    return without, priors_to_json(priors), {name: dict(prior.card) for name, prior in priors.items()}
 
 
-def fit_all(files: dict[float | None, list[File]]) -> HyperPrior:
-    """Heads that training items thin out, heads that they empty, popularity, and anything roughly smooth, by evidence.
-
-    Where a model ranks some training items above the target and some below, ranks 1, 2, 3... are about equally likely: the
-    head is nearly straight, however the body bends: how nearly is told by the evidence. Two views have a straight body too,
-    so that their evidence would speak of it: they count as they are, for what few negatives do not see of the head. Where a
-    model has learned the training items by heart nothing is left of the head. Every file is taken with a quarter to four
-    times the training items, for other profile lengths.
-    """
-    every = [file for profile in PROFILES for file in files[profile]]
-    thinned = [file for file in every if file.above < BY_HEART]
-    emptied = [file for profile in PROFILES[1:-1] for file in files[profile] if file.above >= BY_HEART]
-    loose = Population.of(every, 0.1).view(4, 2.0)
-    views = [
-        population.straight(stiffness, HEAD)
-        for population in (loose, Population.of(thinned, 0.1))
-        for stiffness in STIFFNESSES
-    ]
-    members = [(0, 0.15 / len(views), 1.0, view) for view in views]
-    members += [(0, 0.295, 0.0, view) for view in (flat(), loose.straight(100.0, WHOLE))]
-    centre = Population.of(files[1.0], 0.1)
-    broad = Population(centre.mean, centre.slope, np.linalg.inv(SECOND.T @ SECOND + 0.05 * np.eye(COEFFICIENTS)))
-    popular = Population.of([file for file in every if file.model == "pop"], 0.3)
-    members += [
-        (1, 0.12, 1.0, Population.of(emptied, 0.1)),
-        (2, 0.06, 1.0, Population.of(files[BEHIND], 0.1)),
-        (3, 0.06, 1.0, broad),
-        (4, 0.02, 1.0, popular.scaled(2.0)),
-    ]
-    return assemble(members, shrink=0.5, spread=1.1, mixture=True)
+def write_card(cards: dict[str, dict], sizes: dict[str, tuple[float, float]]) -> None:
+    """The prior card of the documentation."""
+    lines = [
+        "# What the prior has seen", "",
+        "`LogSpline` fills in what a sample cannot show with what rank distributions of recommenders usually look like. This page says whose. It is written by "
+        "`python benchmarks/fit_hyperprior.py`; families of catalogues (one platform each) weigh alike. A report names the prior that spoke under `provenance`, and says "
+        "when a catalogue is larger or smaller than any seen here, or when ranks look like none of these recommenders.", "",
+        "| prior | for | files | catalogues | families | items | models | made |", "|---|---|---|---|---|---|---|---|",
+    ]  # fmt: skip
+    what = {
+        "unseen": "one target per user, training items are not candidates",
+        "all": "one target per user, all items are candidates",
+        "several": "several targets per user",
+    }
+    for name, card in cards.items():
+        low, high = sizes[name]
+        lines.append(f"| `{name}` | {what[name]} | {card['files']} | {card['catalogues']} | {card['families']} | {low:,.0f} to {high:,.0f} | {', '.join(card['models'])} | {card['made']} |")  # fmt: skip
+    lines += ["", "Catalogues by kind:", "", "| kind | `unseen` and `all` | `several` |", "|---|---|---|"]
+    for each in sorted(set(cards["unseen"]["kinds"]) | set(cards["several"]["kinds"])):
+        lines.append(f"| {each} | {cards['unseen']['kinds'].get(each, 0)} | {cards['several']['kinds'].get(each, 0)} |")
+    lines += ["", "Behind every prior stand two more shapes, a smooth and a rough one, for rank distributions of any kind at all: when the evidence is not clearly "
+              "against them, the report warns and the intervals reach as far as the assumption-free bounds."]  # fmt: skip
+    (ROOT.parent / "docs/prior.md").write_text("\n".join(lines) + "\n")
 
 
 def main() -> None:
-    folder = os.environ.get("FULLRANK_RANKS")
-    if not folder:
-        sys.exit("fit_hyperprior.py needs true ranks: set FULLRANK_RANKS to a folder of DATASET__MODEL.npz files.")
-    paths = sorted(Path(folder).glob("*__*.npz"))
-    files = {training: [File.read(path, training) for path in paths] for training in (None, *PROFILES, BEHIND)}
-    sets = sorted({path.stem.split("__")[0] for path in paths})
-    root = Path(__file__).resolve().parent
-    (root / "priors").mkdir(exist_ok=True)
-    for without in (None, *sets):
-        rest = {key: [file for file in each if file.data_set != without] for key, each in files.items()}
-        priors = {"unseen": fit_unseen(rest[None]), "all": fit_all(rest)}
-        about = {"files": len(rest[None]), "data_sets": [name for name in sets if name != without]}
-        target = root / f"priors/without-{without}.json" if without else SHIPPED
-        target.write_text(priors_to_json(priors, about))
-        print(f"{target.name}: {about['files']} files", flush=True)
+    one, several = rank_files("FULLRANK_RANKS"), rank_files("FULLRANK_RANKS_SEVERAL")
+    (ROOT / "priors").mkdir(exist_ok=True)
+    made = date.today().isoformat()
+    with ProcessPoolExecutor(2) as pool:
+        files = {
+            protocol: list(pool.map(read, [(path, protocol) for path in paths], chunksize=8))
+            for protocol, paths in (("unseen", one), ("all", one), ("several", several))
+        }
+        print({protocol: len(each) for protocol, each in files.items()}, flush=True)
+        for without, text, card in pool.map(fit_one, [(files, fold, made) for fold in (None, *range(FOLDS + 1))]):
+            target = SHIPPED if without is None else ROOT / f"priors/fold-{without}.json"
+            target.write_text(text + "\n")
+            if without is None:
+                sizes = {name: HyperPrior.from_json(text, name).sizes for name in card}
+                write_card(card, sizes)
+            print(f"{target.name}: {len(text) / 1000:.0f} kB, {card['unseen']['files']} files", flush=True)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ runner = CliRunner()
 @pytest.fixture
 def sampled():
     rng = np.random.default_rng(3)
-    true = np.minimum(np.exp(rng.gamma(3.0, 1.6, size=(2, 800))), 5000).astype(int)
+    true = np.floor(5000 ** rng.beta(3.0 / 3, 1, size=(2, 800))).astype(int)
     return 1 + rng.binomial(99, (true - 1) / 4999)
 
 

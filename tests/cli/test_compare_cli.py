@@ -17,7 +17,7 @@ runner = CliRunner()
 @pytest.fixture
 def counts():
     rng = np.random.default_rng(3)
-    true = np.minimum(np.exp(rng.gamma([[2.0], [5.0]], 1.6, size=(2, 800))), 5000).astype(int)
+    true = np.floor(5000 ** rng.beta(np.array([[2.0], [5.0]]) / 3, 1, size=(2, 800))).astype(int)
     ranks = 1 + rng.binomial(99, (true - 1) / 4999)
     return {name: fr.RankCounts.from_ranks(each, 5000, "uni99") for name, each in zip("AB", ranks, strict=True)}, ranks
 

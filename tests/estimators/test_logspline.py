@@ -11,15 +11,8 @@ from scipy.optimize import minimize
 import fullrank as fr
 from fullrank.estimators import logspline
 from fullrank.estimators.estimate import build_problem
-from fullrank.estimators.logspline import (
-    HyperPrior,
-    SplineModel,
-    balanced_normals,
-    posterior_mode,
-    priors_to_json,
-    shipped,
-    spline_basis,
-)
+from fullrank.estimators.hyperprior import BINS, HyperPrior, bins_of, priors_to_json, shipped
+from fullrank.estimators.splines import Outcomes, SplineModel, balanced_normals, posterior_mode, spline_basis
 
 
 def ranks(rng, cases, n_items):
@@ -43,31 +36,34 @@ def test_basis_equals_scipy():
     np.testing.assert_allclose(spline_basis(x, size).sum(1), 1)
 
 
-def test_mode_equals_a_general_optimiser():
+@pytest.mark.parametrize("strata", [1, 2])
+def test_mode_equals_a_general_optimiser(strata):
     _, counts = simulated(0, 500, 800)
     problem = build_problem(counts)
-    prior = shipped()
-    model = SplineModel.on(problem.grid, prior)
-    A, seen = problem.laws[0], problem.tables[0].weight[0]
-    mean, precision = prior.mean(1, model.n_items), prior.precisions[0][1]
-    found, hessian, value, _ = posterior_mode(model, A, seen, mean, precision, mean)
+    model = SplineModel.on(problem.grid, 24)
+    A, row = problem.laws[0], problem.tables[0].weight[0]
+    seen = np.stack([row, np.roll(row, 1)])[:strata]
+    prior = shipped("several")
+    _, mean, precision, log_det = prior.members(np.arange(strata), model.n_items)[1]
+    assert log_det == pytest.approx(np.linalg.slogdet(precision)[1])
+    found = posterior_mode(model, Outcomes(A, seen), mean, precision, mean)
 
     def negative(coefficients):
-        log = model.base + model.B @ coefficients
-        mass = np.exp(log - log.max())
-        mass /= mass.sum()
-        left = coefficients - mean
-        return -(seen @ np.log(mass @ A)) + 0.5 * left @ precision @ left
+        each = coefficients.reshape(mean.shape)
+        log = model.base + each @ model.B.T
+        mass = np.exp(log - log.max(1, keepdims=True))
+        mass /= mass.sum(1, keepdims=True)
+        left = coefficients - mean.ravel()
+        return -(seen * np.log(mass @ A)).sum() + 0.5 * left @ precision @ left
 
-    other = minimize(negative, mean, method="BFGS", options={"gtol": 1e-4, "maxiter": 2000})
-    assert -negative(found) == pytest.approx(value, rel=1e-10)
-    assert value >= -other.fun - 1e-6
+    other = minimize(negative, mean.ravel(), method="BFGS", options={"gtol": 1e-4, "maxiter": 2000})
+    best = found.β.ravel()
+    assert -negative(best) == pytest.approx(found.value, rel=1e-10)
+    assert found.value >= -other.fun - 1e-6
     step = 1e-4
-    direction = np.random.default_rng(1).normal(size=len(found))
-    curvature = (
-        negative(found + step * direction) - 2 * negative(found) + negative(found - step * direction)
-    ) / step**2
-    assert direction @ hessian @ direction == pytest.approx(curvature, rel=1e-3)
+    direction = np.random.default_rng(1).normal(size=len(best))
+    curvature = (negative(best + step * direction) - 2 * negative(best) + negative(best - step * direction)) / step**2
+    assert direction @ (found.root @ found.root.T) @ direction == pytest.approx(curvature, rel=1e-3)
 
 
 def test_beats_mle_on_a_smooth_truth():
@@ -152,19 +148,21 @@ def test_converges_with_very_many_cases(cases):
     assert dist.expect("recall@100") == pytest.approx((true < 100.5).mean(), rel=0.1)
 
 
-def test_a_mode_lost_from_its_prior_is_found_from_the_data(monkeypatch):
+def test_a_mode_lost_on_the_way_is_looked_for_from_its_own_mean(monkeypatch):
     _, counts = simulated(2, 800, 4000)
     wanted = fr.LogSpline().fit(counts)
     starts = []
 
-    def losing(model, A, seen, μ, Q, start):
-        β, H, value, step = posterior_mode(model, A, seen, μ, Q, start)
+    def losing(model, data, μ, Q, start):
+        mode = posterior_mode(model, data, μ, Q, start)
         starts.append(start)
-        return (μ, Q, value - 1e6, logspline.MOST_STEPS) if len(starts) > 1 and start is μ else (β, H, value, step)
+        lost = len(starts) == 2
+        return replace(mode, β=μ, value=mode.value - 1e6, steps=60) if lost else mode
 
     monkeypatch.setattr(logspline, "posterior_mode", losing)
     found = fr.LogSpline().fit(counts)
-    assert len(starts) == len(shipped("unseen")) + 1  # popularity is looked for twice
+    prior = shipped("unseen")
+    assert len(starts) == len(prior.kinds) * len(prior.scales) + 2 + 1  # two for anything, and one a second time
     assert found.fit.converged
     assert found.expect("ndcg@10") == pytest.approx(wanted.expect("ndcg@10"), rel=1e-4)
 
@@ -181,16 +179,99 @@ def test_balanced_normals_are_normal():
     assert balanced_normals(5, 24, np.random.default_rng(0)).shape == (5, 24)
 
 
-def test_prior_share_falls_with_more_negatives_and_warns_with_the_remedy():
+def test_prior_share_falls_with_more_negatives():
     shares = []
     for negatives in (49, 999):
         _, counts = simulated(3, 3000, 20_000, negatives)
-        dist = fr.LogSpline().fit(counts)
-        shares.append(dist.posterior.prior_share("recall@10", 20_000))
-    assert shares[1] < shares[0] <= 1
-    report = fr.correct({"A": simulated(3, 300, 1_000_000)[1]}, metrics="recall@10")
-    assert "blind spot of 99 negatives among 1,000,000 items" in report.notes[0]
-    assert "about 100,000 negatives" in report.notes[0]
+        shares.append(fr.LogSpline().fit(counts).posterior.prior_share("recall@10", 20_000))
+    assert 0 <= shares[1] < shares[0] <= 1
+
+
+@pytest.mark.parametrize("negatives", [99, 499])
+@pytest.mark.parametrize("shape", ["everything at rank 1", "ranks 11 to 30", "a spike at 37", "two humps"])
+def test_shapes_of_no_recommender_are_told_and_their_intervals_reach_the_bounds(shape, negatives):
+    rng, N, M = np.random.default_rng(1), 10_000, 5000
+    true = {
+        "everything at rank 1": np.ones(M, dtype=np.int64),
+        "ranks 11 to 30": rng.integers(11, 31, M),
+        "a spike at 37": np.full(M, 37),
+        "two humps": np.where(rng.random(M) < 0.3, rng.integers(1, 6, M), rng.integers(N // 3, N + 1, M)),
+    }[shape]
+    counts = fr.RankCounts.from_ranks(1 + rng.binomial(negatives, (true - 1) / (N - 1)), N, f"uni{negatives}")
+    dist = fr.LogSpline().fit(counts)
+    assert any("do not look like those of any recommender" in note for note in dist.fit.notes)
+    for metric in (fr.NDCG @ 10, fr.Recall @ 10):
+        low, high = dist.interval(metric)
+        least, most = fr.bounds(counts, metric)
+        assert low <= least + 1e-12
+        assert high >= min(most, 1.0) - 1e-12
+        assert low - 1e-9 <= metric.gain(true).mean() <= high + 1e-9
+
+
+def test_ranks_that_heap_up_are_told_and_their_intervals_stretched():
+    rng, N, M = np.random.default_rng(1), 10_000, 5000
+    true = np.where(rng.random(M) < 0.5, rng.integers(1, 4, M), N)
+    dist = fr.LogSpline().fit(fr.RankCounts.from_ranks(1 + rng.binomial(99, (true - 1) / (N - 1)), N, "uni99"))
+    assert dist.posterior.rough
+    assert any("heap up" in note for note in dist.fit.notes)
+    low, high = dist.interval("ndcg@10")
+    smooth = replace(dist, posterior=replace(dist.posterior, gain=0.0))
+    inner = smooth.interval("ndcg@10")
+    assert low < inner[0] < inner[1] < high
+
+
+def test_a_smooth_sample_is_not_called_unlike():
+    for seed in range(10):
+        assert fr.LogSpline().fit(simulated(seed, 2000, 5000)[1]).fit.notes == ()
+
+
+def test_catalogues_beyond_the_sizes_seen_get_wider_intervals():
+    prior = shipped()
+    low, high = prior.sizes
+    assert prior.beyond(low) == prior.beyond(high) == prior.beyond(3000) == 0
+    inside, beyond = (prior.members(np.zeros(1, dtype=np.int64), N)[0] for N in (high, 100 * high))
+    np.testing.assert_allclose(beyond[1], inside[1])
+    np.testing.assert_allclose(inside[2], beyond[2] * (1 + np.log(100)))
+    notes = fr.LogSpline().fit(simulated(1, 2000, 40_000_000)[1]).fit.notes
+    assert any("larger than any of the catalogues behind the prior" in note for note in notes)
+
+
+def test_bins_of_several_targets_are_octaves():
+    for j, T, octaves in [
+        (1, 1, (0, 0)),
+        (2, 2, (1, 1)),
+        (3, 4, (2, 2)),
+        (4, 5, (2, 3)),
+        (9, 40, (4, 6)),
+        (900, 1000, (6, 6)),
+    ]:
+        assert BINS[bins_of(np.array([j]), np.array([T]))[0]] == octaves
+    prior = shipped("several")
+    for kind in prior.kinds:
+        assert kind.means.shape == (len(BINS), prior.coefficients)
+        assert np.linalg.eigvalsh(kind.coupling).min() > 0
+
+
+def test_bins_share_what_they_learn():
+    prior = shipped("several")
+    rng, N = np.random.default_rng(3), 5000
+    true = np.sort(ranks(rng, (2000, 2), N), axis=1)
+    hits = rng.binomial(99, (true - 1) / (N - 1))
+
+    def fitted(cases):
+        """All first targets, and second targets of some users only."""
+        order = np.concatenate([np.ones(2000, dtype=int), np.full(cases, 2)])
+        users = np.concatenate([np.arange(2000), np.arange(cases)])
+        ranked = np.concatenate([hits[:, 0], hits[:cases, 1]]) + 1
+        return fr.RankCounts.from_ranks(ranked, N, "uni99", users=users, order=order, targets=np.full(len(order), 2))
+
+    few = fr.LogSpline().fit(fitted(20))
+    assert few.posterior.prior is prior
+    alone = np.stack([member.mode.β[1] for member in few.posterior.members])[0]
+    apart = replace(prior, kinds=tuple(replace(kind, coupling=np.diag(np.diag(kind.coupling))) for kind in prior.kinds))
+    lonely = fr.LogSpline(apart).fit(fitted(20)).posterior.members[0].mode.β[1]
+    much = fr.LogSpline().fit(fitted(2000)).posterior.members[0].mode.β[1]
+    assert np.linalg.norm(alone - much) < np.linalg.norm(lonely - much)
 
 
 def test_several_targets_weights_and_pools():
@@ -218,31 +299,45 @@ def test_several_targets_weights_and_pools():
 
 
 def test_hyper_prior_is_saved_as_plain_json():
-    priors = {candidates: shipped(candidates) for candidates in ("unseen", "all")}
+    priors = {name: shipped(name) for name in ("unseen", "all", "several")}
     text = priors_to_json(priors)
-    for candidates, prior in priors.items():
-        again = HyperPrior.from_json(text, candidates)
-        np.testing.assert_allclose(again.covariances, prior.covariances, atol=1e-5)
-        assert prior.weights.sum() == pytest.approx(1, abs=1e-4)
-        assert np.linalg.eigvalsh(prior.covariances).min() > 0
-    with pytest.raises(ValueError, match="no hyper-prior of fullrank"):
+    assert len(text) < 1_000_000
+    for name, prior in priors.items():
+        again = HyperPrior.from_json(text, name)
+        assert again.card == prior.card
+        assert sum(weight for _, weight in prior.scales) == pytest.approx(1)
+        assert sum(kind.weight for kind in prior.kinds) == pytest.approx(1, abs=1e-4)
+        for kind, same in zip(prior.kinds, again.kinds, strict=True):
+            np.testing.assert_allclose(same.covariance, kind.covariance, rtol=1e-4)
+            assert np.linalg.eigvalsh(kind.covariance).min() > 0
+    with pytest.raises(ValueError, match="not a hyper-prior of fullrank"):
         HyperPrior.from_json(json.dumps({"format": "other"}))
 
 
-def test_families_are_weighed_by_evidence_and_views_hardly():
-    prior = replace(shipped(), weights=np.array([0.4, 0.2, 0.3, 0.1]), families=np.array([0, 0, 0, 1]), temper=0.05)
-    evidence = np.array([-10.0, -12.0, -11.0, -9.0])
-    weights, whole = prior.average(evidence)
-    by_hand = np.array([0.4 * np.exp(-10) + 0.2 * np.exp(-12) + 0.3 * np.exp(-11), 0.1 * np.exp(-9)])
-    assert whole == pytest.approx(np.log(by_hand.sum()))
-    assert weights[3] == pytest.approx(by_hand[1] / by_hand.sum())
-    views = np.array([0.4, 0.2 * np.exp(-0.1), 0.3 * np.exp(-0.05)])
-    np.testing.assert_allclose(weights[:3], views / views.sum() * (1 - weights[3]))
-    mixed, same = replace(prior, temper=np.array([0.0, 1.0, 1.0, 1.0])).average(evidence)
-    assert same == whole
-    assert mixed[3] == pytest.approx(weights[3])
-    views = np.array([0.4, 0.5 * 0.2 / (0.2 + 0.3 * np.exp(1)), 0.5 * 0.3 * np.exp(1) / (0.2 + 0.3 * np.exp(1))])
-    np.testing.assert_allclose(mixed[:3], views / 0.9 * (1 - weights[3]))  # views of one power share what they have
+def test_members_are_averaged_by_evidence():
+    """The average against a second, naive one: every member fitted on its own, weights by Laplace's evidence."""
+    _, counts = simulated(4, 600, 3000)
+    dist = fr.LogSpline().fit(counts)
+    post, prior = dist.posterior, shipped()
+    evidence, logs = [], []
+    from fullrank.estimators.hyperprior import anything
+
+    one = np.zeros(1, dtype=np.int64)
+    for log_weight, mean, Q, log_det in prior.members(one, post.model.n_items) + anything(1, prior.coefficients):
+        mode = posterior_mode(post.model, post.data, mean, Q, mean)
+        H = mode.root @ mode.root.T
+        evidence.append(log_weight + mode.value + 0.5 * log_det - 0.5 * np.linalg.slogdet(H)[1])
+        π = post.model.mass(mode.β[0])
+        J = post.model.B - π @ post.model.B
+        logs.append(np.log(π) - prior.shrink * np.einsum("ci,ij,cj->c", J, np.linalg.inv(H), J))
+    weights = np.exp(np.array(evidence) - max(evidence))
+    log = weights / weights.sum() @ np.array(logs)
+    π = np.exp(log - log.max())
+    π /= π.sum()
+    A, seen = post.data.parts()[0]
+    π *= A @ (seen / (π @ A))
+    np.testing.assert_allclose(dist.masses[0], π / π.sum(), rtol=0.02, atol=1e-9)
+    assert dist.fit.objective == pytest.approx(np.logaddexp.reduce(evidence), abs=0.01)
 
 
 def test_the_prior_is_that_of_the_counts_candidates():
@@ -262,18 +357,5 @@ def test_the_prior_is_that_of_the_counts_candidates():
     own = replace(shipped("all"), spread=2.0)
     assert fr.LogSpline(own).fit(counts).posterior.prior is own
     assert [fr.LogSpline(prior).prior_name("all") for prior in (None, own)] == ["all", "own"]
-    with pytest.raises(TypeError, match="`prior` is 'unseen', allowed is a HyperPrior or None"):
+    with pytest.raises(TypeError, match="`prior` must be a HyperPrior or None, got 'unseen'"):
         fr.LogSpline("unseen")
-
-
-def test_families_are_averaged_as_they_are_and_views_of_one_on_the_log_scale():
-    logs = np.log([[0.5, 0.3, 0.2], [0.1, 0.3, 0.6], [1e-12, 0.4, 0.6]])
-    weights = np.array([0.3, 0.2, 0.5])
-    views = np.exp(0.6 * logs[0] + 0.4 * logs[1])
-    expected = 0.5 * views / views.sum() + 0.5 * np.exp(logs[2]) / np.exp(logs[2]).sum()
-    prior = replace(shipped("unseen"), families=np.array([0, 0, 1]), weights=weights, mixture=True)
-    np.testing.assert_allclose(prior.blend(logs, weights), expected)
-    assert prior.blend(logs, weights)[0] > 0.1, "a family that denies the first rank does not empty it"
-    plain = np.exp(weights @ logs)
-    np.testing.assert_allclose(replace(prior, mixture=False).blend(logs, weights), plain / plain.sum())
-    np.testing.assert_allclose(prior.blend(logs, np.array([0.0, 0.0, 1.0])), np.exp(logs[2]) / np.exp(logs[2]).sum())

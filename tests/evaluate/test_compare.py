@@ -16,7 +16,7 @@ N = 2000
 
 def true_ranks(shape, cases=1500, seed=0, n_items=N):
     rng = np.random.default_rng(seed)
-    return np.minimum(np.exp(rng.gamma(shape, 1.5, size=cases)), n_items).astype(int)
+    return np.floor(n_items ** rng.beta(shape / 3, 1, size=cases)).astype(int)
 
 
 def sampled(ranks, negatives=99, seed=0, n_items=N, users=None):
@@ -271,7 +271,7 @@ def test_auc_own_metrics_adaptive_and_several_targets(three):
     order = np.tile([1, 2], 300)
 
     def counts(shape):
-        ranks = np.minimum(np.exp(rng.gamma(shape, 1.5, size=600)), N).astype(int)
+        ranks = np.floor(N ** rng.beta(shape / 3, 1, size=600)).astype(int)
         return fr.RankCounts.from_ranks(
             1 + rng.binomial(99, (ranks - 1) / (N - 1)), N, "uni99", users=users, order=order, targets=np.full(600, 2)
         )

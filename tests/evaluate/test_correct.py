@@ -12,7 +12,7 @@ N = 5000
 def ranks():
     """Two models' sampled ranks among 99 negatives."""
     rng = np.random.default_rng(3)
-    true = np.minimum(np.exp(rng.gamma(3.0, 1.6, size=(2, 800))), N).astype(int)
+    true = np.floor(N ** rng.beta(3.0 / 3, 1, size=(2, 800))).astype(int)
     return dict(zip("AB", 1 + rng.binomial(99, (true - 1) / (N - 1)), strict=True))
 
 

@@ -38,7 +38,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 def write_inputs(folder: Path, users: int = 400, items: int = 3000) -> None:
     """A toy catalogue in every format the commands above read."""
     rng = np.random.default_rng(20)
-    true = np.minimum(np.exp(rng.gamma(2.6, 1.5, size=(2, users))), items).astype(int)
+    true = np.floor(items ** rng.beta(2.6 / 3, 1, size=(2, users))).astype(int)
     with (folder / "ranks.csv").open("w") as file:
         file.write("model,user_id,rank\n")
         for model, ranks in zip(("EASE", "ALS, 64 factors"), true, strict=True):

@@ -154,6 +154,8 @@ class RankDistribution:
     again: tuple[Problem, Solve] | None = None
     #: The posterior of an estimator that has one; intervals then come from it
     posterior: Posterior | None = None
+    #: The row of ``masses`` of each (j, T) of the counts; None: as the counts have them
+    strata: IntArray | None = None
 
     def expect(self, metric: Metric | str) -> float:
         """Σ_R P̂(R) M(R), the value the metric would have on the full ranking.
@@ -194,7 +196,7 @@ class RankDistribution:
             weight = np.bincount(which.ravel(), self.known.weight / self.known.column("targets"))
             place = np.minimum(np.searchsorted(seen, wanted), len(seen) - 1)
             out += np.where(seen[place] == wanted, weight[place], 0.0)
-        groups = () if self.fitted is None else zip(*self.fitted.groups, self.fitted.strata, strict=True)
+        groups = () if self.fitted is None else zip(*self.fitted.groups, self.rows, strict=True)
         for j, T, w, row in groups:
             inner = wanted - (j - 1)
             cell = np.searchsorted(self.grid.hi, inner)
@@ -244,7 +246,7 @@ class RankDistribution:
         fitted = self.fitted
         if fitted is None:
             return 0.0
-        pooled, _ = self.grid.pooled_gains(metric, n_items, fitted.groups, fitted.strata)
+        pooled, _ = self.grid.pooled_gains(metric, n_items, fitted.groups, self.rows)
         return float((self.masses * pooled).sum()) + self._apart(metric, n_items, fitted, pooled)
 
     def _apart(self, metric: Metric, n_items: float, fitted: RankCounts, pooled: FloatArray) -> float:
@@ -253,9 +255,9 @@ class RankDistribution:
         if len(pooled) == len(order):
             return 0.0
         seen = np.flatnonzero(fitted.column("drawn") == ALL)
-        w, R, row = fitted.weight[seen], fitted.column("hits")[seen] + 1, fitted.strata[fitted.group_of[seen]]
+        w, R, row = fitted.weight[seen], fitted.column("hits")[seen] + 1, self.rows[fitted.group_of[seen]]
         own = metric.gain(R, n_items, fitted.column("order")[seen], fitted.column("targets")[seen])
-        mean = pooled[row, np.searchsorted(self.grid.hi, R)] / np.bincount(fitted.strata, weight)[row]
+        mean = pooled[row, np.searchsorted(self.grid.hi, R)] / np.bincount(self.rows, weight)[row]
         return float(w @ (own - mean))
 
     @cached_property
@@ -296,6 +298,13 @@ class RankDistribution:
             return None
         return self.counts if self.known is None else self.counts.known()[1]
 
+    @property
+    def rows(self) -> IntArray:
+        """The row of ``masses`` of each (j, T) of :attr:`fitted`."""
+        if self.strata is not None or self.fitted is None:
+            return np.empty(0, dtype=np.int64) if self.strata is None else self.strata
+        return self.fitted.strata
+
     def __repr__(self) -> str:
         return f"<RankDistribution by {describe(self.estimator)}: {self.counts}>"
 
@@ -313,12 +322,13 @@ class Problem:
     laws: list[FloatArray]
     all_outcomes: bool = False
     pools: IntArray | None = None  # the table that every cell of the counts went into; None: there is but one
+    strata: IntArray = field(default_factory=lambda: np.zeros(1, dtype=np.int64))  # the row of tables of each (j, T)
 
     def merged(self, most: int) -> Problem:
         """The same problem with at most ``most`` bins of pool sizes, on the same grid."""
         if len(self.tables) <= most:
             return self
-        return build_problem(self.counts, "bins", self.all_outcomes, most=most, grid=self.grid)
+        return build_problem(self.counts, "bins", self.all_outcomes, most=most, grid=self.grid, strata=self.strata)
 
     @property
     def cases(self) -> int:
@@ -384,13 +394,14 @@ def build_problem(
     *,
     most: int = MAX_POOLS,
     grid: Grid | None = None,
+    strata: IntArray | None = None,
 ) -> Problem:
-    """Tables, grid and laws for these counts, within bounded memory."""
+    """Tables, grid and laws for these counts, within bounded memory; ``strata``: rows of (j, T), if not the counts' own."""
     if n_items not in {"bins", "mean"}:
         raise ValueError(f"`n_items` must be 'bins' or 'mean', not {n_items!r}.")
     while True:
         pools = np.zeros(len(counts.keys), dtype=np.int64) if n_items == "mean" else pool_bins(counts, most)
-        tables = counts.tables(pools)
+        tables = counts.tables(pools, strata)
         cells = grid or cells_for(tables, counts.design)
         if len(tables) == 1 or len(cells) * sum(len(table.hits) for table in tables) <= MOST_NUMBERS:
             break
@@ -400,7 +411,7 @@ def build_problem(
     laws = [cells.law(counts.design, table.n_items, table.drawn, table.hits) for table in tables]
     if all_outcomes:
         laws = [law * size_shares(counts, table) for law, table in zip(laws, tables, strict=True)]
-    return Problem(counts, cells, tables, laws, all_outcomes, pools)
+    return Problem(counts, cells, tables, laws, all_outcomes, pools, counts.strata if strata is None else strata)
 
 
 def pool_bins(counts: RankCounts, most: int = MAX_POOLS) -> IntArray:

@@ -1,49 +1,60 @@
 """LogSpline: the default. Smooth in log-rank, with a prior learned from the rank distributions of real recommenders.
 
-The model: π_R ∝ exp(s(x))/R with x = log R / log N and s a cubic spline of 24 coefficients β. A straight s is the power law
-of li20, a very flexible one is jin21's MLE: one family holds both. Which shapes are likely is not guessed but learned: the
-prior on β is made of a few Gaussians, fitted once to the true ranks of many recommenders on several data sets
-(``hyperprior.json``, made by ``benchmarks/fit_hyperprior.py``; only means and covariances, no data). There are two: where a
-user's training items are no candidates (``unseen``) the head is full, where they are (``all``) they crowd it out.
+The model: π_R ∝ exp(s(x))/R with x = log R / log N and s a cubic spline (``splines.py``). A straight s is the power law of
+li20, a very flexible one is jin21's MLE: one family holds both. Which shapes are likely is learned from the true ranks of
+many recommenders on many catalogues (``hyperprior.py``).
 
-Fitting: for each Gaussian the posterior mode by Newton and the evidence by Laplace's approximation. Gaussians of one
-population at several stiffnesses are *views*, averaged on the log scale: by their evidence where it speaks of the head, else
-as they are, because on one sample the evidence between them is noise. Populations are weighed by their evidence. The average
-takes one EM step towards the data (jin21 eq. 21), which makes cases whose rank is known count as they are. Intervals come
-from draws of the posterior, smoothing included.
+Fitting: under every member of the prior (a kind of recommender at a scale) the posterior mode by Newton and the evidence by
+Laplace's approximation. The members' answers are averaged by evidence; the average takes one EM step towards the data (jin21
+eq. 21), which makes cases whose rank is known count as they are. Intervals come from draws of the posterior.
+
+Two members stand for rank distributions of any shape. Where the evidence is not clearly against them, what was seen does not
+look like any recommender behind the prior: the fit says so, and its intervals reach as far as the assumption-free bounds.
+Where a distribution without any smoothness explains the sample much better, it says so too and stretches its intervals.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from importlib import resources
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..metrics import Metric, parse_metric
-from ..ranks.counts import RankCounts
-from ._grid import Grid
+from ..ranks.counts import MAX_POOLS, RankCounts
+from ..ranks.design import ALL
 from .estimate import Fit, Problem, RankDistribution, build_problem, empirical, one_thread
+from .hyperprior import HyperPrior, anything, bins_of, shipped
+from .splines import Mode, Outcomes, SplineModel, balanced_normals, em_step, posterior_mode
 
 __all__ = ["HyperPrior", "LogSpline"]
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
-DRAWS = 400
+#: Draws of the posterior behind an interval, for few and for many strata.
+DRAWS, FEWER_DRAWS, MANY_STRATA = 400, 200, 8
+#: Bins of pool sizes where strata are many.
+FEW_POOLS = 3
 #: Every so many draws tell how much of the variance within cases their outcomes explain.
 THINNED = 8
+#: Log odds of "a shape of any kind" above which a sample counts as unlike any recommender; 99 % of real ones lie below.
+UNLIKE_ODDS = -7.0
+#: Gain in log-likelihood of free EM steps above which it counts as rough: a constant, and a rate per case at 99 negatives.
+ROUGH_GAIN, ROUGH_RATE, FREE_STEPS = 15.0, 0.04, 30
+#: Intervals of rough samples reach this many times as far, on the log scale.
+ROUGH_STRETCH = 1.5
+#: Members whose weight is below this do not enter the average.
+LEAST_WEIGHT = 1e-3
 
 
 @dataclass(frozen=True)
 class LogSpline:
     """Smooth in log-rank, under a prior learned from real recommenders. Works on every design; milliseconds to fit.
 
-    ``prior``: ``None``, the one shipped with fullrank for the candidates of the counts (``counts.candidates``), or a
-    :class:`HyperPrior` of your own.
+    ``prior``: ``None``, the one shipped with fullrank for the candidates of the counts (``counts.candidates``) and for one
+    or several targets per user, or a :class:`HyperPrior` of your own.
 
     >>> import fullrank as fr
     >>> counts = fr.RankCounts.from_ranks([1] * 60 + [2] * 20 + [5] * 15 + [40] * 5, n_items=5000, design="uni99")
@@ -57,338 +68,145 @@ class LogSpline:
 
     def __post_init__(self) -> None:
         if not isinstance(self.prior, HyperPrior | None):
-            raise TypeError(f"`prior` is {self.prior!r}, allowed is a HyperPrior or None.")
+            raise TypeError(f"`prior` must be a HyperPrior or None, got {self.prior!r}.")
 
     def fit(self, counts: RankCounts) -> RankDistribution:
-        """The posterior mean of the cases' rank distribution, with the posterior for intervals."""
+        """Return the posterior mean of the cases' rank distribution, with the posterior for intervals."""
         if counts.known()[1] is None:
             return empirical(self, counts)
-        prior = self.prior or shipped(self.prior_name(counts.candidates))
-        problem = build_problem(counts)
-        model = SplineModel.on(problem.grid, prior)
-        A = np.concatenate(problem.laws, axis=1)
-        seen = np.concatenate([table.weight for table in problem.tables], axis=1)
-        seen = seen * (
-            counts.effective_cases / counts.weight.sum()
-        )  # what weighs against the prior is cases, not weights
-        with one_thread():
-            strata = [StratumPosterior.of(model, prior, A[:, row > 0], row[row > 0]) for row in seen]
-        masses = np.stack([stratum.mass for stratum in strata])
-        single = problem.tables[0].n_items if len(problem.tables) == 1 else None
-        fit = Fit(
-            iterations=max(stratum.iterations for stratum in strata),
-            objective=sum(stratum.evidence for stratum in strata),
-            converged=all(stratum.converged for stratum in strata),
+        several = counts.several_targets
+        prior = self.prior or shipped(self.prior_name(counts.candidates, several))
+        if several and len(prior.kinds[0].means) == 1:
+            prior = prior.for_several(shipped("several"))
+        order, targets, _ = counts.groups
+        bins, strata = np.zeros(1, dtype=np.int64), np.zeros(len(order), dtype=np.int64)
+        if len(prior.kinds[0].means) > 1:
+            bins, strata = np.unique(bins_of(order, targets), return_inverse=True)
+        problem = build_problem(counts, most=MAX_POOLS if len(bins) <= MANY_STRATA else FEW_POOLS, strata=strata)
+        data = Outcomes(
+            np.concatenate(problem.laws, axis=1),
+            # what weighs against the prior is cases, not weights
+            np.concatenate([table.weight for table in problem.tables], axis=1)
+            * (counts.effective_cases / counts.weight.sum()),
         )
-        posterior = Posterior(problem, strata, prior)
-        return RankDistribution(counts, self, problem.grid, masses, single, fit, posterior=posterior)
+        with one_thread():
+            posterior = Posterior.of(problem, SplineModel.on(problem.grid, prior.coefficients), prior, bins, data)
+        single = problem.tables[0].n_items if len(problem.tables) == 1 else None
+        fit = Fit(posterior.steps, posterior.evidence, posterior.converged, posterior.notes())
+        return RankDistribution(
+            counts, self, problem.grid, posterior.mass, single, fit, posterior=posterior, strata=strata
+        )
 
-    def prior_name(self, candidates: str) -> str:
-        """Name the prior for ranks among these candidates: ``all`` for all, ``unseen`` for any others, or one's ``own``."""
+    def prior_name(self, candidates: str, several_targets: bool = False) -> str:
+        """Name the prior for ranks among these candidates: ``all``, ``unseen``, ``several`` or one's ``own``.
+
+        Ranks of several targets per user have been seen among unseen candidates only; among ``all`` the prior for one target
+        takes over from there how the j-th best of T differs from the only one.
+        """
         if self.prior is not None:
             return "own"
-        return "all" if candidates == "all" else "unseen"
+        if candidates == "all":
+            return "all"
+        return "several" if several_targets else "unseen"
 
 
 @dataclass(frozen=True, eq=False)
-class HyperPrior:
-    """Gaussians on spline coefficients, N(mean + slope · (log N − 9), covariance), in families.
+class Member:
+    """One member of the prior after the data: where its posterior is, and its share."""
 
-    A family is a population of rank distributions; its members are views of it at several stiffnesses. ``weights`` sum to 1
-    over all members; families are weighed by their evidence, members within one by the power ``temper`` of theirs, against
-    those of the same power (0: as they are; 1: by evidence).
-    """
-
-    weights: FloatArray
-    families: NDArray[np.int64]
-    means: FloatArray  # members × coefficients
-    slopes: FloatArray
-    covariances: FloatArray
-    temper: FloatArray | float = 0.05  # of every member, or of all
-    #: Pull of the estimate towards the median of the posterior: log π is lowered by this much of its variance.
-    shrink: float = 0.3
-    #: Calibration: posterior spreads are multiplied by this.
-    spread: float = 1.0
-    #: Families are averaged as they are, not on the log scale, where one that all but denies a rank would empty it.
-    mixture: bool = False
-
-    @classmethod
-    def from_json(cls, text: str, candidates: str = "unseen") -> HyperPrior:
-        """Read one of the priors of a file that :func:`priors_to_json` wrote."""
-        document = json.loads(text)
-        if document.get("format") != FORMAT:
-            raise ValueError(
-                f"this is no hyper-prior of fullrank: its format is {document.get('format')!r}, not {FORMAT!r}."
-            )
-        found = document["priors"][candidates]
-        return cls(
-            weights=np.array(found["weights"], dtype=np.float64),
-            families=np.array(found["families"], dtype=np.int64),
-            means=np.array(found["means"], dtype=np.float64),
-            slopes=np.array(found["slopes"], dtype=np.float64),
-            covariances=np.array(found["covariances"], dtype=np.float64),
-            temper=np.array(found["temper"], dtype=np.float64),
-            shrink=float(found["shrink"]),
-            spread=float(found["spread"]),
-            mixture=bool(found.get("mixture", False)),
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain lists, rounded to what matters."""
-        return {
-            "temper": np.broadcast_to(self.temper, len(self)).tolist(),
-            "shrink": self.shrink,
-            "spread": self.spread,
-            "mixture": self.mixture,
-            "weights": np.round(self.weights, 6).tolist(),
-            "families": self.families.tolist(),
-            "means": np.round(self.means, 5).tolist(),
-            "slopes": np.round(self.slopes, 5).tolist(),
-            "covariances": np.round(self.covariances, 6).tolist(),
-        }
-
-    def average(self, evidence: FloatArray) -> tuple[FloatArray, float]:
-        """The weight of every member given its evidence, and the evidence of the whole (both logarithms natural)."""
-        total = evidence + np.log(self.weights)
-        weights = np.zeros(len(self))
-        by_family = np.zeros(int(self.families.max()) + 1)
-        powers = np.broadcast_to(self.temper, len(self))
-        for family in range(len(by_family)):
-            rows = self.families == family
-            for power in np.unique(powers[rows]):
-                alike = rows & (powers == power)
-                tempered = self.weights[alike] * np.exp(power * (evidence[alike] - evidence[alike].max()))
-                weights[alike] = tempered / tempered.sum() * (self.weights[alike].sum() / self.weights[rows].sum())
-            by_family[family] = np.logaddexp.reduce(total[rows])
-        whole = float(np.logaddexp.reduce(by_family))
-        return weights * np.exp(by_family - whole)[self.families], whole
-
-    def blend(self, logs: FloatArray, weights: FloatArray) -> FloatArray:
-        """One π of the members' logarithms: views of one family are averaged on the log scale, families see ``mixture``."""
-        groups = self.families if self.mixture else np.zeros_like(self.families)
-        blended = np.zeros(logs.shape[1])
-        for group in np.unique(groups[weights > 0]):
-            rows = groups == group
-            share = weights[rows].sum()
-            log = weights[rows] @ logs[rows] / share
-            π = np.exp(log - log.max())
-            blended += share * π / π.sum()
-        return blended
-
-    def __len__(self) -> int:
-        return len(self.weights)
-
-    def mean(self, member: int, n_items: float) -> FloatArray:
-        """The mean of a member for a catalogue of this size; sizes beyond those seen are taken at their edge."""
-        return np.asarray(self.means[member] + self.slopes[member] * np.clip(np.log(n_items) - 9, -3, 3))
-
-    @cached_property
-    def precisions(self) -> tuple[FloatArray, FloatArray]:
-        """Inverse covariances and their log-determinants."""
-        inverse = np.linalg.inv(self.covariances)
-        inverse = (inverse + inverse.transpose(0, 2, 1)) / 2
-        return inverse, -np.linalg.slogdet(self.covariances)[1]
-
-
-FORMAT = "fullrank.HyperPrior/3"
-
-
-def priors_to_json(priors: dict[str, HyperPrior], about: dict[str, Any] | None = None) -> str:
-    """A file of priors by candidates (``unseen``, ``all``)."""
-    return json.dumps(
-        {"format": FORMAT, "about": about or {}, "priors": {name: prior.to_dict() for name, prior in priors.items()}}
-    )
-
-
-@lru_cache(maxsize=2)
-def shipped(candidates: str = "unseen") -> HyperPrior:
-    """The hyper-prior that comes with fullrank."""
-    return HyperPrior.from_json(resources.files(__package__).joinpath("hyperprior.json").read_text(), candidates)
-
-
-@dataclass(frozen=True, eq=False)
-class SplineModel:
-    """The family on a grid: log π = base + Bβ − log Σ, base the mass of 1/R in each cell."""
-
-    B: FloatArray
-    base: FloatArray
-    n_items: float
-
-    @classmethod
-    def on(cls, grid: Grid, prior: HyperPrior) -> SplineModel:
-        """The spline basis at the (geometric) middle of every cell."""
-        N = max(float(grid.hi[-1]), 2.0)
-        x = 0.5 * (np.log(grid.lo) + np.log(grid.hi)) / np.log(N)
-        base = np.log(np.log((grid.hi + 0.5) / (grid.lo - 0.5)))
-        return cls(spline_basis(x, prior.means.shape[1]), base, N)
-
-    def mass(self, β: FloatArray) -> FloatArray:
-        """π for one β, or a row for each row of β."""
-        log = β @ self.B.T
-        log += self.base
-        log -= log.max(axis=-1, keepdims=True)
-        mass = np.exp(log, out=log)
-        mass /= mass.sum(axis=-1, keepdims=True)
-        return np.asarray(mass)
-
-
-def spline_basis(x: FloatArray, size: int) -> FloatArray:
-    """Cubic B-splines on uniform knots over 0..1, one column per coefficient (Cox-de Boor)."""
-    intervals = size - 3
-    position = np.clip(x, 0.0, 1.0) * intervals
-    first = np.minimum(position.astype(np.int64), intervals - 1)
-    t = position - first
-    pieces = ((1 - t) ** 3, 3 * t**3 - 6 * t**2 + 4, -3 * t**3 + 3 * t**2 + 3 * t + 1, t**3)
-    out = np.zeros((len(x), size))
-    for offset, piece in enumerate(pieces):
-        out[np.arange(len(x)), first + offset] = piece / 6
-    return out
-
-
-@dataclass(frozen=True, eq=False)
-class StratumPosterior:
-    """The posterior of one stratum: a mixture of Gaussians on β, and the mass that is reported."""
-
-    model: SplineModel
-    A: FloatArray  # cells × outcomes seen
-    seen: FloatArray  # weight of each
-    weights: FloatArray
-    modes: FloatArray
-    covariances: FloatArray
-    mass: FloatArray
-    evidence: float
-    iterations: int
-    converged: bool
-
-    @classmethod
-    def of(cls, model: SplineModel, prior: HyperPrior, A: FloatArray, seen: FloatArray) -> StratumPosterior:
-        """Mode and evidence under every member of the prior, averaged."""
-        precisions, log_dets = prior.precisions
-        modes: list[FloatArray] = []
-        covariances, evidence, logs, steps = [], [], [], []
-        for member, Q in enumerate(precisions):
-            μ = prior.mean(member, model.n_items)
-            alike = member > 0 and prior.families[member] == prior.families[member - 1]
-            start = modes[-1] if alike else μ
-            β, H, value, step = posterior_mode(model, A, seen, μ, Q, start)
-            if step == MOST_STEPS and modes and start is not modes[0]:
-                # lost on the way from a prior that is far off: begin where the data are
-                again = posterior_mode(model, A, seen, μ, Q, modes[0])
-                β, H, value, step = max((β, H, value, step), again, key=lambda each: each[2])
-            V = np.linalg.inv(H)
-            π = model.mass(β)
-            J = model.B - π @ model.B
-            modes.append(β)
-            covariances.append((V + V.T) / 2)
-            evidence.append(value + 0.5 * log_dets[member] - 0.5 * np.linalg.slogdet(H)[1])
-            logs.append(np.log(np.maximum(π, 1e-300)) - prior.shrink * ((J @ V) * J).sum(1))
-            steps.append(step)
-        weights, whole = prior.average(np.array(evidence))
-        return cls(
-            model,
-            A,
-            seen,
-            weights,
-            np.stack(modes),
-            np.stack(covariances),
-            em_step(prior.blend(np.stack(logs), weights), A, seen),
-            whole,
-            max(steps),
-            max(steps) < MOST_STEPS,
-        )
-
-    def draws(self, size: int, spread: float, rng: np.random.Generator) -> FloatArray:
-        """π of ``size`` draws of β: members by weight, each Gaussian about its mode."""
-        numbers = np.diff(np.round(np.cumsum(self.weights) * size), prepend=0).astype(np.int64)
-        parts = []
-        for β, V, number in zip(self.modes, self.covariances, numbers, strict=True):
-            if number:
-                values, vectors = np.linalg.eigh(V)
-                # the symmetric root: it has no signs to choose, so rounding does not move the draws
-                root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
-                parts.append(β + spread * balanced_normals(int(number), len(β), rng) @ root)
-        return self.model.mass(np.concatenate(parts))
-
-
-def balanced_normals(number: int, size: int, rng: np.random.Generator) -> FloatArray:
-    """Normal vectors in pairs ±z whose covariance is the unit matrix itself: few of them tell quantiles well."""
-    half = rng.standard_normal(((number + 1) // 2, size))
-    if len(half) > size:
-        half = half @ np.linalg.inv(np.linalg.cholesky(half.T @ half / len(half))).T
-    return np.concatenate([half, -half])[:number]
-
-
-MOST_STEPS = 60
-
-
-def posterior_mode(
-    model: SplineModel, A: FloatArray, seen: FloatArray, μ: FloatArray, Q: FloatArray, start: FloatArray
-) -> tuple[FloatArray, FloatArray, float, int]:
-    """Maximise Σ c_o log P(o | β) − ½(β−μ)ᵀQ(β−μ) by damped Newton; returns β, the negative Hessian, the value and steps.
-
-    The Hessian is that of the complete data less the missing information; where it is not positive (far from the mode) the
-    Fisher information of the outcomes takes its place.
-    """
-    B, M = model.B, float(seen.sum())
-
-    def value(β: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-        π = model.mass(β)
-        likely = np.maximum(π @ A, 1e-300)
-        left = β - μ
-        return float(seen @ np.log(likely) - 0.5 * left @ Q @ left), π, likely
-
-    β = start
-    now, π, likely = value(β)
-    # The value is a sum over M cases and known to so many digits only. With very many cases the likelihood is a narrow bent
-    # valley, along which a tenth of a standard error is near enough. The last step, when Newton is all but there, is taken
-    # unseen.
-    rounding = 1e-10 + 1e-13 * abs(now)
-    enough = 1e-4 + 1e-10 * M
-    H = Q
-    step = 0
-    for step in range(1, MOST_STEPS + 1):  # noqa: B007 - reported afterwards
-        mean = π @ B
-        pull = π * (A @ (seen / likely))  # expected number of cases in each cell, given what was seen
-        pulled = pull @ B
-        gradient = pulled - M * mean - Q @ (β - μ)
-        per_outcome = (A.T @ (B * π[:, None])) / likely[:, None] - mean
-        fisher = (per_outcome * seen[:, None]).T @ per_outcome
-        cross = np.outer(mean, pulled - M * mean)
-        H = Q + fisher + (B * (M * π - pull)[:, None]).T @ B + cross + cross.T
-        H = (H + H.T) / 2
-        try:
-            np.linalg.cholesky(H)
-        except np.linalg.LinAlgError:
-            H = Q + fisher
-        move = np.linalg.solve(H, gradient)
-        decrement = float(gradient @ move)
-        if decrement < enough:
-            β, now = β + move, now + decrement / 2
-            break
-        length = min(1.0, 4.0 / max(float(np.abs(move).max()), 1e-12))
-        while True:
-            then, π_then, likely_then = value(β + length * move)
-            if then >= now - rounding or length < 1e-6:
-                break
-            length /= 2
-        β, now, π, likely = β + length * move, then, π_then, likely_then
-    return β, H, now, step
-
-
-def em_step(π: FloatArray, A: FloatArray, seen: FloatArray) -> FloatArray:
-    """One EM step (jin21 eq. 21) for one π, or a row for each row of π: the mean posterior of the cases."""
-    likely = np.maximum(π @ A, 1e-300)
-    after = π * ((seen / likely) @ A.T)
-    return np.asarray(after / after.sum(axis=-1, keepdims=True))
+    mode: Mode
+    weight: float
+    spread: FloatArray  # lower triangular inverse of the root: rows of z @ spread are draws
 
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """What the data leave open: draws of the rank distribution, and intervals and shares from them."""
+    """What the data leave open: a mixture of Gaussians on the coefficients of all strata, and answers from its draws."""
 
     problem: Problem
-    strata: list[StratumPosterior]
+    model: SplineModel
     prior: HyperPrior
+    data: Outcomes
+    members: list[Member]
+    mass: FloatArray  # strata × cells: what is reported
+    evidence: float
+    steps: int
+    converged: bool
+    odds: float  # log odds of a shape of any kind
+    gain: float  # log-likelihood that free EM steps would gain
+
+    @classmethod
+    def of(cls, problem: Problem, model: SplineModel, prior: HyperPrior, bins: IntArray, data: Outcomes) -> Posterior:
+        """Find the mode and the evidence under every member of the prior, and average."""
+        known = prior.members(bins, model.n_items)
+        every = known + anything(len(bins), prior.coefficients)
+        modes: list[Mode] = []
+        evidence = np.empty(len(every))
+        for index, (log_weight, μ, Q, log_det) in enumerate(every):
+            mode = posterior_mode(model, data, μ, Q, modes[-1].β if modes else μ)
+            if modes and not mode.converged:  # lost on the way from where another member is: begin at its own mean
+                mode = max(mode, posterior_mode(model, data, μ, Q, μ), key=lambda each: each.value)
+            modes.append(mode)
+            evidence[index] = log_weight + mode.value + 0.5 * (log_det - mode.log_det)
+        whole = float(np.logaddexp.reduce(evidence))
+        odds = float(np.logaddexp.reduce(evidence[len(known) :]) - np.logaddexp.reduce(evidence[: len(known)]))
+        weights = np.exp(evidence - whole)
+        weights[weights < LEAST_WEIGHT] = 0.0
+        weights /= weights.sum()
+        members = [
+            Member(mode, float(weight), _inverse(mode.root))
+            for mode, weight in zip(modes, weights, strict=True)
+            if weight > 0
+        ]
+        blended = _blend(model, members, prior)
+        return cls(
+            problem, model, prior, data, members,
+            np.stack([em_step(π, A, seen) for π, (A, seen) in zip(blended, data.parts(), strict=True)]),
+            whole, max(each.steps for each in modes), all(each.mode.converged for each in members),
+            odds, _free_gain(blended, data),
+        )  # fmt: skip
+
+    # ------------------------------------------------------------------------------------------------ what it says
+
+    @property
+    def unlike(self) -> bool:
+        """Whether the sample looks like no recommender behind the prior: unlike in shape, or too rough."""
+        return self.unlike_shape or self.rough
+
+    @property
+    def unlike_shape(self) -> bool:
+        """Whether the evidence does not speak clearly against a shape of any kind."""
+        return self.odds > UNLIKE_ODDS
+
+    @property
+    def rough(self) -> bool:
+        """Whether a distribution without any smoothness would explain the sample much better: ranks heap up."""
+        fewest = min((float(size) for size in self.problem.counts.sizes if size != ALL), default=99.0)
+        rate = ROUGH_RATE * np.sqrt(max(fewest / 99, 1.0))
+        return bool(self.gain > ROUGH_GAIN + rate * float(self.data.seen.sum()))
+
+    def notes(self) -> tuple[str, ...]:
+        """Warnings for people: a sample unlike any recommender seen, a catalogue beyond the sizes seen."""
+        out = []
+        remedy = "rank some cases in full, or draw more negatives, to know more."
+        if self.unlike_shape:
+            out.append(
+                "these ranks do not look like those of any recommender behind the prior, so the intervals are widened to "
+                f"the bounds that the data alone allow; {remedy}"
+            )
+        elif self.rough:
+            out.append(
+                "these ranks heap up in places, as those of no recommender behind the prior do; the intervals are widened, "
+                f"but may still miss: look at the bounds, and {remedy}"
+            )
+        N = self.model.n_items
+        if self.prior.beyond(N) > 0.05:
+            low, high = self.prior.sizes
+            side = f"larger than any of the catalogues behind the prior (up to {high:,.0f} items)"
+            if low > N:
+                side = f"smaller than any of the catalogues behind the prior (from {low:,.0f} items)"
+            out.append(f"a catalogue of {N:,.0f} items is {side}: intervals are widened for it.")
+        return tuple(out)
 
     def interval(self, metric: Metric, value: float, level: float, target: str, n_items: float) -> tuple[float, float]:
         """Quantiles of the posterior of the metric, laid around the estimate on the log scale.
@@ -401,69 +219,138 @@ class Posterior:
         tail = 0.5 - level / 2
         low, middle, high = np.quantile(drawn, [tail, 0.5, 1 - tail])
         if middle <= 0 or value <= 0:
-            return float(min(value, low)), float(max(value, high))
-        return float(value * max(low, 0.0) / middle), float(value * high / middle)
+            span = float(min(value, low)), float(max(value, high))
+        else:
+            span = float(value * max(low, 0.0) / middle), float(value * high / middle)
+        return self._widened(span, metric, value, level)
+
+    def _widened(self, span: tuple[float, float], metric: Metric, value: float, level: float) -> tuple[float, float]:
+        """The interval of a sample that is unlike any recommender seen: as far as the bounds, or stretched."""
+        low, high = span
+        if self.unlike_shape:
+            from .intervals import bounds
+
+            least, most = bounds(self.problem.counts, metric, level)
+            return min(low, least), max(high, most)
+        if self.rough and low > 0:
+            return value * (low / value) ** ROUGH_STRETCH, value * (high / value) ** ROUGH_STRETCH
+        return low, high
 
     def values(self, metric: Metric, target: str, n_items: float) -> FloatArray:
-        """The metric in every draw."""
+        """Return the metric in every draw."""
         counts, grid = self.problem.counts, self.problem.grid
-        (order, targets, weight), rows = counts.groups, counts.strata
+        (order, targets, weight), rows = counts.groups, self.problem.strata
         pooled, squared = grid.pooled_gains(metric, n_items, counts.groups, rows)
         if target == "population":
             return np.asarray(sum(d @ g for d, g in zip(self._draws, pooled, strict=True)) / counts.users_weight)
-        total, variance = np.zeros(DRAWS), np.zeros(DRAWS)
+        parts = self.data.parts()
+        number = len(self._draws[0])
+        total, variance = np.zeros(number), np.zeros(number)
         some = slice(None, None, THINNED)
-        explained = np.zeros((len(self.strata), len(total[some])))
+        explained = np.zeros((len(parts), len(total[some])))
         for row, which, gains in grid.gains(metric, n_items, order, targets, rows):
             # gains of one j differ by a factor: one of them stands for all
             gain = np.sign(gains[0]) * np.sqrt(weight[which] @ gains**2)
+            A, seen = parts[row]
             earned = self._draws[row][some, : len(gain)] * gain
-            by_outcome = (earned @ self.strata[row].A[: len(gain)] * self._pull[row][some]) ** 2
-            explained[row] += np.sum(by_outcome / self._share[row], axis=1)
+            by_outcome = (earned @ A[: len(gain)] * self._pull[row][some]) ** 2
+            explained[row] += np.sum(by_outcome / (seen / seen.sum()), axis=1)
         for row, (gain, square) in enumerate(zip(pooled, squared, strict=True)):
             head = slice(len(np.trim_zeros(square, "b")))
             # an EM step multiplies every draw by the product of pull and law
-            after = self._draws[row][:, head] * (self._pull[row] @ self.strata[row].A[head].T)
+            after = self._draws[row][:, head] * (self._pull[row] @ parts[row][0][head].T)
             total += after @ gain[head]
             second = after @ square[head]
             # Var[gain | outcome] is E[gain²] less what outcomes explain of it, a share that hardly differs between draws
             unexplained = 1 - np.mean(explained[row] / np.maximum(second[some], 1e-300))
             variance += max(float(unexplained), 0.0) * second
-        noise = np.random.default_rng(1).standard_normal(DRAWS)
+        noise = np.random.default_rng(1).standard_normal(number)
         return np.asarray((total + np.sqrt(np.maximum(variance, 0.0)) * noise) / counts.users_weight)
 
     def prior_share(self, metric: Metric | str, n_items: float) -> float:
-        """How much of the answer is the prior's: near 0 the data decide, near 1 they have not been asked.
+        """How much of the variance of the answer is the prior's: near 0 the data decide, near 1 they were not asked.
 
         The posterior covariance is V = (Q + I)⁻¹, Q the prior's precision and I the data's information; in the direction g
-        in which log M moves, gᵀVQVg / gᵀVg is the prior's part of it.
+        in which log M moves, the data's part of the precision is what I adds there.
         """
         metric = parse_metric(metric)
-        precisions, _ = self.prior.precisions
-        stratum = max(self.strata, key=lambda each: float(each.seen.sum()))
+        row = int(np.argmax(self.data.seen.sum(1)))
         gain = self.problem.grid.mean_gain(metric, n_items)
+        size = self.model.B.shape[1]
         share = 0.0
-        for weight, β, V, Q in zip(stratum.weights, stratum.modes, stratum.covariances, precisions, strict=True):
-            π = stratum.model.mass(β)
+        for member in self.members:
+            π = self.model.mass(member.mode.β[row])
             earned = π[: len(gain)] * gain
-            g = earned @ stratum.model.B[: len(gain)] / max(float(earned.sum()), 1e-300) - π @ stratum.model.B
-            share += weight * float((V @ g) @ Q @ (V @ g)) / max(float(g @ V @ g), 1e-300)
+            g = earned @ self.model.B[: len(gain)] / max(float(earned.sum()), 1e-300) - π @ self.model.B
+            along = member.spread[:, row * size : (row + 1) * size] @ g
+            moved = (member.spread.T @ along).reshape(-1, size)[row]
+            per_outcome = self._information(π, row)
+            informed = float(moved @ per_outcome @ moved)
+            share += member.weight * max(1 - informed / max(float(along @ along), 1e-300), 0.0)
         return float(min(share, 1.0))
+
+    def _information(self, π: FloatArray, row: int) -> FloatArray:
+        """Fisher information of the outcomes of one stratum."""
+        A, seen = self.data.parts()[row]
+        per_outcome = (A.T @ (self.model.B * π[:, None])) / np.maximum(π @ A, 1e-300)[:, None] - π @ self.model.B
+        return np.asarray((per_outcome * seen[:, None]).T @ per_outcome)
 
     @cached_property
     def _draws(self) -> list[FloatArray]:
+        """π of every draw, stratum by stratum: members by weight, each Gaussian about its mode."""
         rng = np.random.default_rng(0)
-        return [stratum.draws(DRAWS, self.prior.spread, rng) for stratum in self.strata]
-
-    @cached_property
-    def _share(self) -> list[FloatArray]:
-        """The share of each outcome in what was seen."""
-        return [stratum.seen / stratum.seen.sum() for stratum in self.strata]
+        strata, size = self.members[0].mode.β.shape
+        number = DRAWS if strata <= MANY_STRATA else FEWER_DRAWS
+        share = np.array([member.weight for member in self.members])
+        numbers = np.diff(np.round(np.cumsum(share) * number), prepend=0).astype(np.int64)
+        parts = []
+        for member, each in zip(self.members, numbers, strict=True):
+            z = balanced_normals(int(each), strata * size, rng)
+            parts.append(member.mode.β.ravel() + self.prior.spread * z @ member.spread)
+        drawn = np.concatenate(parts).reshape(-1, strata, size)
+        return [self.model.mass(drawn[:, row]) for row in range(strata)]
 
     @cached_property
     def _pull(self) -> list[FloatArray]:
         """Share of each outcome over its probability, in every draw."""
         return [
-            share / np.maximum(drawn @ each.A, 1e-300)
-            for each, drawn, share in zip(self.strata, self._draws, self._share, strict=True)
+            seen / seen.sum() / np.maximum(drawn @ A, 1e-300)
+            for drawn, (A, seen) in zip(self._draws, self.data.parts(), strict=True)
         ]
+
+
+def _inverse(root: FloatArray) -> FloatArray:
+    """Inverse of a lower triangular matrix."""
+    from scipy.linalg import solve_triangular
+
+    return np.asarray(solve_triangular(root, np.eye(len(root)), lower=True, check_finite=False))
+
+
+def _blend(model: SplineModel, members: list[Member], prior: HyperPrior) -> FloatArray:
+    """One π per stratum: the members' modes, each pulled towards its median, averaged by weight."""
+    size = model.B.shape[1]
+    out = np.zeros((len(members[0].mode.β), len(model.base)))
+    for member in members:
+        π = model.mass(member.mode.β)
+        for row, mass in enumerate(π):
+            along = (model.B - mass @ model.B) @ member.spread[:, row * size : (row + 1) * size].T
+            log = np.log(np.maximum(mass, 1e-300)) - prior.shrink * (along**2).sum(1)
+            if prior.average_mass:
+                mass = np.exp(log - log.max())
+                out[row] += member.weight * mass / mass.sum()
+            else:
+                out[row] += member.weight * log
+    if not prior.average_mass:
+        out = np.exp(out - out.max(axis=1, keepdims=True))
+    return np.asarray(out / out.sum(axis=1, keepdims=True))
+
+
+def _free_gain(π: FloatArray, data: Outcomes) -> float:
+    """Log-likelihood that free EM steps from the fit gain, over all strata: large where no smooth shape will do."""
+    gain = 0.0
+    for mass, (A, seen) in zip(π, data.parts(), strict=True):
+        free = mass
+        for _ in range(FREE_STEPS):
+            free = em_step(free, A, seen)
+        gain += float(seen @ np.log(np.maximum(free @ A, 1e-300) / np.maximum(mass @ A, 1e-300)))
+    return gain

@@ -242,8 +242,8 @@ def compare(
     :mod:`fullrank.evaluate.pairing`), so that samples drawn independently are compared as such.
 
     >>> import fullrank as fr
-    >>> counts = {name: fr.RankCounts.from_ranks([1] * a + [9] * (400 - a), n_items=2000, design="uni99")
-    ...           for name, a in {"A": 300, "B": 100}.items()}
+    >>> sampled = {"A": [1] * 300 + [2] * 50 + [5] * 30 + [20] * 20, "B": [1] * 100 + [2] * 60 + [5] * 80 + [40] * 160}
+    >>> counts = {name: fr.RankCounts.from_ranks(ranks, n_items=2000, design="uni99") for name, ranks in sampled.items()}
     >>> result = fr.compare(counts, "ndcg@10")
     >>> result.winner, result.sure, result.told_apart("A", "B")
     ('A', True, True)

@@ -172,6 +172,14 @@ def _interval(estimate: Estimate, metric: Metric, level: float, target: str) -> 
     return float(low), float(high)
 
 
+def _prior_cards(estimates: MappingType[str, Estimate]) -> str:
+    """What the priors that spoke were learned from."""
+    priors = [
+        posterior.prior for each in estimates.values() if (posterior := getattr(each, "posterior", None)) is not None
+    ]
+    return _joined(prior.describe() for prior in priors)
+
+
 def _provenance(
     estimates: MappingType[str, Estimate],
     estimator: Estimator,
@@ -182,7 +190,7 @@ def _provenance(
     counts = [each.counts for each in estimates.values()]
     candidates = _joined(each.candidates for each in counts)
     prior = _joined(
-        estimator.prior_name(each.counts.candidates)
+        estimator.prior_name(each.counts.candidates, each.counts.several_targets)
         for each in estimates.values()
         if isinstance(estimator, LogSpline) and getattr(each, "posterior", None) is not None  # else every rank is known
     )
@@ -194,7 +202,7 @@ def _provenance(
         "python": platform.python_version(),
         "candidates": candidates,
         "estimator": describe(estimator),
-        **({"prior": prior} if prior else {}),
+        **({"prior": prior, "prior_card": _prior_cards(estimates)} if prior else {}),
         "level": level,
         "target": target,
         **(more or {}),

@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 
 from ..estimators import LogSpline, RankDistribution
 from ..estimators._grid import Grid
+from ..estimators.hyperprior import shipped
 from ..estimators.intervals import z_of
-from ..estimators.logspline import SplineModel, shipped
+from ..estimators.splines import SplineModel
 from ..metrics import Metric
 from ..ranks.counts import RankCounts
 from ..ranks.design import ALL, Adaptive, Design, Sample
@@ -65,9 +66,8 @@ class Guess:
         grid = _cells(n_items)
         estimator = LogSpline()
         prior = shipped(estimator.prior_name(candidates))
-        model = SplineModel.on(grid, prior)
-        means = np.stack([prior.mean(component, n_items) for component in range(len(prior))])
-        mass = (prior.weights / prior.weights.sum()) @ model.mass(means)
+        weights, means = prior.mean_coefficients(n_items)
+        mass = weights @ SplineModel.on(grid, prior.coefficients).mass(means)
         source = "what recommenders usually show (the prior)"
         one = np.ones(1, dtype=np.int64)
         groups = (one, one, np.ones(1))
@@ -88,7 +88,7 @@ class Guess:
                 cumulated = np.concatenate([[0.0], np.cumsum(np.maximum(row, 0.0))])
                 cumulated[-1] = max(cumulated[-1], 1e-300)
                 masses.append(np.diff(np.interp(edges, ends, cumulated / cumulated[-1])))
-            parts.append((*dist.fitted.groups, dist.fitted.strata))
+            parts.append((*dist.fitted.groups, dist.rows))
         if dist.known is not None:
             known, rows = dist.known, dist.known.strata
             cell = np.searchsorted(grid.hi, np.minimum(known.column("hits") + 1, N))

@@ -363,15 +363,19 @@ class RankCounts:
         ranks, inverse = np.unique(self.column("hits") + 1, return_inverse=True)
         return ranks, _sum_by(inverse, self.weight, len(ranks))
 
-    def tables(self, pools: IntArray | None = None) -> list[PoolTable]:
-        """Outcome tables, one per bin of pool sizes; ``pools``: the bin of every cell (None: as the counts have them)."""
+    def tables(self, pools: IntArray | None = None, strata: IntArray | None = None) -> list[PoolTable]:
+        """Outcome tables, one per bin of pool sizes.
+
+        ``pools``: the bin of every cell; ``strata``: the row of every (j, T); None: as the counts have them.
+        """
+        rows = self.strata if strata is None else strata
         bins = self.pools[1] if pools is None else pools
-        stratum = self.strata[self.group_of]
+        stratum = rows[self.group_of]
         out = []
         for each in np.unique(bins):
             here = bins == each
             outcomes, column = unique_rows(self.keys[here, 2:4])
-            weight = np.zeros((int(self.strata.max()) + 1, len(outcomes)))
+            weight = np.zeros((int(rows.max()) + 1, len(outcomes)))
             np.add.at(weight, (stratum[here], column), self.weight[here])
             N = self.pool_weight[here].sum() / self.weight[here].sum()
             out.append(PoolTable(float(N), outcomes[:, 0], outcomes[:, 1], weight))

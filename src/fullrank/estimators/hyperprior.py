@@ -1,0 +1,220 @@
+"""The prior of LogSpline: what rank distributions of recommenders look like, learned from the true ranks of many.
+
+A prior is a mixture over *kinds* of recommenders (popularity, factor models, …) and *scales*: each kind is a Gaussian on the
+spline coefficients, N(mean + slope · z, scale · covariance) with z = log N − 9, and scales above one give it heavy tails, so
+that a catalogue unlike those seen is not forced into their shape. What a sample shows decides between them, by evidence.
+
+With several targets per user, the rank distribution of the j-th best of T targets depends on (j, T): every *bin* of (j, T)
+has its own mean, and the coefficients of bins b and c covary as coupling[b, c] · covariance, so that bins share what they
+learn and an error they share stays in the interval.
+
+``hyperprior.json`` is made by ``benchmarks/fit_hyperprior.py``; it holds means and covariances, no data.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from importlib import resources
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["HyperPrior", "Kind", "bins_of", "shipped"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+FORMAT = "fullrank.HyperPrior/4"
+#: The first j or T of each octave; the last octave has no end.
+OCTAVES = np.array([1, 2, 3, 5, 9, 17, 33])
+#: Bins of (j, T): an octave of T and one of j, not beyond T's.
+BINS = tuple((j, T) for T in range(len(OCTAVES)) for j in range(T + 1))
+#: Gaussians for shapes of any kind: weights of a penalty on curvature (smooth, rough) and on size.
+ANYTHING = ((0.3, 0.003), (0.02, 0.003))
+#: Prior probability of each of them.
+ANYTHING_WEIGHT = 0.0005
+
+
+def bins_of(order: IntArray, targets: IntArray) -> IntArray:
+    """Return the bin of each (j, T), a place in :data:`BINS`.
+
+    >>> BINS[bins_of(np.array([3]), np.array([10]))[0]]  # the third octave of j, the fifth of T
+    (2, 4)
+    """
+    j, T = (np.searchsorted(OCTAVES, each, side="right") - 1 for each in (order, targets))
+    return np.asarray(T * (T + 1) // 2 + j)
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """A population of rank distributions: a Gaussian on the spline coefficients of every bin of (j, T)."""
+
+    name: str
+    weight: float
+    means: FloatArray  # bins × coefficients
+    slope: FloatArray  # how means move with log N − 9
+    covariance: FloatArray
+    coupling: FloatArray  # bins × bins: factors of the covariance within and between bins
+
+    @cached_property
+    def precision(self) -> tuple[FloatArray, float]:
+        """The inverse covariance and its log-determinant."""
+        inverse = np.linalg.inv(self.covariance)
+        return (inverse + inverse.T) / 2, -float(np.linalg.slogdet(self.covariance)[1])
+
+
+@dataclass(frozen=True, eq=False)
+class HyperPrior:
+    """A mixture of kinds and scales on spline coefficients; see the module's docstring."""
+
+    name: str
+    kinds: tuple[Kind, ...]
+    scales: tuple[tuple[float, float], ...]  # (factor of the covariance, weight)
+    #: The smallest and the largest catalogue behind the prior.
+    sizes: tuple[float, float]
+    #: Pull of the estimate towards the median of the posterior: log π is lowered by this much of its variance.
+    shrink: float = 0.7
+    #: Calibration: posterior spreads are multiplied by this.
+    spread: float = 1.0
+    #: Whether π itself is averaged over members; else log π, where a member that all but denies a rank empties it.
+    average_mass: bool = False
+    #: What it was learned from: families, catalogues, files, models, date.
+    card: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, text: str, name: str = "unseen") -> HyperPrior:
+        """Read one of the priors of a file that :func:`priors_to_json` wrote."""
+        document = json.loads(text)
+        if document.get("format") != FORMAT:
+            raise ValueError(
+                f"this is not a hyper-prior of fullrank: its format is {document.get('format')!r}, not {FORMAT!r}."
+            )
+        found = document["priors"][name]
+        kinds = tuple(
+            Kind(each["name"], float(each["weight"]), *(np.array(each[key], dtype=np.float64) for key in _ARRAYS))
+            for each in found["kinds"]
+        )
+        scales = tuple((float(factor), float(weight)) for factor, weight in found["scales"])
+        low, high = found["sizes"]
+        return cls(
+            name, kinds, scales, (float(low), float(high)), float(found["shrink"]), float(found["spread"]),
+            bool(found["average_mass"]), found["card"],
+        )  # fmt: skip
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists and numbers, rounded to what matters."""
+        kinds = [
+            {"name": kind.name, "weight": round(kind.weight, 6)}
+            | {key: _rounded(getattr(kind, key)) for key in _ARRAYS}
+            for kind in self.kinds
+        ]
+        return {
+            "card": dict(self.card), "sizes": list(self.sizes), "scales": [list(each) for each in self.scales],
+            "shrink": self.shrink, "spread": self.spread, "average_mass": self.average_mass, "kinds": kinds,
+        }  # fmt: skip
+
+    def describe(self) -> str:
+        """What the prior was learned from, in one line.
+
+        >>> shipped("several").describe().startswith("true ranks of")
+        True
+        """
+        low, high = self.sizes
+        if not self.card:
+            return f"a prior of your own for {low:,.0f} to {high:,.0f} items"
+        return (
+            f"true ranks of {self.card['files']} recommenders ({', '.join(self.card['models'])}) on "
+            f"{self.card['catalogues']} catalogues of {self.card['families']} families, {low:,.0f} to {high:,.0f} items, "
+            f"made {self.card['made']}"
+        )
+
+    @property
+    def coefficients(self) -> int:
+        """Number of spline coefficients."""
+        return len(self.kinds[0].slope)
+
+    def beyond(self, n_items: float) -> float:
+        """How far a catalogue lies beyond the sizes seen, in log N; zero within them.
+
+        >>> shipped("unseen").beyond(5000)
+        0.0
+        """
+        low, high = np.log(self.sizes)
+        return float(max(low - np.log(n_items), np.log(n_items) - high, 0.0))
+
+    def trend(self, n_items: float) -> float:
+        """Return z = log N − 9, taken at the edge for sizes beyond those seen."""
+        return float(np.log(np.clip(n_items, *self.sizes)) - 9)
+
+    def members(self, bins: IntArray, n_items: float) -> list[tuple[float, FloatArray, FloatArray, float]]:
+        """Log weight, mean (bins × coefficients), precision and its log-determinant of every member, for these bins.
+
+        Beyond the sizes seen all covariances grow, by as much as log N lies beyond: wider, not braver.
+        """
+        wider = 1 + self.beyond(n_items)
+        z = self.trend(n_items)
+        out = []
+        for kind in self.kinds:
+            mean = kind.means[bins] + z * kind.slope
+            coupling = np.linalg.inv(kind.coupling[np.ix_(bins, bins)])
+            precision, log_det = kind.precision
+            joint = np.kron((coupling + coupling.T) / 2, precision)
+            log_det = len(bins) * log_det + mean.shape[1] * float(np.linalg.slogdet(coupling)[1])
+            for factor, weight in self.scales:
+                scale = factor * wider
+                constant = log_det - mean.size * float(np.log(scale))
+                out.append((float(np.log(kind.weight * weight)), mean, np.asarray(joint / scale), constant))
+        return out
+
+    def mean_coefficients(self, n_items: float) -> tuple[FloatArray, FloatArray]:
+        """Weight and mean coefficients of every kind for one target per user."""
+        weights = np.array([kind.weight for kind in self.kinds])
+        means = np.stack([kind.means[0] + self.trend(n_items) * kind.slope for kind in self.kinds])
+        return weights / weights.sum(), means
+
+    def for_several(self, several: HyperPrior) -> HyperPrior:
+        """The kinds of this prior for one target, with the bins of (j, T) of one learned from several targets.
+
+        For candidates from which ranks of several targets have not been seen: how the j-th best of T differs from the only
+        one, and how bins go together, is taken over from the other prior's first kind.
+        """
+        pattern = several.kinds[0]
+        offsets = pattern.means - pattern.means[0]
+        coupling = pattern.coupling / pattern.coupling[0, 0]
+        kinds = tuple(replace(kind, means=kind.means[0] + offsets, coupling=coupling) for kind in self.kinds)
+        return replace(self, name=f"{self.name}, several targets", kinds=kinds, scales=several.scales)
+
+
+_ARRAYS = ("means", "slope", "covariance", "coupling")
+
+
+def anything(bins: int, coefficients: int) -> list[tuple[float, FloatArray, FloatArray, float]]:
+    """Members for rank distributions of any shape, as :meth:`HyperPrior.members` gives them; bins are nearly alike."""
+    second = np.diff(np.eye(coefficients), 2, axis=0)
+    coupling = np.linalg.inv(0.9 * np.ones((bins, bins)) + 0.1 * np.eye(bins))
+    out = []
+    for curvature, size in ANYTHING:
+        precision = curvature * second.T @ second + size * np.eye(coefficients)
+        log_det = bins * float(np.linalg.slogdet(precision)[1]) + coefficients * float(np.linalg.slogdet(coupling)[1])
+        mean = np.zeros((bins, coefficients))
+        out.append((float(np.log(ANYTHING_WEIGHT)), mean, np.kron(coupling, precision), log_det))
+    return out
+
+
+def priors_to_json(priors: Mapping[str, HyperPrior]) -> str:
+    """Write priors by name: ``unseen``, ``all``, ``several``."""
+    return json.dumps({"format": FORMAT, "priors": {name: prior.to_dict() for name, prior in priors.items()}})
+
+
+def _rounded(values: FloatArray) -> Any:
+    return [_rounded(row) for row in values] if values.ndim > 1 else [float(f"{value:.5g}") for value in values]
+
+
+@lru_cache(maxsize=4)
+def shipped(name: str = "unseen") -> HyperPrior:
+    """Return a prior that comes with fullrank: ``unseen``, ``all`` or ``several``."""
+    return HyperPrior.from_json(resources.files(__package__).joinpath("hyperprior.json").read_text(), name)
