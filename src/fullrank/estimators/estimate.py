@@ -27,13 +27,15 @@ from .intervals import (
     REPLICATES,
     Replicates,
     Target,
+    auc_interval,
+    cell_gains,
     check_interval,
-    known_interval,
+    final_interval,
     point_interval,
+    refit_interval,
     replicate_interval,
     resampled,
     simulated,
-    within_reach,
 )
 
 __all__ = ["Estimate", "Estimator", "Fit", "PointEstimate", "RankDistribution", "describe"]
@@ -208,27 +210,37 @@ class RankDistribution:
         """(low, high) around :meth:`expect`.
 
         ``target="cases"``: what full evaluation of these very cases would show; ``"population"``: of the population they
-        come from. From the posterior of an estimator that has one (LogSpline); else by refitting to simulated or resampled
-        counts, which does not cover the estimator's own bias. Nothing is scored again.
+        come from, which is never narrower. From the posterior of an estimator that has one (LogSpline); else by refitting to
+        simulated or resampled counts, which does not cover the estimator's own bias. Nothing is scored again.
         """
         metric = parse_metric(metric)
         check_interval(level, target)
         value = self.expect(metric)
-        return within_reach(self._interval(metric, value, level, target), value, metric, self.counts)
+        return final_interval(
+            self,
+            metric,
+            level,
+            target,
+            lambda whose: self._interval(metric, value, level, whose),
+            lambda: self._case_variance(metric, value),
+        )
 
     def _interval(self, metric: Metric, value: float, level: float, target: Target) -> tuple[float, float]:
+        """The estimator's own interval; a point where it knows the ranks or does not speak of the population."""
         counts = self.counts
         from_counts = metric.whole_auc and self.n_items is None
         design = counts.design
+        if is_exhaustive(counts) or (target == "population" and (from_counts or not len(self.grid))):
+            return value, value
         if target == "cases" and isinstance(design, Top) and metric.k is not None and metric.k <= design.k:
             return value, value  # every rank it looks at is known
         if self.posterior is not None and not from_counts:
             N = counts.n_items if self.n_items is None else self.n_items
             return self.posterior.interval(metric, value, level, target, N)
-        if is_exhaustive(counts) or (target == "population" and (self.again is None or from_counts)):
-            return known_interval(self, metric, level, target)
-        if self.again is None or from_counts or getattr(self.estimator, "prior", None) is not None:
-            return point_interval(self, metric, level, target)
+        if from_counts:
+            return auc_interval(counts, level)
+        if self.again is None or getattr(self.estimator, "prior", None) is not None:
+            return refit_interval(self, metric, level, target)
         N = counts.n_items if self.n_items is None else self.n_items
         replicates = self._resampled if target == "population" else self._simulated
         problem = self.again[0]
@@ -238,6 +250,25 @@ class RankDistribution:
         share = problem.counts.users_weight / counts.users_weight
         exact = 0.0 if self.known is None else empirical_value(self.known, metric, N) / counts.users_weight
         return exact + share * low, exact + share * high
+
+    def _case_variance(self, metric: Metric, value: float) -> float:
+        """Σ w²(gain − value/T)² over the cases, their weights taken as alike."""
+        counts = self.counts
+        squares = first = 0.0
+        parts = [counts] if metric.whole_auc and self.n_items is None else [] if self.known is None else [self.known]
+        for known in parts:
+            gain = cell_gains(known, metric)
+            squares += float(known.weight @ gain**2)
+            first += float(known.weight @ (gain / known.column("targets")))
+        if self.fitted is not None and parts != [counts]:
+            N = counts.n_items if self.n_items is None else self.n_items
+            order, targets, weight = self.fitted.groups
+            rows = self.fitted.strata
+            squares += float((self.masses * self.grid.pooled_gains(metric, N, self.fitted.groups, rows)[1]).sum())
+            per_user = self.grid.pooled_gains(metric, N, (order, targets, weight / targets), rows)[0]
+            first += float((self.masses * per_user).sum())
+        total = squares - 2 * value * first + value**2 * float((counts.weight / counts.column("targets") ** 2).sum())
+        return total * float((counts.weight**2 / counts.cases).sum()) / float(counts.weight.sum())
 
     def _smooth_sum(self, metric: Metric, n_items: float) -> float:
         """Σ weight · gain of the cases that the masses speak for."""
