@@ -5,7 +5,7 @@ import pytest
 
 import fullrank as fr
 from fullrank.estimators._grid import Grid
-from fullrank.estimators.intervals import users_interval
+from fullrank.estimators.intervals import resampled, users_interval
 from fullrank.estimators.logspline import SplineModel, shipped
 
 
@@ -61,6 +61,35 @@ def test_one_set_of_refits_serves_every_metric(counts, monkeypatch):
     monkeypatch.setattr(fr.Multinomial, "fit", lambda *_: fits.append(1))
     assert dist.interval("recall@10", target="population") == first
     assert not fits
+
+
+@pytest.mark.parametrize("estimator", [fr.MLE(), fr.BiasVariance(n_items="bins"), fr.MaxEntropy()], ids=str)
+def test_replicates_vary_on_a_rough_grid_as_on_the_fine_one(counts, estimator):
+    problem, solve = estimator.fit(counts[1]).again
+    rough = problem.coarser(3)
+    assert len(rough.grid) < len(problem.grid) / 8
+    assert rough.grid.lo[0] == 1
+    assert (rough.grid.lo[1:] == rough.grid.hi[:-1] + 1).all()
+    assert rough.grid.hi[-1] == problem.grid.hi[-1]
+    for metric in (fr.Recall @ 5, fr.NDCG @ 20, fr.AP):
+        spreads = [
+            resampled(each, solve, 10, np.random.default_rng(0)).values(metric, counts[1], 2000).std()
+            for each in (problem, rough)
+        ]
+        assert spreads[1] == pytest.approx(spreads[0], rel=0.03)
+
+
+def test_a_stratum_that_a_resample_misses_leaves_the_interval_finite():
+    """One user in forty has two targets: many bootstrap samples have none of (1, 2) and (2, 2)."""
+    rng = np.random.default_rng(9)
+    users, order, targets = [*range(40), 40, 40], [1] * 41 + [2], [1] * 40 + [2, 2]
+    counts = fr.RankCounts.from_ranks(
+        1 + rng.binomial(99, 0.05, 42), 500, "uni99", users=users, order=order, targets=targets
+    )
+    for estimator in (fr.MLE(), fr.BiasVariance(), fr.MaxEntropy()):
+        dist = estimator.fit(counts)
+        replicates = dist._resampled.values(fr.Recall @ 10, counts, 500)
+        assert np.isfinite(replicates).all()
 
 
 def test_bad_questions(counts):

@@ -50,8 +50,8 @@ FEW_POOLS = 6
 #: Standard deviation of log N within bins of pool sizes. It blurs a rank by 1 % where the sample blurs it by 1/√hits, and
 #: moves estimates by a small part of their standard error (tests).
 POOL_SPREAD = 0.01
-#: Width of merged cells as a share of the rank.
-COARSENESS = 0.01
+#: Width of merged cells as a share of the rank: for a fit, and for replicates, which only have to vary as it does.
+COARSENESS, ROUGHNESS = 0.01, 0.1
 
 
 @runtime_checkable
@@ -305,7 +305,7 @@ class RankDistribution:
         if self.again is None:
             raise ValueError("there is nothing to solve again: all ranks are known.")
         problem, solve = self.again
-        return problem.merged(REPLICATE_POOLS), solve
+        return problem.coarser(REPLICATE_POOLS), solve
 
     def cdf(self, k: ArrayLike) -> FloatArray | float:
         """P̂(R ≤ k), which is Recall@k."""
@@ -345,11 +345,15 @@ class Problem:
     all_outcomes: bool = False
     pools: IntArray | None = None  # the table that every cell of the counts went into; None: there is but one
 
-    def merged(self, most: int) -> Problem:
-        """The same problem with at most ``most`` bins of pool sizes, on the same grid."""
-        if len(self.tables) <= most:
+    def coarser(self, most: int) -> Problem:
+        """The same problem with at most ``most`` bins of pool sizes, on a grid that is just fine enough for the laws."""
+        counts, grid, mean = self.counts, self.grid, len(self.tables) == 1
+        if may_merge(self.tables, counts.design):
+            pools = [counts.n_items] if mean else [table.n_items for table in counts.tables(pool_bins(counts, most))]
+            grid = merge_cells(grid, counts.design, max(counts.sizes), pools, ROUGHNESS)
+        if len(self.tables) <= most and len(grid) == len(self.grid):
             return self
-        return build_problem(self.counts, "bins", self.all_outcomes, most=most, grid=self.grid)
+        return build_problem(counts, "mean" if mean else "bins", self.all_outcomes, most=most, grid=grid)
 
     @property
     def cases(self) -> int:
@@ -472,19 +476,33 @@ def cells_for(tables: list[PoolTable], design: Design) -> Grid:
         grid = Grid.for_tables([PoolTable(largest, outcomes[:, 0], outcomes[:, 1], np.empty((0, 0)))], drawn_again)
     else:
         grid = Grid.for_tables(tables, drawn_again)
-    drawn = np.concatenate([table.drawn for table in tables])
     head = _grid.HEAD
-    if grid.hi[-1] <= 2 * head or (drawn == ALL).any() or isinstance(design, Top):
+    if grid.hi[-1] <= 2 * head or not may_merge(tables, design):
         return grid
-    least = min(table.n_items for table in tables)
-    m = float(drawn.max())
-    R = np.arange(1.0, head + 1)
-    rest = np.maximum(least - R, 0.0) * (1 / m if drawn_again else max(1 / m - 1 / least, 0.0))
-    step = np.maximum(np.minimum(COARSENESS * R, _grid.FINENESS * np.sqrt(R * rest)), 1.0)
-    cell = np.floor(np.cumsum(1 / step))  # a cell ends where the integral of 1/step passes a whole number
-    tops = np.append(np.flatnonzero(np.diff(cell) > 0) + 1, head)
-    hi = np.union1d(tops, grid.hi[grid.hi > head])
+    largest, least = max(table.drawn.max() for table in tables), min(table.n_items for table in tables)
+    merged = merge_cells(Grid.of(np.arange(1, head + 1)), design, largest, [least], COARSENESS)
+    hi = np.union1d(merged.hi, grid.hi[grid.hi > head])
     return Grid(np.append(1, hi[:-1] + 1), hi)
+
+
+def may_merge(tables: list[PoolTable], design: Design) -> bool:
+    """Whether neighbouring ranks may share a cell: no rank is known, and no law has an edge."""
+    return not isinstance(design, Top) and not any((table.drawn == ALL).any() for table in tables)
+
+
+def merge_cells(grid: Grid, design: Design, drawn: int, pools: list[float], share: float) -> Grid:
+    """The grid with cells put together while they are at most ``share`` of their rank and 0.3 standard errors of it wide.
+
+    A rank is told apart best by the largest sample, ``drawn``, from the smallest of the ``pools`` that has it.
+    """
+    R, m = grid.hi.astype(np.float64), float(drawn)
+    sizes = np.sort(pools)
+    pool = sizes[np.minimum(np.searchsorted(sizes, R), len(sizes) - 1)]
+    rest = np.maximum(pool - R, 0.0) * (1 / m if design.replace else np.maximum(1 / m - 1 / pool, 0.0))
+    step = np.maximum(np.minimum(share * R, _grid.FINENESS * np.sqrt(R * rest)), 1.0)
+    cell = np.floor(np.cumsum(grid.width / step))  # a cell ends where the integral of 1/step passes a whole number
+    hi = grid.hi[np.append(np.diff(cell) > 0, True)]
+    return Grid(np.append(grid.lo[0], hi[:-1] + 1), hi)
 
 
 def with_all_outcomes(counts: RankCounts, table: PoolTable) -> PoolTable:

@@ -198,13 +198,19 @@ def resampled(problem: Problem, solve: Solve, size: int, rng: np.random.Generato
     by_group = np.zeros((len(blocks), int(groups.max()) + 1))
     np.add.at(by_group, (block, groups), counts.weight)
     strata = counts.strata[groups]
+    by_stratum = np.zeros((len(blocks), int(strata.max()) + 1))
+    np.add.at(by_stratum, (block, strata), counts.weight)
+    missed = (times @ by_stratum == 0)[
+        :, :, None
+    ]  # without cases a stratum has no fit, and no weight: any other will do
     tables = []
     for index, table in enumerate(problem.tables):
         here = np.ones(len(block), dtype=bool) if problem.pools is None else problem.pools == index
         column = _columns_of(table, counts.column("drawn")[here], counts.column("hits")[here])
         seen = np.zeros((len(blocks), len(table.weight), len(table.hits)))
         np.add.at(seen, (block[here], strata[here], column), counts.weight[here])
-        tables.append(replace(table, weight=np.tensordot(times, seen, 1).reshape(-1, len(table.hits))))
+        weight = np.where(missed, table.weight, np.tensordot(times, seen, 1))
+        tables.append(replace(table, weight=weight.reshape(-1, len(table.hits))))
     masses, _ = solve(replace(problem, tables=tables))
     return Replicates(problem.grid, masses.reshape(size, -1, len(problem.grid)), times @ by_group)
 
