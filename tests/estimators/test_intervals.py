@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 
 import fullrank as fr
+from fullrank.estimators._grid import Grid
+from fullrank.estimators.intervals import resampled, users_interval
+from fullrank.estimators.logspline import SplineModel, shipped
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +61,35 @@ def test_one_set_of_refits_serves_every_metric(counts, monkeypatch):
     monkeypatch.setattr(fr.Multinomial, "fit", lambda *_: fits.append(1))
     assert dist.interval("recall@10", target="population") == first
     assert not fits
+
+
+@pytest.mark.parametrize("estimator", [fr.MLE(), fr.BiasVariance(n_items="bins"), fr.MaxEntropy()], ids=str)
+def test_replicates_vary_on_a_rough_grid_as_on_the_fine_one(counts, estimator):
+    problem, solve = estimator.fit(counts[1]).again
+    rough = problem.coarser(3)
+    assert len(rough.grid) < len(problem.grid) / 8
+    assert rough.grid.lo[0] == 1
+    assert (rough.grid.lo[1:] == rough.grid.hi[:-1] + 1).all()
+    assert rough.grid.hi[-1] == problem.grid.hi[-1]
+    for metric in (fr.Recall @ 5, fr.NDCG @ 20, fr.AP):
+        spreads = [
+            resampled(each, solve, 10, np.random.default_rng(0)).values(metric, counts[1], 2000).std()
+            for each in (problem, rough)
+        ]
+        assert spreads[1] == pytest.approx(spreads[0], rel=0.03)
+
+
+def test_a_stratum_that_a_resample_misses_leaves_the_interval_finite():
+    """One user in forty has two targets: many bootstrap samples have none of (1, 2) and (2, 2)."""
+    rng = np.random.default_rng(9)
+    users, order, targets = [*range(40), 40, 40], [1] * 41 + [2], [1] * 40 + [2, 2]
+    counts = fr.RankCounts.from_ranks(
+        1 + rng.binomial(99, 0.05, 42), 500, "uni99", users=users, order=order, targets=targets
+    )
+    for estimator in (fr.MLE(), fr.BiasVariance(), fr.MaxEntropy()):
+        dist = estimator.fit(counts)
+        replicates = dist._resampled.values(fr.Recall @ 10, counts, 500)
+        assert np.isfinite(replicates).all()
 
 
 def test_bad_questions(counts):
@@ -143,3 +175,128 @@ def test_no_interval_goes_beyond_what_the_metric_can_be(estimator):
     mine = fr.Metric("mine", lambda R: 3 - R / 2500)
     dist = estimator.fit(fr.RankCounts.from_ranks([1] * 50, 5000, "uni99")) if estimator != fr.CLS() else None
     assert dist is None or dist.interval(mine)[1] > 1
+
+
+# ------------------------------------------------------------------------------------------------- the population
+
+
+@pytest.mark.parametrize("design", ["full", "uni99"])
+@pytest.mark.parametrize(
+    "estimator",
+    [fr.LogSpline(), fr.MLE(), fr.BiasVariance(), fr.CLS(), fr.Naive(), fr.RankEstimate(), fr.Mapping("bound")],
+    ids=str,
+)
+def test_users_who_agree_do_not_speak_for_everybody(estimator, design):
+    """Thirty of thirty hits, or none: the population may still be otherwise, and is never better known than the cases."""
+    for rank, agreed in ((1, 1.0), (100, 0.0)):
+        dist = estimator.fit(fr.RankCounts.from_ranks([rank] * 30, 1000, design))
+        for metric in ("recall@10", "ndcg@10") if not isinstance(estimator, fr.Mapping) else ("recall@10",):
+            low, high = dist.interval(metric, target="population")
+            inside = dist.interval(metric)
+            assert low <= inside[0]
+            assert inside[1] <= high
+            assert high - low > 0.05
+            if design == "full":
+                assert {low, high} & {agreed}
+                assert abs((1 - high) + low - 1) < 0.16  # about three of thirty unseen
+
+
+def test_shares_of_known_ranks_lie_between_jeffreys_and_clopper_pearson():
+    stats = pytest.importorskip("scipy.stats")
+    for hits in (0, 1, 7, 40):
+        counts = fr.RankCounts.from_ranks([1] * hits + [99] * (40 - hits), 100, "full", users=range(40))
+        low, high = users_interval(counts, fr.Recall @ 10, hits / 40, 0.95)
+        jeffreys = stats.beta(hits + 0.5, 40 - hits + 0.5).ppf([0.025, 0.975])
+        widest = stats.binomtest(hits, 40).proportion_ci(0.95)
+        # blocks are hashes of users: two that share one may cost a little
+        assert widest.low - 0.02 <= low <= jeffreys[0]
+        assert jeffreys[1] <= high <= widest.high + 0.02
+
+
+def test_many_cases_of_few_users_are_few():
+    rng = np.random.default_rng(5)
+    users = np.repeat(np.arange(20), 50)
+    ranks = np.where(rng.random(20) < 0.5, 1, 50)[users]  # a user is hit always or never
+    together = fr.MLE().fit(fr.RankCounts.from_ranks(ranks, 100, "full", users=users))
+    alone = fr.MLE().fit(fr.RankCounts.from_ranks(ranks, 100, "full"))
+    widths = [np.diff(each.interval("recall@10", target="population"))[0] for each in (together, alone)]
+    assert widths[0] > 5 * widths[1]
+    sampled = 1 + rng.binomial(99, (ranks - 1) / 99)
+    dist = fr.LogSpline().fit(fr.RankCounts.from_ranks(sampled, 100, "uni99", users=users))
+    assert np.diff(dist.interval("recall@10", target="population"))[0] > 0.8 * widths[0]
+    for users, least in (
+        (2, 0.9),
+        (5, 0.995),
+    ):  # all agree, so that nothing shows how users go together: fewer say less
+        counts = fr.RankCounts.from_ranks([1] * 1000, 100, "full", users=np.arange(1000) % users)
+        assert fr.MLE().fit(counts).interval("recall@10", target="population")[0] < least
+
+
+def test_weights_count_as_the_cases_they_are_worth():
+    ranks = [1, 50, 3, 80, 2, 60] * 20
+    light = fr.MLE().fit(fr.RankCounts.from_ranks(ranks, 100, "full", weights=[1.0] * 120))
+    heavy = fr.MLE().fit(fr.RankCounts.from_ranks(ranks, 100, "full", weights=[100.0] * 120))
+    assert heavy.interval("ndcg@10", target="population") == pytest.approx(
+        light.interval("ndcg@10", target="population")
+    )
+
+
+def test_a_metric_of_ones_own_and_one_that_is_constant():
+    ranks = fr.RankCounts.from_ranks([1] * 30, 100, "full")
+    low, high = fr.MLE().fit(ranks).interval(fr.Metric("mine", lambda R: 5 - R / 50), target="population")
+    assert 4.6 < low < 4.98 <= high <= 4.98 + 1e-9
+    precision = fr.MLE().fit(ranks)
+    assert precision.interval("precision", target="population") == (precision.expect("precision"),) * 2
+
+
+def test_auc_from_the_counts_is_no_surer_of_the_population_than_of_the_cases():
+    rng = np.random.default_rng(6)
+    pools = rng.choice([500, 1000, 2000], 200)
+    ranks = 1 + rng.binomial(9, 0.2, 200)
+    dist = fr.LogSpline().fit(fr.RankCounts.from_ranks(ranks, pools, "uni9"))
+    cases, population = dist.interval("auc"), dist.interval("auc", target="population")
+    assert population[0] <= cases[0] < dist.expect("auc") < cases[1] <= population[1]
+
+
+@pytest.mark.parametrize(("cases", "recall"), [(30, 0.02), (30, 0.99), (100, 0.02), (300, 0.005), (1000, 0.3)])
+def test_population_intervals_of_known_ranks_hold(cases, recall):
+    """The cells where a normal interval fails, and one where it does not; 28 of them are in benchmarks/population.py."""
+    rng = np.random.default_rng(7)
+    law = power_law(recall, 1000)
+    held = dict.fromkeys((fr.Recall @ 10, fr.NDCG @ 10), 0)
+    for _ in range(200):
+        dist = fr.MLE().fit(fr.RankCounts.from_ranks(1 + rng.choice(1000, cases, p=law), 1000, "full"))
+        for metric in held:
+            low, high = dist.interval(metric, target="population")
+            held[metric] += low <= law @ metric.gain(np.arange(1, 1001)) <= high
+    assert all(each / 200 >= 0.91 for each in held.values())
+
+
+@pytest.mark.parametrize(("cases", "recall", "n_items"), [(30, 0.005, 2000), (100, 0.02, 2000), (30, 0.99, 120)])
+def test_population_intervals_of_sampled_ranks_hold(cases, recall, n_items):
+    rng = np.random.default_rng(8)
+    prior = shipped("unseen")
+    model = SplineModel.on(Grid.dense(n_items), prior)
+    shape = model.mass(prior.mean(0, n_items))
+    law = power_law(recall, n_items, shape * np.arange(1, n_items + 1))
+    held = 0
+    for _ in range(40):
+        ranks = 1 + rng.binomial(99, rng.choice(n_items, cases, p=law) / (n_items - 1))
+        low, high = (
+            fr.LogSpline()
+            .fit(fr.RankCounts.from_ranks(ranks, n_items, "uni99"))
+            .interval("recall@10", target="population")
+        )
+        held += low <= recall <= high
+    assert held >= 36
+
+
+def power_law(recall, n_items, shape=1.0):
+    """R^−a times ``shape``, a chosen for this Recall@10."""
+    low, high = -20.0, 20.0
+    for _ in range(60):
+        a = (low + high) / 2
+        law = shape * np.arange(1.0, n_items + 1) ** -a
+        law /= law.sum()
+        low, high = (a, high) if law[:10].sum() < recall else (low, a)
+    return law

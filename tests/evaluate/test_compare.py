@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fullrank as fr
-from fullrank.evaluate.compare import _foreseen, comparisons, holm
+from fullrank.evaluate.compare import _foreseen, _spread_below, comparisons, holm
 from fullrank.evaluate.pairing import case_spread, covariances, expected_counts, influences, same_cases
 
 N = 2000
@@ -223,6 +223,15 @@ def test_what_larger_samples_would_leave_open_is_foreseen():
         foreseen = _foreseen(pilot, fr.NDCG @ 10, fr.Sample(negatives))
         low, high = fr.LogSpline().fit(sampled(ranks, negatives, 3)).interval("ndcg@10")
         assert sum(foreseen) / 2 == pytest.approx((high - low) / 3.92, rel=0.3)
+
+
+def test_what_models_share_does_not_widen_their_difference():
+    skewed = (0.01, 0.03)
+    assert _spread_below((0.02, 0.02), (0.03, 0.03), 0.4) ** 2 == pytest.approx(0.0013 - 0.8 * 0.0006)
+    assert _spread_below(skewed, skewed, 1.0) == 0.0  # the same error on both sides
+    assert _spread_below(skewed, (0.02, 0.04), 0.0) == pytest.approx(np.hypot(0.01, 0.04))  # MOVER
+    assert _spread_below(skewed, (0.02, 0.04), -1.0) == pytest.approx(0.05)
+    assert _spread_below(skewed, (0.0, np.inf), 0.5) == np.inf
 
 
 def test_when_cases_are_too_few_it_says_how_many():

@@ -27,13 +27,15 @@ from .intervals import (
     REPLICATES,
     Replicates,
     Target,
+    auc_interval,
+    cell_gains,
     check_interval,
-    known_interval,
+    final_interval,
     point_interval,
+    refit_interval,
     replicate_interval,
     resampled,
     simulated,
-    within_reach,
 )
 
 __all__ = ["Estimate", "Estimator", "Fit", "PointEstimate", "RankDistribution", "describe"]
@@ -48,8 +50,8 @@ FEW_POOLS = 6
 #: Standard deviation of log N within bins of pool sizes. It blurs a rank by 1 % where the sample blurs it by 1/√hits, and
 #: moves estimates by a small part of their standard error (tests).
 POOL_SPREAD = 0.01
-#: Width of merged cells as a share of the rank.
-COARSENESS = 0.01
+#: Width of merged cells as a share of the rank: for a fit, and for replicates, which only have to vary as it does.
+COARSENESS, ROUGHNESS = 0.01, 0.1
 
 
 @runtime_checkable
@@ -210,27 +212,37 @@ class RankDistribution:
         """(low, high) around :meth:`expect`.
 
         ``target="cases"``: what full evaluation of these very cases would show; ``"population"``: of the population they
-        come from. From the posterior of an estimator that has one (LogSpline); else by refitting to simulated or resampled
-        counts, which does not cover the estimator's own bias. Nothing is scored again.
+        come from, which is never narrower. From the posterior of an estimator that has one (LogSpline); else by refitting to
+        simulated or resampled counts, which does not cover the estimator's own bias. Nothing is scored again.
         """
         metric = parse_metric(metric)
         check_interval(level, target)
         value = self.expect(metric)
-        return within_reach(self._interval(metric, value, level, target), value, metric, self.counts)
+        return final_interval(
+            self,
+            metric,
+            level,
+            target,
+            lambda whose: self._interval(metric, value, level, whose),
+            lambda: self._case_variance(metric, value),
+        )
 
     def _interval(self, metric: Metric, value: float, level: float, target: Target) -> tuple[float, float]:
+        """The estimator's own interval; a point where it knows the ranks or does not speak of the population."""
         counts = self.counts
         from_counts = metric.whole_auc and self.n_items is None
         design = counts.design
+        if is_exhaustive(counts) or (target == "population" and (from_counts or not len(self.grid))):
+            return value, value
         if target == "cases" and isinstance(design, Top) and metric.k is not None and metric.k <= design.k:
             return value, value  # every rank it looks at is known
         if self.posterior is not None and not from_counts:
             N = counts.n_items if self.n_items is None else self.n_items
             return self.posterior.interval(metric, value, level, target, N)
-        if is_exhaustive(counts) or (target == "population" and (self.again is None or from_counts)):
-            return known_interval(self, metric, level, target)
-        if self.again is None or from_counts or getattr(self.estimator, "prior", None) is not None:
-            return point_interval(self, metric, level, target)
+        if from_counts:
+            return auc_interval(counts, level)
+        if self.again is None or getattr(self.estimator, "prior", None) is not None:
+            return refit_interval(self, metric, level, target)
         N = counts.n_items if self.n_items is None else self.n_items
         replicates = self._resampled if target == "population" else self._simulated
         problem = self.again[0]
@@ -240,6 +252,25 @@ class RankDistribution:
         share = problem.counts.users_weight / counts.users_weight
         exact = 0.0 if self.known is None else empirical_value(self.known, metric, N) / counts.users_weight
         return exact + share * low, exact + share * high
+
+    def _case_variance(self, metric: Metric, value: float) -> float:
+        """Σ w²(gain − value/T)² over the cases, their weights taken as alike."""
+        counts = self.counts
+        squares = first = 0.0
+        parts = [counts] if metric.whole_auc and self.n_items is None else [] if self.known is None else [self.known]
+        for known in parts:
+            gain = cell_gains(known, metric)
+            squares += float(known.weight @ gain**2)
+            first += float(known.weight @ (gain / known.column("targets")))
+        if self.fitted is not None and parts != [counts]:
+            N = counts.n_items if self.n_items is None else self.n_items
+            order, targets, weight = self.fitted.groups
+            rows = self.fitted.strata
+            squares += float((self.masses * self.grid.pooled_gains(metric, N, self.fitted.groups, rows)[1]).sum())
+            per_user = self.grid.pooled_gains(metric, N, (order, targets, weight / targets), rows)[0]
+            first += float((self.masses * per_user).sum())
+        total = squares - 2 * value * first + value**2 * float((counts.weight / counts.column("targets") ** 2).sum())
+        return total * float((counts.weight**2 / counts.cases).sum()) / float(counts.weight.sum())
 
     def _smooth_sum(self, metric: Metric, n_items: float) -> float:
         """Σ weight · gain of the cases that the masses speak for."""
@@ -276,7 +307,7 @@ class RankDistribution:
         if self.again is None:
             raise ValueError("there is nothing to solve again: all ranks are known.")
         problem, solve = self.again
-        return problem.merged(REPLICATE_POOLS), solve
+        return problem.coarser(REPLICATE_POOLS), solve
 
     def cdf(self, k: ArrayLike) -> FloatArray | float:
         """P̂(R ≤ k), which is Recall@k."""
@@ -324,11 +355,17 @@ class Problem:
     pools: IntArray | None = None  # the table that every cell of the counts went into; None: there is but one
     strata: IntArray = field(default_factory=lambda: np.zeros(1, dtype=np.int64))  # the row of tables of each (j, T)
 
-    def merged(self, most: int) -> Problem:
-        """The same problem with at most ``most`` bins of pool sizes, on the same grid."""
-        if len(self.tables) <= most:
+    def coarser(self, most: int) -> Problem:
+        """The same problem with at most ``most`` bins of pool sizes, on a grid that is just fine enough for the laws."""
+        counts, grid, mean = self.counts, self.grid, len(self.tables) == 1
+        if may_merge(self.tables, counts.design):
+            pools = [counts.n_items] if mean else [table.n_items for table in counts.tables(pool_bins(counts, most))]
+            grid = merge_cells(grid, counts.design, max(counts.sizes), pools, ROUGHNESS)
+        if len(self.tables) <= most and len(grid) == len(self.grid):
             return self
-        return build_problem(self.counts, "bins", self.all_outcomes, most=most, grid=self.grid, strata=self.strata)
+        return build_problem(
+            counts, "mean" if mean else "bins", self.all_outcomes, most=most, grid=grid, strata=self.strata
+        )
 
     @property
     def cases(self) -> int:
@@ -452,19 +489,33 @@ def cells_for(tables: list[PoolTable], design: Design) -> Grid:
         grid = Grid.for_tables([PoolTable(largest, outcomes[:, 0], outcomes[:, 1], np.empty((0, 0)))], drawn_again)
     else:
         grid = Grid.for_tables(tables, drawn_again)
-    drawn = np.concatenate([table.drawn for table in tables])
     head = _grid.HEAD
-    if grid.hi[-1] <= 2 * head or (drawn == ALL).any() or isinstance(design, Top):
+    if grid.hi[-1] <= 2 * head or not may_merge(tables, design):
         return grid
-    least = min(table.n_items for table in tables)
-    m = float(drawn.max())
-    R = np.arange(1.0, head + 1)
-    rest = np.maximum(least - R, 0.0) * (1 / m if drawn_again else max(1 / m - 1 / least, 0.0))
-    step = np.maximum(np.minimum(COARSENESS * R, _grid.FINENESS * np.sqrt(R * rest)), 1.0)
-    cell = np.floor(np.cumsum(1 / step))  # a cell ends where the integral of 1/step passes a whole number
-    tops = np.append(np.flatnonzero(np.diff(cell) > 0) + 1, head)
-    hi = np.union1d(tops, grid.hi[grid.hi > head])
+    largest, least = max(table.drawn.max() for table in tables), min(table.n_items for table in tables)
+    merged = merge_cells(Grid.of(np.arange(1, head + 1)), design, largest, [least], COARSENESS)
+    hi = np.union1d(merged.hi, grid.hi[grid.hi > head])
     return Grid(np.append(1, hi[:-1] + 1), hi)
+
+
+def may_merge(tables: list[PoolTable], design: Design) -> bool:
+    """Whether neighbouring ranks may share a cell: no rank is known, and no law has an edge."""
+    return not isinstance(design, Top) and not any((table.drawn == ALL).any() for table in tables)
+
+
+def merge_cells(grid: Grid, design: Design, drawn: int, pools: list[float], share: float) -> Grid:
+    """The grid with cells put together while they are at most ``share`` of their rank and 0.3 standard errors of it wide.
+
+    A rank is told apart best by the largest sample, ``drawn``, from the smallest of the ``pools`` that has it.
+    """
+    R, m = grid.hi.astype(np.float64), float(drawn)
+    sizes = np.sort(pools)
+    pool = sizes[np.minimum(np.searchsorted(sizes, R), len(sizes) - 1)]
+    rest = np.maximum(pool - R, 0.0) * (1 / m if design.replace else np.maximum(1 / m - 1 / pool, 0.0))
+    step = np.maximum(np.minimum(share * R, _grid.FINENESS * np.sqrt(R * rest)), 1.0)
+    cell = np.floor(np.cumsum(grid.width / step))  # a cell ends where the integral of 1/step passes a whole number
+    hi = grid.hi[np.append(np.diff(cell) > 0, True)]
+    return Grid(np.append(grid.lo[0], hi[:-1] + 1), hi)
 
 
 def with_all_outcomes(counts: RankCounts, table: PoolTable) -> PoolTable:

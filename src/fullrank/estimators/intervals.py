@@ -2,7 +2,9 @@
 
 Nothing is scored again. Three ways, by what is known:
 
-- ranks that are known have no uncertainty about these cases; for the population, user blocks give the standard error;
+- ranks that are known have no uncertainty about these cases; about the population, users who were not seen leave open what
+  they leave open of any mean of bounded values (:func:`users_interval`). No interval for the population is narrower than
+  that, nor than the one for the cases: :func:`final_interval` sees to it for every estimator;
 - an estimator without a posterior is fitted again to resampled counts (``population``) or to counts simulated from its own
   P̂ and the design's law (``cases``). All replicates are rows of one problem, so a hundred fits cost about as much as a few;
 - bounds that assume nothing about the shape of P(R): the least and largest value of the metric over all rank distributions
@@ -11,7 +13,7 @@ Nothing is scored again. Three ways, by what is known:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
@@ -26,7 +28,7 @@ from ..ranks.design import ALL
 from ._grid import Grid
 
 if TYPE_CHECKING:
-    from .estimate import Estimate, Problem, RankDistribution, Solve
+    from .estimate import Estimate, Problem, Solve
 
 __all__ = ["Target", "bounds"]
 
@@ -39,6 +41,8 @@ REPLICATES = 100
 REFITS = 60
 #: Pool sizes are merged into this many bins for replicates: the spread does not depend on finer ones.
 REPLICATE_POOLS = 3
+#: Part of a case by which limits of a share are moved outwards from Jeffreys' (½ would be Clopper and Pearson's).
+SHIFT = 0.15
 
 
 def check_interval(level: float, target: str) -> None:
@@ -49,40 +53,118 @@ def check_interval(level: float, target: str) -> None:
         raise ValueError(f"`target` must be 'cases' or 'population', not {target!r}.")
 
 
+def reach(metric: Metric, counts: RankCounts) -> tuple[float, float]:
+    """The least and largest value the metric can have: every target last, and every target first.
+
+    A metric of one's own may have them anywhere: it is asked at a thousand ranks.
+    """
+    N = counts.n_items
+    if metric.function is not None:
+        gains = metric.gain(np.unique(np.geomspace(1, max(N, 1.0), 1000).round()), N)
+        return float(gains.min()), float(gains.max())
+    order, targets, weight = counts.groups
+    last, first = (float(weight @ metric.gain(R, N, order, targets)) / counts.users_weight for R in (N, 1.0))
+    return last, first
+
+
 def within_reach(span: tuple[float, float], value: float, metric: Metric, counts: RankCounts) -> tuple[float, float]:
-    """No further than the metric goes: from nothing to every target first. A metric of one's own may do anything."""
+    """Clip an interval to the values the metric can take. One of a user's own may take any."""
     low, high = span
     if metric.function is not None or not np.isfinite(high - low):
         return span
-    order, targets, weight = counts.groups
-    best = float(weight @ metric.gain(1.0, counts.n_items, order, targets)) / counts.users_weight
-    return max(low, min(value, 0.0)), min(high, max(value, best))
+    return max(low, min(value, 0.0)), min(high, max(value, reach(metric, counts)[1]))
 
 
-# -------------------------------------------------------------------------------------------------- known ranks
+def hull(*spans: tuple[float, float]) -> tuple[float, float]:
+    """The least interval that holds all of these."""
+    return min(low for low, _ in spans), max(high for _, high in spans)
 
 
-def known_interval(dist: RankDistribution, metric: Metric, level: float, target: str) -> tuple[float, float]:
-    """For ranks that are known: a point for these cases, a ratio estimate over user blocks for the population."""
-    from scipy.special import stdtrit
+# -------------------------------------------------------------------------------------------------- the population
 
-    value = dist.expect(metric)
-    if target == "cases":
-        return value, value
-    known = dist.known if dist.known is not None else dist.counts
-    N = dist.counts.n_items if dist.n_items is None else dist.n_items
-    gain = metric.gain(known.column("hits") + 1, N, known.column("order"), known.column("targets"))
-    if metric.whole_auc:
-        gain = known.auc_weight / known.weight / known.column("targets")
-    blocks, which = np.unique(known.column("block"), return_inverse=True)
-    if len(blocks) < 2:
+
+def final_interval(
+    estimate: Estimate,
+    metric: Metric,
+    level: float,
+    target: Target,
+    own: Callable[[Target], tuple[float, float]],
+    variance: Callable[[], float] | None = None,
+) -> tuple[float, float]:
+    """The interval that is reported, from the estimator's ``own`` for either target.
+
+    The population is never better known than these cases, nor than their full ranking would make it known.
+    """
+    value = estimate.expect(metric)
+    span = own("cases")
+    if target == "population":
+        users = users_interval(estimate.counts, metric, value, level, None if variance is None else variance())
+        span = hull(span, own(target), users)
+    return within_reach(span, value, metric, estimate.counts)
+
+
+def users_interval(
+    counts: RankCounts, metric: Metric, value: float, level: float, variance: float | None = None
+) -> tuple[float, float]:
+    """What even the full ranking of these cases leaves open about the population of users they come from.
+
+    A metric is a mean over users of values between its :func:`reach`, which makes it a share; cases add half a success and
+    half a failure, so that users who all agree do not speak for everybody. The share has Beta limits with as many trials as
+    give it its variance: for Recall those of Jeffreys, moved a part of the way to Clopper and Pearson's, which hold at any
+    share. Users whose cases go together count for less: by their blocks' variance over that of independent cases, and with
+    few blocks by Student's quantiles (Korn and Graubard 1998). ``variance``: Σ w²(gain − value/T)² over independent cases;
+    None: the largest that the mean allows. A single block says nothing about others.
+    """
+    from scipy.special import betaincinv, stdtrit
+
+    worst, best = reach(metric, counts)
+    blocks = len(np.unique(counts.column("block")))
+    if blocks < 2:
         return -np.inf, np.inf
-    top = np.bincount(which.ravel(), known.weight * gain)
-    users = np.bincount(which.ravel(), known.weight / known.column("targets"))
-    left = top - value * users
-    error = np.sqrt(len(blocks) / (len(blocks) - 1) * (left @ left)) / users.sum()
-    half = float(stdtrit(len(blocks) - 1, 0.5 + level / 2)) * float(error)
-    return value - half, value + half
+    if best <= worst:
+        return value, value
+    targets = counts.column("targets")
+    users = counts.users_weight**2 / float((counts.weight**2 / counts.cases / targets).sum())
+    mean = float(np.clip((value - worst) / (best - worst), 0.0, 1.0))
+    most = mean * (1 - mean)
+    if variance is not None:
+        most = min(most, max(variance, 0.0) * users / (counts.users_weight * (best - worst)) ** 2)
+    tail = 0.5 + level / 2
+    students = stdtrit(max(users - 1, blocks - 1), tail) / stdtrit(blocks - 1, tail)
+    n = users / design_effect(counts, metric) * float(students) ** 2
+    # half a user at either end
+    centre = (n * mean + 0.5) / (n + 1)
+    spread = n * (most + (mean - centre) ** 2) + 0.5 * (centre**2 + (1 - centre) ** 2)
+    trials = max(centre * (1 - centre) * (n + 1) ** 2 / spread, 1.0)
+    a, b = trials * centre, trials * (1 - centre)
+    low = float(betaincinv(max(a - SHIFT, 1e-9), b + SHIFT, 1 - tail)) if mean > 0 else 0.0
+    high = float(betaincinv(a + SHIFT, max(b - SHIFT, 1e-9), tail)) if mean < 1 else 1.0
+    return hull((worst + low * (best - worst), worst + high * (best - worst)), (value, value))
+
+
+def design_effect(counts: RankCounts, metric: Metric) -> float:
+    """How much more the mean varies between user blocks than it would if all cases were independent; at least 1.
+
+    Where ranks are not known, the outcomes' own tell: cases of one user go together in both.
+    """
+    gain, targets = cell_gains(counts, metric), counts.column("targets")
+    left = counts.weight * (gain - float(counts.weight @ gain) / counts.users_weight / targets)
+    alone = float((left**2 / counts.cases).sum())
+    if alone <= 0:
+        return 1.0
+    blocks, which = np.unique(counts.column("block"), return_inverse=True)
+    together = np.bincount(which.ravel(), left)
+    M = len(counts)
+    return max(len(blocks) / (len(blocks) - 1) * float(together @ together) / (M / (M - 1) * alone), 1.0)
+
+
+def cell_gains(counts: RankCounts, metric: Metric) -> FloatArray:
+    """The gain of a case in each cell of the counts, its outcome taken as its rank; AUC is known whatever the outcome."""
+    targets = counts.column("targets")
+    if metric.whole_auc:
+        return np.asarray(counts.auc_weight / counts.weight / targets)
+    pool = counts.pool_weight / counts.weight
+    return metric.gain(counts.column("hits") + 1, pool, counts.column("order"), targets)
 
 
 # -------------------------------------------------------------------------------------------------- replicates
@@ -116,13 +198,19 @@ def resampled(problem: Problem, solve: Solve, size: int, rng: np.random.Generato
     by_group = np.zeros((len(blocks), int(groups.max()) + 1))
     np.add.at(by_group, (block, groups), counts.weight)
     strata = counts.strata[groups]
+    by_stratum = np.zeros((len(blocks), int(strata.max()) + 1))
+    np.add.at(by_stratum, (block, strata), counts.weight)
+    missed = (times @ by_stratum == 0)[
+        :, :, None
+    ]  # without cases a stratum has no fit, and no weight: any other will do
     tables = []
     for index, table in enumerate(problem.tables):
         here = np.ones(len(block), dtype=bool) if problem.pools is None else problem.pools == index
         column = _columns_of(table, counts.column("drawn")[here], counts.column("hits")[here])
         seen = np.zeros((len(blocks), len(table.weight), len(table.hits)))
         np.add.at(seen, (block[here], strata[here], column), counts.weight[here])
-        tables.append(replace(table, weight=np.tensordot(times, seen, 1).reshape(-1, len(table.hits))))
+        weight = np.where(missed, table.weight, np.tensordot(times, seen, 1))
+        tables.append(replace(table, weight=weight.reshape(-1, len(table.hits))))
     masses, _ = solve(replace(problem, tables=tables))
     return Replicates(problem.grid, masses.reshape(size, -1, len(problem.grid)), times @ by_group)
 
@@ -175,18 +263,29 @@ def replicate_interval(values: FloatArray, value: float, level: float) -> tuple[
     return value - half, value + half
 
 
-def point_interval(estimate: Estimate, metric: Metric, level: float, target: str) -> tuple[float, float]:
+def point_interval(estimate: Estimate, metric: Metric, level: float, target: Target) -> tuple[float, float]:
+    """The interval of an estimate that has no rank distribution (CLS, Mapping), by :func:`refit_interval`."""
+    return final_interval(estimate, metric, level, target, lambda whose: refit_interval(estimate, metric, level, whose))
+
+
+def refit_interval(estimate: Estimate, metric: Metric, level: float, target: Target) -> tuple[float, float]:
     """Refit the whole estimator, its prior included, to resampled counts or to counts simulated from MLE's P̂.
 
     For estimates that replicates of one problem cannot serve: those without masses (CLS, Mapping), those whose outcomes are
     taken as ranks (Naive, RankEstimate), and those whose prior is itself fitted to the sample (MN_MLE and its kin).
     """
-    value = estimate.expect(metric)
     found = _REFITTED.setdefault(estimate, {})
     if target not in found:
-        found[target] = [_slim(each) for each in _refits(estimate, target, REFITS)]
+        fit = estimate.estimator.fit
+        found[target] = [_slim(fit(sample)) for sample in _samples(estimate.counts, target, REFITS)]
     values = np.array([each.expect(metric) for each in found[target]])
-    return within_reach(replicate_interval(values, value, level), value, metric, estimate.counts)
+    return replicate_interval(values, estimate.expect(metric), level)
+
+
+def auc_interval(counts: RankCounts, level: float) -> tuple[float, float]:
+    """What the full ranking of these cases would show of AUC, where it comes from the counts and not from a fit."""
+    values = np.array([sample.auc for sample in _samples(counts, "cases", REFITS)])
+    return replicate_interval(values, counts.auc, level)
 
 
 #: Refits of estimates that still exist, by target: one set serves every metric.
@@ -198,16 +297,16 @@ def _slim(estimate: Estimate) -> Estimate:
     return replace(estimate, again=None, posterior=None) if hasattr(estimate, "again") else estimate  # type: ignore[type-var]
 
 
-def _refits(estimate: Estimate, target: str, size: int) -> Iterator[Estimate]:
+def _samples(counts: RankCounts, target: Target, size: int) -> Iterator[RankCounts]:
+    """Counts as they might have been: of other users (``population``), or of the same cases with other negatives."""
     from .estimate import build_problem
     from .likelihood import MLE
 
     rng = np.random.default_rng(0)
-    counts, fit = estimate.counts, estimate.estimator.fit
     if target == "population":
         pooled = counts.with_mean_pool()  # one pool size: the spread does not need more, and fits are fast
         for _ in range(size):
-            yield fit(pooled.resample(rng))
+            yield pooled.resample(rng)
         return
     problem = build_problem(counts, "mean")
     pilot = MLE(n_items="mean").fit(counts)
@@ -218,11 +317,10 @@ def _refits(estimate: Estimate, target: str, size: int) -> Iterator[Estimate]:
     for drawn in _drawn_from(law, number, rng, size):
         # all its outcomes unseen: no sample to learn from
         seen = drawn if drawn.any() else np.ceil(table.weight.sum(0)).astype(np.int64)
-        simulated = RankCounts.from_outcomes(
+        yield RankCounts.from_outcomes(
             np.repeat(table.drawn, seen), np.repeat(table.hits, seen), round(counts.n_items), counts.design,
             candidates=counts.candidates,
         )  # fmt: skip
-        yield fit(simulated)
 
 
 def _drawn_from(law: FloatArray, number: IntArray, rng: np.random.Generator, size: int) -> IntArray:

@@ -89,10 +89,9 @@ def em(problem: Problem, iterations: int, start: str, tolerance: float) -> tuple
         pull = np.zeros_like(π)
         loglik = 0.0
         for table, law in zip(problem.tables, problem.laws, strict=True):
-            seen = table.weight > 0
             likely = np.maximum(π @ law, 1e-300)
-            pull += np.where(seen, table.weight / likely, 0.0) @ law.T
-            loglik += float(np.where(seen, table.weight * np.log(likely), 0.0).sum())
+            pull += (table.weight / likely) @ law.T
+            loglik += float((table.weight * np.log(likely)).sum())
         π *= pull
         π /= π.sum(1, keepdims=True)
         gain, before = loglik - before, loglik

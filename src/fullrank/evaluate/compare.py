@@ -416,7 +416,8 @@ def _difference(
     from scipy.special import ndtr
 
     d = float(value[i] - value[k])
-    below, above = _combined(down[i], up[k], ρ), _combined(up[i], down[k], ρ)
+    one, two = (down[i], up[i]), (down[k], up[k])
+    below, above = _spread_below(one, two, ρ), _spread_below(two, one, ρ)
     z = z_of(level)
     if below == 0:
         probability = 0.5 if d == 0 else 1.0
@@ -424,10 +425,18 @@ def _difference(
     return d, d - z * below, d + z * above, float(ndtr(d / below)), (i, k), float(2 * ndtr(-d / below))
 
 
-def _combined(a: float, b: float, ρ: float) -> float:
-    if not (math.isfinite(a) and math.isfinite(b)):
+def _spread_below(one: tuple[float, float], two: tuple[float, float], ρ: float) -> float:
+    """Standard deviation of a difference below its value, from those (below, above) of both models.
+
+    Errors of their own meet on opposite sides, which is MOVER. What both share moves them to the same side, where a skewed
+    error meets its like: there their means are compared. For symmetric intervals this is a² + b² − 2ρab.
+    """
+    if not np.isfinite([*one, *two]).all():
         return math.inf
-    return math.sqrt(max(a * a + b * b - 2 * ρ * a * b, 0.0))
+    a, b = one[0], two[1]
+    if ρ <= 0:
+        return math.sqrt(a * a + b * b - 2 * ρ * a * b)
+    return math.sqrt((1 - ρ) * (a * a + b * b) + ρ * ((sum(one) - sum(two)) / 2) ** 2)
 
 
 def _best(value: FloatArray, down: FloatArray, up: FloatArray, together: FloatArray) -> FloatArray:
@@ -488,7 +497,7 @@ def _more(comparison: Comparison, pair: Difference) -> str:
     while first < last:  # the spread falls with the factor: halve
         middle = (first + last) // 2
         sides = [_foreseen(each, metric, design) for each, design in zip(two, usable[middle][1], strict=True)]
-        spread = _combined(sides[0][0], sides[1][1], ρ)
+        spread = _spread_below(sides[0], sides[1], ρ)
         if z * math.hypot(spread, cases) <= d:
             last = middle
         else:
@@ -500,14 +509,17 @@ def _more(comparison: Comparison, pair: Difference) -> str:
 
 def _shared(pair: Difference, comparison: Comparison) -> float:
     """The correlation that the interval of the difference was made with."""
-    z = z_of(comparison.level)
-    (low_a, _), (_, high_b) = comparison.intervals[pair.model], comparison.intervals[pair.other]
-    a = (comparison.values[pair.model] - low_a) / z
-    b = (high_b - comparison.values[pair.other]) / z
-    both = (pair.difference - pair.low) / z
-    if comparison.target == "population" or a * b <= 0:
+    one, two = (
+        (
+            comparison.values[name] - comparison.intervals[name][0],
+            comparison.intervals[name][1] - comparison.values[name],
+        )
+        for name in (pair.model, pair.other)
+    )
+    alone, alike = (one[0] ** 2 + two[1] ** 2), ((sum(one) - sum(two)) / 2) ** 2
+    if comparison.target == "population" or alone <= alike:
         return 0.0
-    return float(np.clip((a * a + b * b - both * both) / (2 * a * b), 0.0, 0.99))
+    return float(np.clip((alone - (pair.difference - pair.low) ** 2) / (alone - alike), 0.0, 0.99))
 
 
 def _foreseen(estimate: Any, metric: Metric, design: Design) -> tuple[float, float]:

@@ -282,18 +282,7 @@ def _half(estimate: Estimate, metric: Metric, level: float, target: str) -> floa
 
 def _half_widths(job: Job, estimate: Estimate) -> dict[Metric, float]:
     """Half-widths as they will be reported."""
-    half = {metric: _half(estimate, metric, job.level, job.target) for metric in job.metrics}
-    floors = _floors(job, estimate)
-    return {metric: max(half[metric], floors.get(metric, 0.0)) for metric in half}
-
-
-def _floors(job: Job, estimate: Estimate) -> dict[Metric, float]:
-    """For the population: what even the full ranking of as many cases would leave open."""
-    if job.target != "population" or not isinstance(estimate, RankDistribution) or not len(estimate.grid):
-        return {}
-    guess = Guess.of(estimate)
-    cases = estimate.counts.effective_cases
-    return {metric: guess.floor(metric, cases, job.level) for metric in job.metrics if not metric.whole_auc}
+    return {metric: _half(estimate, metric, job.level, job.target) for metric in job.metrics}
 
 
 def _needed(job: Job, estimate: Estimate, goals: MappingType[Metric, float]) -> dict[str, int]:
@@ -391,18 +380,11 @@ def _report(job: Job, seen: dict[str, Seen], missing: list[str], interrupted: bo
     report = report_on(
         counts, job.metrics, estimator=job.estimator, level=job.level, target=job.target, provenance=about
     )
-    rows = []
-    for row in report.rows:
-        estimate = report.estimates[row["model"]]
-        floor = {str(metric): value for metric, value in _floors(job, estimate).items()}.get(row["metric"], 0.0)
-        if row["low"] is not None and (row["high"] - row["low"]) / 2 < floor:
-            row = {**row, "low": max(row["value"] - floor, 0.0), "high": row["value"] + floor}
-        rows.append(row)
-    notes = [note for name, each in seen.items() for note in _notes_of(job, name, each, rows)]
+    notes = [note for name, each in seen.items() for note in _notes_of(job, name, each, report.rows)]
     if interrupted:
         left = f"; not looked at: {', '.join(missing)}" if missing else ""
         notes.append(f"interrupted: this is what was seen until then, with its intervals{left}.")
-    return replace(report, rows=rows, notes=(*notes, *report.notes))
+    return replace(report, notes=(*notes, *report.notes))
 
 
 def _notes_of(job: Job, name: str, each: Seen, rows: list[dict[str, Any]]) -> Iterator[str]:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from ..estimators import MLE, Estimate, RankDistribution
 from ..estimators._grid import Grid
+from ..estimators.intervals import cell_gains
 from ..metrics import Metric
 from ..ranks.counts import BLOCKS, RankCounts, unique_rows
 from ..ranks.design import ALL, Design
@@ -68,7 +69,10 @@ def influences(estimate: Estimate, metrics: Sequence[Metric]) -> list[Influence]
     posterior = getattr(estimate, "posterior", None)
     out = []
     for metric in metrics:
-        each, sampled = _per_cell(counts, metric) if shape is None or metric.whole_auc else shape.influence(metric)
+        if shape is None or metric.whole_auc:  # every case shows it: known ranks, and AUC whatever the sample
+            each, sampled = cell_gains(counts, metric), 0.0
+        else:
+            each, sampled = shape.influence(metric)
         total = np.bincount(counts.column("block"), counts.weight * each, BLOCKS)
         blocks = (total - users * (total.sum() / users.sum())) / users.sum()
         out.append(
@@ -141,15 +145,6 @@ def expected_counts(estimate: Estimate, design: Design) -> RankCounts:
 
 def _unknown(counts: RankCounts) -> bool:
     return bool((counts.column("drawn") != ALL).any())
-
-
-def _per_cell(counts: RankCounts, metric: Metric) -> tuple[FloatArray, float]:
-    """Gains of cases whose rank is known, or AUC, which every case has an unbiased estimate of."""
-    targets = counts.column("targets")
-    if metric.whole_auc:
-        return counts.auc_weight / counts.weight / targets, 0.0
-    pool = counts.pool_weight / counts.weight
-    return metric.gain(counts.column("hits") + 1, pool, counts.column("order"), targets), 0.0
 
 
 @dataclass(frozen=True, eq=False)
