@@ -22,7 +22,6 @@ import sys
 import time
 from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor
-from itertools import pairwise
 from pathlib import Path
 from zlib import crc32
 
@@ -91,15 +90,8 @@ def draw(
     ``users``: keep users apart, for intervals that resample them. The counts are those of ``RankCounts.from_ranks`` but for
     AUC, which nobody asks for here and which takes most of its time.
     """
-    design = design.resolve(int(pool.max())) if isinstance(design, fr.Adaptive) else design
-    stages = design.stages(int(pool.max()))
-    θ = (ranks - 1) / (pool - 1)
-    drawn = np.full(len(ranks), stages[0])
-    hits = rng.binomial(stages[0], θ)
-    for before, size in pairwise(stages):
-        on = np.flatnonzero((hits < design.stop_at) & (drawn == before))
-        hits[on] += rng.binomial(size - before, θ[on])
-        drawn[on] = size
+    design = design.resolve(int(pool.max()))
+    drawn, hits = design.simulate(ranks, pool, rng)
     block = np.arange(len(ranks)) % 256 if users else np.zeros(len(ranks), dtype=np.int64)
     columns = [block, np.floor(np.log2(pool) * 2**POOL_LEVEL).astype(np.int64), drawn, hits]
     packed = columns[0]
@@ -143,7 +135,7 @@ def errors(task: tuple[str, str, str, int]) -> list[tuple]:
     true = curves(fr.MLE().fit(fr.RankCounts.from_ranks(ranks, pool, "full")))
     estimators = {
         "LogSpline": logspline(file.split("__")[0], protocol),
-        **(ADAPTIVE if isinstance(design, fr.Adaptive) else FIXED),
+        **(ADAPTIVE if design.grows else FIXED),
     }
     most = {name: min(samples, FEWER) if name in SLOW else samples for name in estimators}
     if (protocol, label) in NOISY:

@@ -19,7 +19,7 @@ from threadpoolctl import ThreadpoolController
 
 from ..metrics import Metric, Recall, parse_metric
 from ..ranks.counts import MAX_POOLS, PoolTable, RankCounts, unique_rows
-from ..ranks.design import ALL, Design, Exhaustive, Sample, Top, outcomes_compare
+from ..ranks.design import ALL, Design
 from . import _grid
 from ._grid import Grid
 from .intervals import (
@@ -220,7 +220,7 @@ class RankDistribution:
         counts = self.counts
         from_counts = metric.whole_auc and self.n_items is None
         design = counts.design
-        if target == "cases" and isinstance(design, Top) and metric.k is not None and metric.k <= design.k:
+        if target == "cases" and metric.k is not None and metric.k <= design.exact_to:
             return value, value  # every rank it looks at is known
         if self.posterior is not None and not from_counts:
             N = counts.n_items if self.n_items is None else self.n_items
@@ -349,7 +349,7 @@ def fit_distribution(
     known, unknown = counts.known()
     if unknown is None:
         return empirical(estimator, counts)
-    if not isinstance(counts.design, Sample):  # whether an adaptive case ends up known depends on its rank: it stays in
+    if not counts.design.plain:  # whether an adaptive case ends up known depends on its rank: it stays in
         known, unknown = None, counts
     problem = build_problem(unknown, n_items, all_outcomes)
     with one_thread():
@@ -443,7 +443,7 @@ def cells_for(tables: list[PoolTable], design: Design) -> Grid:
         grid = Grid.for_tables(tables, drawn_again)
     drawn = np.concatenate([table.drawn for table in tables])
     head = _grid.HEAD
-    if grid.hi[-1] <= 2 * head or (drawn == ALL).any() or isinstance(design, Top):
+    if grid.hi[-1] <= 2 * head or (drawn == ALL).any() or design.exact_to:
         return grid
     least = min(table.n_items for table in tables)
     m = float(drawn.max())
@@ -458,7 +458,7 @@ def cells_for(tables: list[PoolTable], design: Design) -> Grid:
 
 def with_all_outcomes(counts: RankCounts, table: PoolTable) -> PoolTable:
     """The table with a column for every outcome that can happen, seen or not."""
-    if isinstance(counts.design, Sample):  # sizes may differ between cases: each has all its outcomes
+    if counts.design.plain:  # sizes may differ between cases: each has all its outcomes
         parts = [(np.full(m + 1, m), np.arange(m + 1)) for m in np.unique(table.drawn)]
         drawn, hits = (np.concatenate(each) for each in zip(*parts, strict=True))
     else:
@@ -472,7 +472,7 @@ def with_all_outcomes(counts: RankCounts, table: PoolTable) -> PoolTable:
 
 def size_shares(counts: RankCounts, table: PoolTable) -> FloatArray:
     """With unequal samples, the share of cases of each size: sizes are part of the outcome, whatever the rank."""
-    if not isinstance(counts.design, Sample):
+    if not counts.design.plain:
         return np.ones(len(table.drawn))
     sizes, which = np.unique(table.drawn, return_inverse=True)
     share = np.bincount(which, table.weight.sum(0), len(sizes))
@@ -499,7 +499,7 @@ def describe(estimator: object) -> str:
 
 def refuse_unordered(counts: RankCounts, name: str) -> None:
     """For estimators whose outcomes need an order: on ``Adaptive`` a rank of 2 in 99 and in 3199 are not alike."""
-    if not outcomes_compare(counts.design):
+    if not counts.design.plain:
         raise ValueError(
             f"`{name}` is not defined on the design '{counts.design}': its outcomes have no order; "
             "use LogSpline, MLE, BiasVariance or Multinomial."
@@ -531,7 +531,7 @@ def one_thread() -> AbstractContextManager[Any]:
 
 def is_exhaustive(counts: RankCounts) -> bool:
     """Whether every rank is known."""
-    return isinstance(counts.design, Exhaustive) or bool((counts.sizes == ALL).all())
+    return bool((counts.sizes == ALL).all())
 
 
 def cut_offs(ks: int | Iterable[int]) -> Iterable[int]:

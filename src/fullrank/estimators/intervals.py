@@ -283,10 +283,14 @@ def bounds(counts: RankCounts, metric: Metric | str, level: float = 0.95) -> tup
     for table in tables:
         share = float(table.weight.sum()) / total
         law = grid.law(counts.design, table.n_items, table.drawn, table.hits) * size_shares(unknown, table)
+        sampled = table.drawn != ALL
+        if not sampled.all():  # the others: cases whose rank is known are not among these
+            law[:, ~sampled] = 0.0
+            law /= np.maximum(law.sum(1, keepdims=True), 1e-300)
         before = _speaks_for(table.drawn, table.hits, table.n_items)[:, None] <= cuts
         rows.append(share * np.clip(law @ before, 0.0, 1.0))
         # a rank that would have been seen to be what it is, is not theirs
-        unseen = law[:, table.drawn != ALL].sum(1) > 0
+        unseen = law.sum(1) > 0
         possible.append(unseen & (grid.lo <= table.n_items + 0.5))
         seen += table.weight.sum(0) @ before / total
     M = unknown.effective_cases

@@ -37,7 +37,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._columns import find_column
 from .._files import write_atomically
-from .design import ALL, Adaptive, Design, Exhaustive, Sample, Top, parse_design
+from .checks import check_weights, per_case, refuse, whole_numbers
+from .design import ALL, Design, parse_design
 
 __all__ = ["BLOCKS", "PoolTable", "RankCounts"]
 
@@ -111,34 +112,15 @@ class RankCounts:
         out, as nearly every library does; ``"all"`` when they were ranked too; or a name of your own for another pool.
         """
         design = parse_design(design)
-        r = _whole_numbers("ranks", ranks)
+        r = whole_numbers("ranks", ranks)
         M = len(r)
         if M == 0:
             raise ValueError("`ranks` is empty: there is nothing to estimate from.")
-        N = _per_case("n_items", n_items, M)
-        _refuse(N < 1, "n_items", N, "a positive number of candidates (target included)")
+        N = per_case("n_items", n_items, M)
+        refuse(N < 1, "n_items", N, "a positive number of candidates (target included)")
         hits = r - 1
-        if isinstance(design, Exhaustive):
-            if drawn is not None:
-                raise ValueError("`drawn` has no meaning with `Exhaustive()`: every candidate is compared.")
-            m = np.full(M, ALL, dtype=np.int64)
-            _refuse((hits < 0) | (hits >= N), "ranks", r, "a rank in 1..n_items")
-        else:
-            m = _drawn(design, drawn, N, M)
-            _refuse(m < 0, "drawn", m, "a number of negatives of at least 1")
-            size = np.where(m == ALL, N - 1, m)
-            _refuse((hits < 0) | (hits > size), "ranks", r, "a rank in 1..negatives+1 (ranks are one-based)")
-            if design.replace:
-                _refuse(N < 2, "n_items", N, "at least 2 candidates to draw negatives from")
-            else:
-                _refuse(
-                    m > N - 1, "drawn", m,
-                    "no more than n_items − 1 when drawing without replacement (fewer negatives, or replace=True)",
-                )  # fmt: skip
-            if isinstance(design, Adaptive):
-                design, m = _adaptive(design, m, hits, N)
-            if isinstance(design, Top):
-                _check_top(design, m, hits, N)
+        design = design.resolve(int(N.max()))
+        m = design.check(None if drawn is None else per_case("drawn", drawn, M), hits, N)
         return cls.from_outcomes(
             m, hits, N, design, users=users, weights=weights, order=order, targets=targets, candidates=candidates
         )
@@ -162,16 +144,16 @@ class RankCounts:
         M = len(x)
         if not M:
             raise ValueError("`hits` is empty: there is nothing to estimate from.")
-        N = _per_case("n_items", n_items, M)
-        w = np.ones(M) if weights is None else _weights(weights, M)
+        N = per_case("n_items", n_items, M)
+        w = np.ones(M) if weights is None else check_weights(weights, M)
         block = user_blocks(np.arange(M) if users is None else users)
         if len(block) != M:
             raise ValueError(f"`users` has {len(block)} entries for {M} cases: give one per case.")
-        j = np.ones(M, dtype=np.int64) if order is None else _per_case("order", order, M)
-        T = np.ones(M, dtype=np.int64) if targets is None else _per_case("targets", targets, M)
+        j = np.ones(M, dtype=np.int64) if order is None else per_case("order", order, M)
+        T = np.ones(M, dtype=np.int64) if targets is None else per_case("targets", targets, M)
         if order is None and (T > 1).any():
             raise ValueError("`order` is missing: with several targets per user every case needs its place among them.")
-        _refuse((j < 1) | (j > T), "order", j, "a place in 1..targets")
+        refuse((j < 1) | (j > T), "order", j, "a place in 1..targets")
         pools, pool = _codes(N)  # few sizes are many cases: one logarithm for each
         keys = [block, _pool_key(pools)[pool], m, x, j, T]
         if not w.all():  # a case of weight zero says nothing, and a pool of such cases has no mean size
@@ -215,7 +197,7 @@ class RankCounts:
             user = find_column(names, "user")
         if n_items is None:
             n_items = column("n_items")
-        if drawn is None and isinstance(parse_design(design), Adaptive | Top):
+        if drawn is None and not parse_design(design).plain:
             drawn = "drawn"
         return cls.from_ranks(
             column(rank),
@@ -616,88 +598,3 @@ def _digest(arrays: dict[str, NDArray[Any]]) -> str:
         digest.update(f"{name}{arrays[name].dtype.str}{arrays[name].shape}".encode())
         digest.update(np.ascontiguousarray(arrays[name]).tobytes())
     return digest.hexdigest()
-
-
-def _whole_numbers(name: str, values: ArrayLike) -> IntArray:
-    array = np.asarray(values)
-    if array.ndim != 1:
-        raise ValueError(f"`{name}` must be one-dimensional, one entry per case; it has shape {array.shape}.")
-    if array.dtype.kind in "iu":
-        return array.astype(np.int64)
-    try:
-        floats = array.astype(np.float64)
-    except (TypeError, ValueError):
-        raise TypeError(f"`{name}` must be whole numbers, not {array.dtype}.") from None
-    if len(floats) and np.isnan(floats).any():
-        first = int(np.flatnonzero(np.isnan(floats))[0])
-        raise ValueError(f"`{name}` has a missing value (NaN) at case {first}: drop such cases or give their rank.")
-    odd = (floats != np.round(floats)) | (np.abs(floats) >= 2.0**63)
-    if odd.any():
-        first = int(np.flatnonzero(odd)[0])
-        raise ValueError(f"`{name}` must be whole numbers; case {first} has {float(floats[first])!r}.")
-    return floats.astype(np.int64)
-
-
-def _per_case(name: str, values: ArrayLike, cases: int) -> IntArray:
-    array = np.asarray(values)
-    numbers = _whole_numbers(name, np.atleast_1d(array) if array.ndim == 0 else array)
-    if array.ndim == 0:
-        return np.full(cases, numbers[0], dtype=np.int64)
-    if len(numbers) != cases:
-        raise ValueError(f"`{name}` has {len(numbers)} entries for {cases} cases: give one number, or one per case.")
-    return numbers
-
-
-def _weights(values: ArrayLike, cases: int) -> FloatArray:
-    weights = np.asarray(values, dtype=np.float64)
-    if weights.shape != (cases,):
-        raise ValueError(f"`weights` has shape {weights.shape} for {cases} cases: give one per case.")
-    if not np.isfinite(weights).all() or (weights < 0).any() or weights.sum() <= 0:
-        raise ValueError("`weights` must be finite, not negative, and not all zero.")
-    return weights
-
-
-def _refuse(bad: NDArray[np.bool_], name: str, values: IntArray, allowed: str) -> None:
-    if bad.any():
-        first = int(np.flatnonzero(bad)[0])
-        more = f" ({int(bad.sum()):,} cases in all)" if bad.sum() > 1 else ""
-        raise ValueError(f"`{name}` is {int(values[first])} at case {first}{more}: it must be {allowed}.")
-
-
-def _drawn(design: Design, drawn: ArrayLike | None, N: IntArray, cases: int) -> IntArray:
-    if drawn is not None:
-        m = _per_case("drawn", drawn, cases)
-        if not isinstance(design, Top):
-            _refuse(m < 1, "drawn", m, "a number of negatives of at least 1")
-        return m
-    if isinstance(design, Adaptive | Top):
-        kind = type(design).__name__
-        raise ValueError(f"`drawn` is missing: with `{kind}` every case has its own number of negatives.")
-    if isinstance(design, Sample):
-        return np.full(cases, design.negatives, dtype=np.int64)
-    return np.full(cases, design.stages(int(N.max()))[0], dtype=np.int64)
-
-
-def _adaptive(design: Adaptive, m: IntArray, hits: IntArray, N: IntArray) -> tuple[Adaptive, IntArray]:
-    """Check that (drawn, hits) can come from the design; cases that saw every candidate get the code ``ALL``."""
-    design = design.resolve(int(N.max()))
-    stages = np.asarray(design.stages(int(N.max())))
-    seen_all = (m == N - 1) & (not design.replace)
-    _refuse(
-        ~(np.isin(m, stages) | seen_all), "drawn", m, f"one of the stages of '{design}': {', '.join(map(str, stages))}"
-    )
-    last = seen_all | (m == stages[-1])
-    _refuse(
-        ~last & (hits < int(design.stop_at or 1)), "drawn", m,
-        f"a later stage: the case was beaten fewer than {design.stop_at} times, so '{design}' would have gone on",
-    )  # fmt: skip
-    return design, np.where(seen_all, ALL, m)
-
-
-def _check_top(design: Top, m: IntArray, hits: IntArray, N: IntArray) -> None:
-    """Refuse (drawn, hits) that cannot come from the design."""
-    whole = design.negatives >= N - 1
-    _refuse(~np.isin(m, (ALL, design.negatives)), "drawn", m, f"{design.negatives}, or 0 where the rank is exact")
-    _refuse(whole & (m != ALL), "drawn", m, f"0 (the rank is exact) among no more than {design.negatives + 1} items")
-    exact = f"at most {design.k} where it is exact (`drawn` = 0)"
-    _refuse(~whole & (m == ALL) & (hits >= design.k), "ranks", hits + 1, exact)
