@@ -93,17 +93,19 @@ def draw(
     design = design.resolve(int(pool.max()))
     drawn, hits = design.simulate(ranks, pool, rng)
     block = np.arange(len(ranks)) % 256 if users else np.zeros(len(ranks), dtype=np.int64)
-    columns = [block, np.floor(np.log2(pool) * 2**POOL_LEVEL).astype(np.int64), drawn, hits]
+    size = np.floor(np.log2(pool) * 2**POOL_LEVEL).astype(np.int64)
+    columns = [block, size, drawn, hits]
     packed = columns[0]
     for column in columns[1:]:
         packed = packed * (int(column.max()) + 1) + column
     _, first, which, cases = np.unique(packed, return_index=True, return_inverse=True, return_counts=True)
-    one = np.ones(len(first), dtype=np.int64)
-    keys = np.stack([*(column[first] for column in columns), one, one], axis=1)
+    one, none = np.ones(len(first), dtype=np.int64), np.zeros(len(first))
+    block, size, drawn, hits = (column[first] for column in columns)
+    keys = np.stack(
+        [block, size, 0 * one, size, drawn, hits, one, one], axis=1
+    )  # nothing compared: the rest is the pool
     weight = cases.astype(np.float64)
-    return fr.RankCounts(
-        design, POOL_LEVEL, keys, cases, cases * keys[:, 2], weight, np.bincount(which, pool), np.zeros(len(first))
-    )
+    return fr.RankCounts(design, POOL_LEVEL, keys, cases, cases * drawn, weight, np.bincount(which, pool), none, none)
 
 
 def logspline(data_set: str, candidates: str) -> LogSpline:

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import ThreadpoolController
 
-from ..metrics import Metric, Recall, parse_metric
-from ..ranks.counts import MAX_POOLS, PoolTable, RankCounts, unique_rows
+from ..metrics import Metric, Recall, parse_metric, rank_offset
+from ..ranks.counts import MAX_POOLS, NO_RANK_LAW, PoolTable, RankCounts, unique_rows
 from ..ranks.design import ALL, Design
 from . import _grid
 from ._grid import Grid
@@ -189,14 +189,14 @@ class RankDistribution:
         wanted = np.atleast_1d(np.asarray(ranks, dtype=np.int64))
         out = np.zeros(len(wanted))
         if self.known is not None:
-            R = self.known.column("hits") + self.known.column("order")
+            R = 1 + self.known.above + rank_offset(self.known.column("order"))
             seen, which = np.unique(R, return_inverse=True)
             weight = np.bincount(which.ravel(), self.known.weight / self.known.column("targets"))
             place = np.minimum(np.searchsorted(seen, wanted), len(seen) - 1)
             out += np.where(seen[place] == wanted, weight[place], 0.0)
         groups = () if self.fitted is None else zip(*self.fitted.groups, self.fitted.strata, strict=True)
         for j, T, w, row in groups:
-            inner = wanted - (j - 1)
+            inner = wanted - rank_offset(j)
             cell = np.searchsorted(self.grid.hi, inner)
             inside = (cell < len(self.grid)) & (inner >= 1)
             cell = np.minimum(cell, len(self.grid) - 1)
@@ -252,8 +252,8 @@ class RankDistribution:
         order, _, weight = fitted.groups
         if len(pooled) == len(order):
             return 0.0
-        seen = np.flatnonzero(fitted.column("drawn") == ALL)
-        w, R, row = fitted.weight[seen], fitted.column("hits")[seen] + 1, fitted.strata[fitted.group_of[seen]]
+        seen = np.flatnonzero(fitted.all_compared)
+        w, R, row = fitted.weight[seen], fitted.above[seen] + 1, fitted.strata[fitted.group_of[seen]]
         own = metric.gain(R, n_items, fitted.column("order")[seen], fitted.column("targets")[seen])
         mean = pooled[row, np.searchsorted(self.grid.hi, R)] / np.bincount(fitted.strata, weight)[row]
         return float(w @ (own - mean))
@@ -349,6 +349,7 @@ def fit_distribution(
     known, unknown = counts.known()
     if unknown is None:
         return empirical(estimator, counts)
+    refuse_compared(counts, type(estimator).__name__)
     if not counts.design.plain:  # whether an adaptive case ends up known depends on its rank: it stays in
         known, unknown = None, counts
     problem = build_problem(unknown, n_items, all_outcomes)
@@ -359,8 +360,8 @@ def fit_distribution(
 
 
 def empirical_value(known: RankCounts, metric: Metric, n_items: float | FloatArray) -> float:
-    """Σ weight · gain over cases whose rank is hits + 1, among ``n_items`` candidates (one number, or one per cell)."""
-    gain = metric.gain(known.column("hits") + 1, n_items, known.column("order"), known.column("targets"))
+    """Σ weight · gain over cases at the ranks they show, among ``n_items`` candidates (one number, or one per cell)."""
+    gain = metric.gain(known.above + 1, n_items, known.column("order"), known.column("targets"))
     return float(known.weight @ gain)
 
 
@@ -372,7 +373,7 @@ def empirical(estimator: Estimator, counts: RankCounts) -> RankDistribution:
 def taken_as_known(
     estimator: Estimator, counts: RankCounts, known: RankCounts, n_items: float | None
 ) -> RankDistribution:
-    """A distribution with no smooth part: every case of ``known`` stands at rank hits + 1."""
+    """A distribution with no smooth part: every case of ``known`` stands at the rank it shows."""
     nothing = Grid.of(np.empty(0, dtype=np.int64))
     return RankDistribution(counts, estimator, nothing, np.empty((0, 0)), n_items, known=known)
 
@@ -497,8 +498,15 @@ def describe(estimator: object) -> str:
     return f"{name}({', '.join(told)})" if told else name
 
 
+def refuse_compared(counts: RankCounts, name: str) -> None:
+    """For what rests on P(outcome | R), which there is not where a part was compared: P(ahead | R) is nobody's law."""
+    if counts.has_compared_part:
+        raise ValueError(f"`{name}` cannot use these counts: {NO_RANK_LAW}")
+
+
 def refuse_unordered(counts: RankCounts, name: str) -> None:
     """For estimators whose outcomes need an order: on ``Adaptive`` a rank of 2 in 99 and in 3199 are not alike."""
+    refuse_compared(counts, name)
     if not counts.design.plain:
         raise ValueError(
             f"`{name}` is not defined on the design '{counts.design}': its outcomes have no order; "
@@ -531,7 +539,7 @@ def one_thread() -> AbstractContextManager[Any]:
 
 def is_exhaustive(counts: RankCounts) -> bool:
     """Whether every rank is known."""
-    return bool((counts.sizes == ALL).all())
+    return bool(counts.all_compared.all())
 
 
 def cut_offs(ks: int | Iterable[int]) -> Iterable[int]:

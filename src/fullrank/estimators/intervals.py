@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..metrics import Metric, parse_metric
-from ..ranks.counts import PoolTable, RankCounts, unique_rows
+from ..ranks.counts import PoolTable, RankCounts
 from ..ranks.design import ALL
 from ._grid import Grid
 
@@ -71,7 +71,7 @@ def known_interval(dist: RankDistribution, metric: Metric, level: float, target:
         return value, value
     known = dist.known if dist.known is not None else dist.counts
     N = dist.counts.n_items if dist.n_items is None else dist.n_items
-    gain = metric.gain(known.column("hits") + 1, N, known.column("order"), known.column("targets"))
+    gain = metric.gain(known.above + 1, N, known.column("order"), known.column("targets"))
     if metric.whole_auc:
         gain = known.auc_weight / known.weight / known.column("targets")
     blocks, which = np.unique(known.column("block"), return_inverse=True)
@@ -112,14 +112,14 @@ def resampled(problem: Problem, solve: Solve, size: int, rng: np.random.Generato
     blocks, block = np.unique(counts.column("block"), return_inverse=True)
     block = block.ravel()
     times = rng.multinomial(len(blocks), np.full(len(blocks), 1 / len(blocks)), size=size).astype(np.float64)
-    groups = unique_rows(counts.keys[:, 4:6])[1]
+    groups = counts.group_of
     by_group = np.zeros((len(blocks), int(groups.max()) + 1))
     np.add.at(by_group, (block, groups), counts.weight)
     strata = counts.strata[groups]
     tables = []
     for index, table in enumerate(problem.tables):
         here = np.ones(len(block), dtype=bool) if problem.pools is None else problem.pools == index
-        column = _columns_of(table, counts.column("drawn")[here], counts.column("hits")[here])
+        column = _columns_of(table, *counts.outcomes[here].T)
         seen = np.zeros((len(blocks), len(table.weight), len(table.hits)))
         np.add.at(seen, (block[here], strata[here], column), counts.weight[here])
         tables.append(replace(table, weight=np.tensordot(times, seen, 1).reshape(-1, len(table.hits))))
@@ -265,12 +265,13 @@ def bounds(counts: RankCounts, metric: Metric | str, level: float = 0.95) -> tup
     from scipy.optimize import linprog
     from scipy.special import betaincinv
 
-    from .estimate import cells_for, empirical_value, pool_bins, size_shares, with_all_outcomes
+    from .estimate import cells_for, empirical_value, pool_bins, refuse_compared, size_shares, with_all_outcomes
 
     metric = parse_metric(metric)
     check_interval(level, "cases")
     if metric.whole_auc:
         raise ValueError("AUC needs no bounds: its estimate is unbiased for any sample; ask for its interval instead.")
+    refuse_compared(counts, "bounds")
     known, unknown = counts.known()
     exact = 0.0 if known is None else empirical_value(known, metric, counts.n_items) / counts.users_weight
     if unknown is None:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from ..metrics import Metric, parse_metric
 from ..ranks.counts import RankCounts
 from ._grid import Grid
-from .estimate import Fit, Problem, RankDistribution, build_problem, empirical, one_thread
+from .estimate import Fit, Problem, RankDistribution, build_problem, empirical, one_thread, refuse_compared
 
 __all__ = ["HyperPrior", "LogSpline"]
 
@@ -63,6 +63,7 @@ class LogSpline:
         """The posterior mean of the cases' rank distribution, with the posterior for intervals."""
         if counts.known()[1] is None:
             return empirical(self, counts)
+        refuse_compared(counts, "LogSpline")
         prior = self.prior or shipped(self.prior_name(counts.candidates))
         problem = build_problem(counts)
         model = SplineModel.on(problem.grid, prior)

@@ -534,7 +534,7 @@ def _size(design: Design, counts: RankCounts) -> float:
 
 
 def _exact(counts: RankCounts) -> bool:
-    return bool((counts.sizes == ALL).all())
+    return bool(counts.all_compared.all())
 
 
 def _times(factor: float) -> str:

@@ -91,7 +91,7 @@ class Guess:
             parts.append((*dist.fitted.groups, dist.fitted.strata))
         if dist.known is not None:
             known, rows = dist.known, dist.known.strata
-            cell = np.searchsorted(grid.hi, np.minimum(known.column("hits") + 1, N))
+            cell = np.searchsorted(grid.hi, np.minimum(known.above + 1, N))
             stratum = rows[known.group_of]
             table = np.zeros((int(rows.max()) + 1, len(grid)))
             np.add.at(table, (stratum, cell), known.weight)

@@ -1,11 +1,15 @@
 """RankCounts: how often each outcome was seen. The sufficient statistic: small, additive, saved without pickle.
 
-Counts are keyed by (block of users, pool-size bin, drawn, hits, order j, targets T):
+Counts are keyed by (block of users, pool-size bin, outcome, order j, targets T):
 
 - the *block* is a hash of the user into 256, the same for every model, so that models can be compared in pairs, users
   clustered and everything resampled without scoring again;
 - the *pool* is the number N_u of candidates of the case, kept in at most 64 geometric bins that grow coarser only when
   there are more (nested powers of two, so that adding counts never depends on the order);
+- the *outcome* is (ahead, rest, drawn, hits): ``ahead`` of the candidates that were compared one by one beat the target,
+  and of ``drawn`` among the ``rest`` others ``hits`` do. With B of the rest better than the target its rank among the
+  non-relevant candidates is R′ = 1 + ahead + B. All were compared, so that R′ is known, where rest = 0. The rest is binned
+  like the pool;
 - (j, T) is the target's place among its user's T targets.
 
 Beside them stands among which ``candidates`` the targets were ranked: ``"unseen"`` (a user's training items left out),
@@ -40,7 +44,7 @@ from .._files import write_atomically
 from .checks import check_weights, per_case, refuse, whole_numbers
 from .design import ALL, Design, parse_design
 
-__all__ = ["BLOCKS", "PoolTable", "RankCounts"]
+__all__ = ["BLOCKS", "NOTHING", "PoolTable", "RankCounts"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -52,10 +56,12 @@ MAX_POOLS = 64
 #: Laws of R′ are estimated for at most this many strata of (j, T).
 MAX_STRATA = 64
 _FINEST = 24
-_KEYS = ("block", "pool", "drawn", "hits", "order", "targets")
-_SUMS = ("cases", "scored", "weight", "pool_weight", "auc_weight")
+#: ``drawn`` of a case whose rest nothing was drawn from.
+NOTHING = -1
+_KEYS = ("block", "pool", "ahead", "rest", "drawn", "hits", "order", "targets")
+_SUMS = ("cases", "scored", "weight", "pool_weight", "auc_weight", "compared_weight")
 _MAGIC = "fullrank.RankCounts"
-_VERSION = 2
+_VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -74,12 +80,13 @@ class RankCounts:
 
     design: Design
     level: int
-    keys: IntArray  # one row per cell, columns as in _KEYS, sorted and unique
+    keys: IntArray  # one row per cell, columns as in _KEYS, in the order of `_grouped` and unique
     cases: IntArray
     scored: IntArray  # items compared with targets, in all
     weight: FloatArray
     pool_weight: FloatArray  # Σ weight · N_u
-    auc_weight: FloatArray  # Σ weight · unbiased AUC of the case
+    auc_weight: FloatArray  # Σ weight · unbiased AUC of the case; NaN where nothing of the rest was drawn
+    compared_weight: FloatArray  # Σ weight · candidates compared one by one, of cases that have a rest
     #: Among which items targets were ranked: "unseen" (a user's training items left out), "all", or a name of one's own.
     candidates: str = "unseen"
 
@@ -101,6 +108,8 @@ class RankCounts:
         order: ArrayLike | None = None,
         targets: ArrayLike | None = None,
         candidates: str = "unseen",
+        ahead: ArrayLike | None = None,
+        rest: ArrayLike | None = None,
     ) -> RankCounts:
         """Counts from one-based sampled ranks, one per case, whatever tool made them.
 
@@ -110,6 +119,13 @@ class RankCounts:
         it every case is its own user. ``order`` and ``targets`` (j, T) for users with several targets; ranks are then among
         the non-relevant candidates plus the target. ``candidates``: ``"unseen"`` when a user's training items were left
         out, as nearly every library does; ``"all"`` when they were ranked too; or a name of your own for another pool.
+
+        Where some candidates were compared with the target one by one and others sampled, ``ahead`` of the compared ones
+        beat it, ``rest`` were left to sample from (``n_items`` = compared + rest + 1), and ``ranks`` is the rank among those
+        drawn. ``drawn`` = 0 then says that nothing was drawn: with a rest, all that is known is R′ > ``ahead``.
+
+        >>> print(RankCounts.from_ranks([1, 3], 1000, "uni9", ahead=[4, 0], rest=[900, 990]))
+        2 cases of uni9 among 1,000 items (unseen)
         """
         design = parse_design(design)
         r = whole_numbers("ranks", ranks)
@@ -119,11 +135,18 @@ class RankCounts:
         N = per_case("n_items", n_items, M)
         refuse(N < 1, "n_items", N, "a positive number of candidates (target included)")
         hits = r - 1
-        design = design.resolve(int(N.max()))
-        m = design.check(None if drawn is None else per_case("drawn", drawn, M), hits, N)
+        m = None if drawn is None else per_case("drawn", drawn, M)
+        if ahead is None and rest is None:
+            design = design.resolve(int(N.max()))
+            m = design.check(m, hits, N)
+        else:
+            ahead, rest = _compared_part(ahead, rest, N)
+            design = design.resolve(int(rest.max()) + 1)
+            m = _check_rest(design, m, hits, rest)
         return cls.from_outcomes(
-            m, hits, N, design, users=users, weights=weights, order=order, targets=targets, candidates=candidates
-        )
+            m, hits, N, design, users=users, weights=weights, order=order, targets=targets, candidates=candidates,
+            ahead=ahead, rest=rest,
+        )  # fmt: skip
 
     @classmethod
     def from_outcomes(
@@ -138,8 +161,15 @@ class RankCounts:
         order: ArrayLike | None = None,
         targets: ArrayLike | None = None,
         candidates: str = "unseen",
+        ahead: ArrayLike | None = None,
+        rest: ArrayLike | None = None,
     ) -> RankCounts:
-        """Counts from outcomes that are known to be right (``drawn`` = 0: all candidates compared, rank = hits + 1)."""
+        """Counts from outcomes that are known to be right.
+
+        ``ahead`` of the candidates that were compared one by one beat the target, and ``rest`` were left to draw from
+        (``None``: none was compared, all are left). ``drawn`` and ``hits`` as the design gives them: ``ALL`` where every one
+        of the rest was compared; ``NOTHING`` where none of them was.
+        """
         m, x = np.asarray(drawn, dtype=np.int64), np.asarray(hits, dtype=np.int64)
         M = len(x)
         if not M:
@@ -154,15 +184,25 @@ class RankCounts:
         if order is None and (T > 1).any():
             raise ValueError("`order` is missing: with several targets per user every case needs its place among them.")
         refuse((j < 1) | (j > T), "order", j, "a place in 1..targets")
-        pools, pool = _codes(N)  # few sizes are many cases: one logarithm for each
-        keys = [block, _pool_key(pools)[pool], m, x, j, T]
         if not w.all():  # a case of weight zero says nothing, and a pool of such cases has no mean size
-            keys, N, w = [key[w > 0] for key in keys], N[w > 0], w[w > 0]
-            m, x, M = keys[2], keys[3], len(w)
-        auc = design.auc(m, x, N)
-        scored = np.where(m == ALL, N - 1, m)
-        sums = (np.ones(M, dtype=np.int64), scored, w, w * N, w * auc)
-        return replace(cls(design, _FINEST, *_grouped(keys, sums)), candidates=candidates)._coarsened()
+            m, x, N, block, j, T = (each[w > 0] for each in (m, x, N, block, j, T))
+            ahead, rest = (None if each is None else np.asarray(each)[w > 0] for each in (ahead, rest))
+            w, M = w[w > 0], int((w > 0).sum())
+        a = np.zeros(M, dtype=np.int64) if ahead is None else np.asarray(ahead, dtype=np.int64)
+        left = N - 1 if rest is None else np.asarray(rest, dtype=np.int64)
+        auc = design.auc(m, x, N) if rest is None else _auc(design, a, left, m, x, N)
+        every = m == ALL  # then nothing is left
+        a, left, x = np.where(every, a + x, a), np.where(every, 0, left), np.where(every, 0, x)
+        m = np.where(m == NOTHING, 0, m)
+        compared = N - 1 - left
+        partly = np.where(left > 0, w * compared, 0.0)
+        sums = (np.ones(M, dtype=np.int64), compared + m, w, w * N, w * auc, partly)
+        pool, pools = _bins(N)
+        left, rests = (np.where(every, 0, pool), pools) if rest is None else _bins(left + 1)
+        level = _level(_FINEST, pools, rests)
+        coarser = _FINEST - level
+        keys = [block, pool >> coarser, a, left >> coarser, m, x, j, T]
+        return replace(cls(design, level, *_grouped(keys, sums)), candidates=candidates)
 
     @classmethod
     def from_frame(
@@ -242,7 +282,10 @@ class RankCounts:
             and self.level == other.level
             and self.keys.shape == other.keys.shape
             and bool((self.keys == other.keys).all())
-            and all(np.allclose(getattr(self, name), getattr(other, name), rtol=1e-9, atol=1e-12) for name in _SUMS)
+            and all(
+                np.allclose(getattr(self, name), getattr(other, name), rtol=1e-9, atol=1e-12, equal_nan=True)
+                for name in _SUMS
+            )
         )
 
     __hash__ = None  # type: ignore[assignment]  # equality is up to rounding of weighted sums
@@ -297,12 +340,32 @@ class RankCounts:
 
     @property
     def sizes(self) -> IntArray:
-        """The distinct numbers of negatives drawn (``0``: all)."""
+        """The distinct numbers of negatives drawn (``0``: none, because all were compared one by one)."""
         return np.unique(self.column("drawn"))
+
+    @property
+    def all_compared(self) -> NDArray[np.bool_]:
+        """Of every cell, whether all candidates were compared: nothing is left to sample from, and the rank is known."""
+        return np.asarray(self.column("rest") == 0)
+
+    @property
+    def has_compared_part(self) -> bool:
+        """Whether in some cases a part of the candidates was compared one by one and the rest was not."""
+        return bool((self.compared_weight > 0).any())
+
+    @property
+    def above(self) -> IntArray:
+        """Of every cell, how many items were seen to beat the target: R′ − 1 where all were compared."""
+        return self.column("ahead") + self.column("hits")
+
+    @property
+    def outcomes(self) -> IntArray:
+        """Of every cell, (drawn, hits) as laws of designs take them: ``ALL`` and R′ − 1 where all were compared."""
+        return np.stack([np.where(self.all_compared, ALL, self.column("drawn")), self.above], axis=1)
 
     @cached_property
     def _pairs(self) -> tuple[IntArray, IntArray]:
-        return unique_rows(self.keys[:, 4:6])
+        return unique_rows(self.keys[:, -2:])
 
     @cached_property
     def groups(self) -> tuple[IntArray, IntArray, FloatArray]:
@@ -338,21 +401,28 @@ class RankCounts:
     @property
     def auc(self) -> float:
         """AUC, straight from the counts: unbiased for any sample and any pool sizes."""
+        unknown = np.isnan(self.auc_weight)
+        if unknown.any():
+            raise ValueError(
+                f"AUC is not known: of {int(self.cases[unknown].sum()):,} cases nothing of the rest was drawn; draw from it."
+            )
         return float((self.auc_weight / self.column("targets")).sum() / self.users_weight)
 
     def sampled_ranks(self) -> tuple[IntArray, FloatArray]:
         """Sampled ranks r and the weight of each, over all cells."""
-        ranks, inverse = np.unique(self.column("hits") + 1, return_inverse=True)
+        ranks, inverse = np.unique(self.above + 1, return_inverse=True)
         return ranks, _sum_by(inverse, self.weight, len(ranks))
 
     def tables(self, pools: IntArray | None = None) -> list[PoolTable]:
         """Outcome tables, one per bin of pool sizes; ``pools``: the bin of every cell (None: as the counts have them)."""
+        if self.has_compared_part:
+            raise ValueError(f"there are no tables of these counts: {NO_RANK_LAW}")
         bins = self.pools[1] if pools is None else pools
-        stratum = self.strata[self.group_of]
+        stratum, seen = self.strata[self.group_of], self.outcomes
         out = []
         for each in np.unique(bins):
             here = bins == each
-            outcomes, column = unique_rows(self.keys[here, 2:4])
+            outcomes, column = unique_rows(seen[here])
             weight = np.zeros((int(self.strata.max()) + 1, len(outcomes)))
             np.add.at(weight, (stratum[here], column), self.weight[here])
             N = self.pool_weight[here].sum() / self.weight[here].sum()
@@ -374,8 +444,10 @@ class RankCounts:
     def at_ranks(self, ranks: IntArray, share: FloatArray) -> RankCounts:
         """The same cases put at the given ranks (one per cell) as if these were known, with a share of their weight."""
         keys = self.keys.copy()
-        keys[:, 2], keys[:, 3] = ALL, ranks - 1
-        sums = (self.cases, self.scored, self.weight * share, self.pool_weight * share, self.auc_weight * share)
+        keys[:, 2:6] = 0
+        keys[:, 2] = ranks - 1
+        weights = (self.weight * share, self.pool_weight * share, self.auc_weight * share)
+        sums = (self.cases, self.scored, *weights, np.zeros(len(keys)))
         kept = share > 0  # a cell without weight has no mean pool
         return self._holding(*_grouped(keys[kept].T, [each[kept] for each in sums]))
 
@@ -383,8 +455,10 @@ class RankCounts:
         """The same counts as if every case had the mean number of candidates (kr20's way)."""
         N = self.n_items
         keys = self.keys.copy()
-        keys[:, 1] = _pool_key(np.array([round(N)]))[0] >> (_FINEST - self.level)
-        sums = (self.cases, self.scored, self.weight, self.weight * N, self.auc_weight)
+        left = np.where(self.all_compared, 0.0, N - 1 - self.compared_weight / self.weight)
+        for column, size in ((1, np.full(len(keys), N)), (3, left + 1)):
+            keys[:, column] = _pool_key(np.round(size)) >> (_FINEST - self.level)
+        sums = (self.cases, self.scored, self.weight, self.weight * N, self.auc_weight, self.compared_weight)
         return self._holding(*_grouped(keys.T, sums))
 
     def select(self, blocks: ArrayLike) -> RankCounts:
@@ -396,7 +470,7 @@ class RankCounts:
 
     def known(self) -> tuple[RankCounts | None, RankCounts | None]:
         """The cases whose rank is known, because all candidates were compared, and the others (``None``: no such case)."""
-        exact = self.column("drawn") == ALL
+        exact = self.all_compared
         return self._where(exact) if exact.any() else None, self._where(~exact) if not exact.all() else None
 
     def plot(self) -> Any:
@@ -435,13 +509,15 @@ class RankCounts:
                 header = json.loads(bytes(file["header"].tobytes()).decode())
                 if header.get("format") != _MAGIC:
                     raise ValueError(f"its format is {header.get('format')!r}")
-                if header.get("version") not in (1, _VERSION):
-                    raise ValueError(f"its version is {header.get('version')}, this fullrank reads 1 and {_VERSION}")
-                arrays = {name: file[name] for name in ("keys", *_SUMS)}
+                if header.get("version") not in range(1, _VERSION + 1):
+                    raise ValueError(f"its version is {header.get('version')}, this fullrank reads 1 to {_VERSION}")
+                arrays = {name: file[name] for name in ("keys", *(_SUMS if header["version"] > 2 else _SUMS[:5]))}
                 if _digest(arrays) != header["sha256"]:
                     raise ValueError("its checksum does not match: the file is damaged")
                 design = parse_design(header["design"])
                 level = int(header["level"])
+                if header["version"] < 3:
+                    arrays = _of_version_2(arrays)
                 counts = cls(design, level, arrays["keys"], *(arrays[name] for name in _SUMS))
                 named = _candidates_of_version_1(counts) if header["version"] == 1 else header["candidates"]
                 return replace(counts, candidates=named)
@@ -461,7 +537,7 @@ class RankCounts:
         return replace(self, level=self.level if level is None else level, **changed)
 
     def column(self, name: str) -> IntArray:
-        """One of the keys (block, pool, drawn, hits, order, targets) of every cell."""
+        """One of the keys (block, pool, ahead, rest, drawn, hits, order, targets) of every cell."""
         return self.keys[:, _KEYS.index(name)]
 
     @property
@@ -472,15 +548,16 @@ class RankCounts:
         return np.bincount(inverse, self.pool_weight) / np.bincount(inverse, self.weight), inverse
 
     def _keys_at(self, level: int) -> IntArray:
+        if level == self.level:
+            return self.keys
         keys = self.keys.copy()
-        keys[:, 1] >>= self.level - level
+        for column in (1, 3):  # a rest, however small, stays one
+            keys[:, column] >>= self.level - level
         return keys
 
     def _coarsened(self) -> RankCounts:
-        """The finest level with at most 64 pool bins; a function of the set of pools alone, so addition commutes."""
-        level, bins = self.level, _codes(self.column("pool"))[0]
-        while len(bins) > MAX_POOLS:
-            level, bins = level - 1, np.unique(bins >> 1)
+        """The same counts, their pools and rests in at most 64 bins each."""
+        level = _level(self.level, _codes(self.column("pool"))[0], _codes(self.column("rest"))[0])
         if level == self.level:
             return self
         sums = tuple(getattr(self, name) for name in _SUMS)
@@ -495,6 +572,65 @@ def check_candidates(candidates: object) -> str:
             f"`candidates` must be 'unseen', 'all' or a name of your own for another pool, got {candidates!r}."
         )
     return candidates
+
+
+#: Why estimators of P(R) refuse counts with a compared part.
+NO_RANK_LAW = (
+    "a part of the candidates was compared one by one and the rest sampled, so that no law of the rank alone holds: sample "
+    "from all candidates alike, or compare them all."
+)
+
+
+def _compared_part(ahead: ArrayLike | None, rest: ArrayLike | None, N: IntArray) -> tuple[IntArray, IntArray]:
+    """``ahead`` and ``rest`` of every case, checked."""
+    if ahead is None or rest is None:
+        given, missing = ("rest", "ahead") if ahead is None else ("ahead", "rest")
+        raise ValueError(f"`{missing}` is missing: `{given}` alone does not say how much was compared.")
+    a, left = per_case("ahead", ahead, len(N)), per_case("rest", rest, len(N))
+    refuse((left < 0) | (left > N - 1), "rest", left, "between 0 and n_items − 1")
+    refuse((a < 0) | (a > N - 1 - left), "ahead", a, "between 0 and the number compared, n_items − 1 − rest")
+    return a, left
+
+
+def _check_rest(design: Design, m: IntArray | None, hits: IntArray, left: IntArray) -> IntArray:
+    """``drawn`` of every case, as designs give it, after the design has checked those that it drew from."""
+    nothing = left == 0 if m is None else (left == 0) | (m == 0)
+    refuse(nothing & (hits != 0), "ranks", hits + 1, "1 where nothing was drawn")
+    if m is not None:
+        refuse((left == 0) & (m != 0), "drawn", m, "0 where `rest` is 0")
+    drawn = np.where(left == 0, ALL, NOTHING)
+    if not nothing.all():
+        on = ~nothing
+        drawn[on] = design.check(None if m is None else m[on], hits[on], left[on] + 1)
+    return drawn
+
+
+def _auc(design: Design, a: IntArray, left: IntArray, m: IntArray, x: IntArray, N: IntArray) -> FloatArray:
+    """1 − (a + B)/(N−1), with the design's unbiased estimate of B; NaN where nothing says what B is."""
+    B = np.where(left == 0, 0.0, np.nan)
+    on = (left > 0) & (m != NOTHING)
+    if on.any():
+        B[on] = left[on] * (1.0 - design.auc(m[on], x[on], left[on] + 1))
+    return np.asarray(1.0 - (a + B) / np.maximum(N - 1, 1))
+
+
+def _of_version_2(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """The arrays of files before a part could be compared: ``drawn`` = 0 said that every candidate was."""
+    block, pool, drawn, hits, order, targets = arrays["keys"].T
+    known, none = drawn == ALL, np.zeros_like(drawn)
+    keys = [
+        block,
+        pool,
+        np.where(known, hits, 0),
+        np.where(known, 0, pool),
+        drawn,
+        np.where(known, 0, hits),
+        order,
+        targets,
+    ]
+    sums = [arrays[name] for name in _SUMS[:5]]
+    grouped = _grouped(keys, [*sums, none.astype(np.float64)])
+    return dict(zip(("keys", *_SUMS), grouped, strict=True))
 
 
 def _candidates_of_version_1(counts: RankCounts) -> str:
@@ -519,8 +655,14 @@ def user_blocks(users: ArrayLike) -> IntArray:
 
 
 def _grouped(columns: Sequence[IntArray] | IntArray, sums: Sequence[NDArray[Any]]) -> tuple[Any, ...]:
-    """Cases with equal keys, summed: the keys, one row per cell and sorted, and the sums."""
-    first, inverse = _distinct(columns)
+    """Cases with equal keys, summed: the keys, one row per cell and in a fixed order, and the sums."""
+    block, pool, ahead, rest, *others = columns
+    # sorted by pool, then rest, known ranks first; a rest of the whole pool, the usual one, takes no room in that
+    less = rest - pool
+    known = rest == 0
+    if known.any():
+        less = np.where(known, less.min(where=~known, initial=0) - 1, less)
+    first, inverse = _distinct([block, pool, less, ahead, *others])
     keys = np.stack([column[first] for column in columns], axis=1)
     return (keys, *(np.bincount(inverse, each, len(keys)).astype(each.dtype, copy=False) for each in sums))
 
@@ -588,8 +730,23 @@ def _sum_by(which: IntArray, values: FloatArray, size: int) -> FloatArray:
     return np.bincount(which, values, size).astype(np.float64)
 
 
-def _pool_key(N: IntArray) -> IntArray:
-    return np.floor(np.log2(np.maximum(N, 1).astype(np.float64)) * 2.0**_FINEST).astype(np.int64)
+def _bins(sizes: IntArray) -> tuple[IntArray, IntArray]:
+    """The finest bin of every size, and the distinct ones; few sizes are many cases, so there is one logarithm for each."""
+    distinct, which = _codes(sizes)
+    keys = _pool_key(distinct)
+    return keys[which], np.unique(keys)
+
+
+def _level(level: int, pools: IntArray, rests: IntArray) -> int:
+    """The finest level with at most 64 bins; a function of the sets of pools and rests alone, so addition commutes."""
+    rests = rests[rests > 0]
+    while max(len(pools), len(rests)) > MAX_POOLS:
+        level, pools, rests = level - 1, np.unique(pools >> 1), np.unique(rests >> 1)
+    return level
+
+
+def _pool_key(N: NDArray[Any]) -> IntArray:
+    return np.asarray(np.floor(np.log2(np.maximum(N, 1).astype(np.float64)) * 2.0**_FINEST), dtype=np.int64)
 
 
 def _digest(arrays: dict[str, NDArray[Any]]) -> str:

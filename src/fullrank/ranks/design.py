@@ -1,9 +1,12 @@
 """Sampling designs and their exact law P(outcome | rank).
 
 A design says how negatives are drawn *and* what that makes of a rank, in one object, so that no estimator needs to know
-how items were drawn. What is seen of a case is an outcome (``drawn`` m, ``hits`` x): of m negatives, x were ranked above
-the target, so the sampled rank is r = x + 1. ``drawn = 0`` is the code for "every candidate was compared": the rank is
-known, R = x + 1.
+how items were drawn. What a design makes of a case is (``drawn`` m, ``hits`` x): of m negatives, x were ranked above the
+target, so the sampled rank is r = x + 1. ``drawn = ALL`` says that every candidate was compared: the rank is known,
+R = x + 1.
+
+Where some candidates have been compared with the target one by one, a design draws from the rest: R − 1 is then B, how many
+of the rest are better, and N − 1 their number. Counts put both together (:mod:`fullrank.ranks.counts`).
 
 =============  =======================================================================================================
 Exhaustive     every candidate is compared

@@ -77,7 +77,11 @@ class Design(Protocol):
 
     @abstractmethod
     def law(self, ranks: ArrayLike, n_items: float, drawn: ArrayLike, hits: ArrayLike) -> FloatArray:
-        """P(outcome | rank): one row per rank, one column per outcome."""
+        """P(outcome | rank): one row per rank, one column per outcome.
+
+        Where a part of the candidates was compared one by one, ``n_items`` − 1 are the rest that is drawn from, and
+        ``ranks`` − 1 is how many of them are better than the target.
+        """
 
     @abstractmethod
     def auc(self, drawn: ArrayLike, hits: ArrayLike, n_items: ArrayLike) -> FloatArray:

@@ -410,7 +410,7 @@ def exact_to(counts: RankCounts) -> int:
 
 def sizes(counts: RankCounts) -> list[Size]:
     """How many cases ended with how many negatives; "all of them" comes last."""
-    drawn = counts.keys[:, 2]
+    drawn = counts.column("drawn")
     found = [
         Size(int(each), int(counts.cases[drawn == each].sum()), int(counts.scored[drawn == each].sum()))
         for each in counts.sizes
