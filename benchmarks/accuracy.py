@@ -20,7 +20,6 @@ import time
 from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from zlib import crc32
 
@@ -73,28 +72,22 @@ def draw(
     ``users``: keep users apart, for intervals that resample them. The counts are those of ``RankCounts.from_ranks`` but for
     AUC, which nobody asks for here and which takes most of its time.
     """
-    design = design.resolve(int(pool.max())) if isinstance(design, fr.Adaptive) else design
-    stages = design.stages(int(pool.max()))
-    θ = (ranks - 1) / np.maximum(pool - 1, 1)
-    drawn = np.full(len(ranks), stages[0])
-    hits = rng.binomial(stages[0], θ)
-    for before, size in pairwise(stages):
-        on = np.flatnonzero((hits < design.stop_at) & (drawn == before))
-        hits[on] += rng.binomial(size - before, θ[on])
-        drawn[on] = size
+    design = design.resolve(int(pool.max()))
+    drawn, hits = design.simulate(ranks, pool, rng)
     block = np.arange(len(ranks)) % 256 if users else np.zeros(len(ranks), dtype=np.int64)
-    columns = [block, np.floor(np.log2(pool) * 2**POOL_LEVEL).astype(np.int64), drawn, hits]
+    size = np.floor(np.log2(pool) * 2**POOL_LEVEL).astype(np.int64)
+    columns = [block, size, drawn, hits]
     packed = columns[0]
     for column in columns[1:]:
         packed = packed * (int(column.max()) + 1) + column
     _, first, which, cases = np.unique(packed, return_index=True, return_inverse=True, return_counts=True)
-    one = np.ones(len(first), dtype=np.int64)
-    keys = np.stack([*(column[first] for column in columns), one, one], axis=1)
+    one, none = np.ones(len(first), dtype=np.int64), np.zeros(len(first))
+    block, size, drawn, hits = (column[first] for column in columns)
+    # nothing compared: the rest is the pool
+    keys = np.stack([block, size, 0 * one, size, drawn, hits, one, one], axis=1)
     weight = cases.astype(np.float64)
-    return fr.RankCounts(
-        design, POOL_LEVEL, keys, cases, cases * keys[:, 2], weight, np.bincount(which, pool), np.zeros(len(first)),
-        candidates,
-    )  # fmt: skip
+    pools = np.bincount(which, pool)
+    return fr.RankCounts(design, POOL_LEVEL, keys, cases, cases * drawn, weight, pools, none, none, candidates)
 
 
 @cache
@@ -138,7 +131,7 @@ def one_target(task: tuple[str, str, str, int]) -> list[dict]:
         )
         population, _ = scored(*anew.interval("ndcg@10", target="population"), true[9])
         found = {"LogSpline": fit.curve("ndcg", KS), "MLE": fr.MLE().fit(counts).curve("ndcg", KS)}
-        if sample == 0 and protocol == "unseen" and not isinstance(DESIGNS[label], fr.Adaptive):
+        if sample == 0 and protocol == "unseen" and not DESIGNS[label].grows:
             found |= {name: each.fit(counts).curve("ndcg", KS) for name, each in OTHERS.items()}
         out.append({
             "file": file, "catalogue": catalogue, "model": model, "protocol": protocol, "design": label, "sample": sample,

@@ -25,7 +25,7 @@ import scipy.sparse as sp
 
 import fullrank as fr
 from fullrank.ranks import observe as observing
-from fullrank.ranks.design import ALL, Adaptive, Exhaustive
+from fullrank.ranks.design import Adaptive
 
 MODELS = (
     "citeulike-a/als",
@@ -58,22 +58,10 @@ class World:
         """Like the real one: a longer sample begins with the shorter one."""
         R, N = self.ranks[split.users], self.pools[split.users]
         one = np.ones(len(R), dtype=np.int64)
-        if isinstance(design, Exhaustive):
-            return observing.CaseOutcomes(0 * one, R - 1, N, one, one, design, int(rng))
-        if isinstance(design, Adaptive):
-            design = design.resolve(int(self.pools.max()))
-        m = 0 * one if previous is None else previous.compared.copy()
-        x = 0 * one if previous is None else previous.hits.copy()
-        chance = np.random.default_rng([int(rng), int(m.sum())])
-        live = np.ones(len(R), dtype=bool)
-        for stage in design.stages(int(self.pools.max())):
-            goal = np.minimum(stage or 1 << 62, N - 1)
-            go = live & (m < goal)
-            good = (R - 1 - x)[go]
-            x[go] += chance.hypergeometric(good, (N - 1 - m)[go] - good, (goal - m)[go])
-            m[go] = goal[go]
-            live &= ~((m == goal) & (x >= getattr(design, "stop_at", 0)))
-        return observing.CaseOutcomes(np.where(m == N - 1, ALL, m), x, N, one, one, design, int(rng))
+        design = design.resolve(int(self.pools.max()))
+        before = {} if previous is None else {"compared": previous.compared, "hits": previous.hits}
+        chance = np.random.default_rng([int(rng), int(before["compared"].sum()) if before else 0])
+        return observing.CaseOutcomes(*design.simulate(R, N, chance, **before), N, one, one, design, int(rng))
 
     def evaluate(self, **options):
         real, observing.observe_cases = observing.observe_cases, self.observe_cases
@@ -179,7 +167,7 @@ def free(datas: tuple[str, ...] = ("citeulike-a", "gowalla"), precision: float =
                 seen[way] = fr.evaluate({name: model}, part, METRICS, **{"precision": precision, **how}, progress=False)
                 took[way] = time.perf_counter() - begin
             design = fr.parse_design(seen["free"].rows[0]["design"])
-            chosen = {fr.Exhaustive: "everything", fr.Top: "to 10"}.get(type(design), "sampled")
+            chosen = "everything" if design.exhaustive else "to 10" if design.exact_to else "sampled"
             least = min(took[way] for way in ("everything", "to 10", "sampled"))
             right = took[chosen] <= max(1.2 * least, 0.5)  # clocks vary; so quick, the whole ranking is worth having
             print(f"| {data}, {name} ({len(part):,} cases) | {chosen}, {took['free']:.1f} s | {took['everything']:.1f} s | "

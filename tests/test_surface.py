@@ -15,7 +15,7 @@ import fullrank as fr
 SURFACE = [
     *("Split", "load", "models", "as_scorer", "observe", "observe_cases"),
     *("Recall", "NDCG", "AP", "Precision", "AUC", "Hit", "MRR", "Metric", "parse_metric", "parse_metrics"),
-    *("Exhaustive", "Top", "Sample", "Adaptive", "Design", "parse_design", "RankCounts"),
+    *("Exhaustive", "Top", "Sample", "Adaptive", "Design", "parse_design", "register_design", "RankCounts"),
     *("expected_naive", "sampled_recall", "hoeffding", "bounds"),
     *("Naive", "RankEstimate", "CLS", "BiasVariance", "MLE", "WeightedMLE", "MaxEntropy", "Multinomial", "Mapping"),
     *("LogSpline", "parse_estimator", "RankDistribution", "Estimator"),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._version import __version__ as __version__
 from .metrics import AP, AUC, MRR, NDCG, Hit, Metric, Precision, Recall, parse_metric, parse_metrics
-from .ranks.design import Adaptive, Design, Exhaustive, Sample, Top, parse_design
+from .ranks.design import Adaptive, Design, Exhaustive, Sample, Top, parse_design, register_design
 from .ranks.counts import RankCounts
 from .estimators import (
     CLS,
@@ -88,6 +88,7 @@ __all__ = [
     "Sample",
     "Top",
     "parse_design",
+    "register_design",
     "RankCounts",
     "CLS",
     "MLE",

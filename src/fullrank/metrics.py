@@ -96,12 +96,18 @@ class Metric:
     __repr__ = __str__
 
     def gain(
-        self, ranks: ArrayLike, n_items: ArrayLike | None = None, order: ArrayLike = 1, targets: ArrayLike = 1
+        self,
+        ranks: ArrayLike,
+        n_items: ArrayLike | None = None,
+        order: ArrayLike = 1,
+        targets: ArrayLike = 1,
+        ahead: ArrayLike = 0,
     ) -> FloatArray:
         """What a case at rank ``ranks`` adds to its user's metric.
 
-        ``ranks`` is R′, the rank among non-relevant candidates plus the target itself (the rank, when T = 1);
-        ``n_items`` the number N′ of those candidates, needed by AUC and uncut Precision only. Per user (SPEC §2):
+        ``ranks`` is R′, the rank among non-relevant candidates plus the target itself (the rank, when T = 1); where
+        ``ahead`` others, compared one by one, beat the target as well, the rank among the rest.
+        ``n_items`` the number N′ of all those candidates, needed by AUC and uncut Precision only. Per user (SPEC §2):
         Recall Σ1[R≤K]/T · Precision Σ1[R≤K]/K · NDCG Σ1[R≤K]/log2(R+1) / IDCG(min(T,K)) · AP Σ1[R≤K](j/R)/min(T,K) ·
         AUC mean (N′−R′)/(N′−1) · Hit and MRR from the first target (j = 1) only.
 
@@ -111,14 +117,15 @@ class Metric:
         inner = np.asarray(ranks, dtype=np.float64)
         j = np.asarray(order, dtype=np.float64)
         T = np.asarray(targets, dtype=np.float64)
-        R = inner + (j - 1)
+        beaten = np.asarray(ahead, dtype=np.float64)
+        R = inner + rank_offset(j, beaten)
         top = np.ones(np.broadcast_shapes(R.shape, T.shape)) if self.k is None else (self.k >= R) * np.ones(T.shape)
         kept = T if self.k is None else np.minimum(T, self.k)
         if self.function is not None:
             return np.asarray(top * _checked(self.function, R, self.name) / T, dtype=np.float64)
         if self.name == "auc":
             N = _needed(n_items, "AUC")
-            share = np.where(N > 1, (N - inner) / np.maximum(N - 1, 1), 1.0)
+            share = np.where(N > 1, (N - (inner + beaten)) / np.maximum(N - 1, 1), 1.0)
             return np.asarray(top * share / T, dtype=np.float64)
         if self.name == "precision":
             depth = _needed(n_items, "Precision without @k") + T - 1 if self.k is None else float(self.k)
@@ -144,6 +151,11 @@ class Metric:
     @property
     def _first_hit(self) -> bool:
         return self.word in _FIRST_HIT
+
+
+def rank_offset(order: Any, ahead: Any = 0) -> Any:
+    """What a rank among the rest, B + 1, lacks to the rank in the full list, R = j + ahead + B."""
+    return ahead + (order - 1)
 
 
 def _needed(n_items: ArrayLike | None, who: str) -> FloatArray:

@@ -41,6 +41,7 @@ def test_contract_of_top(top):
         return top.negatives, int((others < rank - 1).sum())
 
     check_design(top, 60, draw=draw)
+    check_design(top, 60)
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,7 @@ def test_several_targets_per_row_are_cases_of_one_user():
     counts = acc.counts
     assert len(counts) == 2
     # ranks among the non-relevant: item 1 behind item 0; item 3 behind items 0 and 2
-    assert sorted(zip(counts.column("order"), counts.column("hits"), strict=True)) == [(1, 1), (2, 2)]
+    assert sorted(zip(counts.column("order"), counts.above, strict=True)) == [(1, 1), (2, 2)]
     # in the full list: places 2 and 4
     ideal = 1 + 1 / np.log2(3)
     value = acc.report("ndcg@10").rows[0]["value"]

@@ -31,7 +31,8 @@ TIES = ("random", "optimistic", "pessimistic")
 
 def cells(counts):
     """Every case as (drawn, hits, order, targets), sorted."""
-    return sorted(row for key, n in zip(counts.keys, counts.cases, strict=True) for row in [tuple(key[2:])] * n)
+    rows = np.column_stack([counts.outcomes, counts.column("order"), counts.column("targets")])
+    return sorted(row for each, n in zip(rows, counts.cases, strict=True) for row in [tuple(each)] * n)
 
 
 def brute(rows, targets, n_items, ties):
@@ -224,8 +225,8 @@ def test_collapsed_duplicates_follow_the_declared_law(T):
     assert counts.design == Sample(m, replace=False)
     draws = T * m
     for drawn in counts.sizes:
-        mine = counts.keys[:, 2] == drawn
-        hits = np.repeat(counts.keys[mine, 3], counts.cases[mine])
+        mine = counts.column("drawn") == drawn
+        hits = np.repeat(counts.above[mine], counts.cases[mine])
         if len(hits) < 300:
             continue
         law = counts.design.law([R], N, np.full(drawn + 1, drawn), np.arange(drawn + 1))[0]
@@ -295,7 +296,7 @@ def test_an_elliot_file_end_to_end(tmp_path):
     counts = rank_candidates(scores, read_elliot_negatives(path), split)
     # 101 is a target of user 10: no negative; user 10 has 40 − 1 seen − 1 other target candidates
     assert cells(counts) == [(3, 3, 1, 2), (3, 3, 2, 2), (4, 4, 1, 1)]
-    pools = sorted(zip(counts.keys[:, 5].tolist(), (counts.pool_weight / counts.weight).tolist(), strict=True))
+    pools = sorted(zip(counts.column("targets").tolist(), (counts.pool_weight / counts.weight).tolist(), strict=True))
     assert pools == [(1, 40), (2, 38), (2, 38)]
     assert counts.design == Sample(4, replace=False)
 

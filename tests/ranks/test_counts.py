@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import fullrank as fr
 import naive
 from fullrank.estimators.estimate import pool_bins
-from fullrank.ranks.counts import BLOCKS, MAX_POOLS, RankCounts, unique_rows, user_blocks
+from fullrank.ranks.counts import BLOCKS, MAX_POOLS, RankCounts, _digest, unique_rows, user_blocks
 from fullrank.ranks.design import ALL
 
 
@@ -283,17 +283,47 @@ def test_other_versions_formats_and_designs_are_refused(rng, tmp_path):
 def test_files_that_do_not_name_candidates_load_as_what_they_meant(pools, targets, meant, tmp_path):
     counts = RankCounts.from_ranks([1, 2], pools, "uni9", order=[1, 1], targets=[1, targets])
     path = tmp_path / "old.npz"
-    counts.save(path)
-    with np.load(path) as file:
-        arrays = dict(file)
-    header = json.loads(arrays["header"].tobytes())
-    assert header.pop("candidates") == "unseen"
-    arrays["header"] = np.frombuffer(json.dumps({**header, "version": 1}).encode(), dtype=np.uint8)
-    np.savez(path, **arrays)
+    save_as_before(counts, path, 1)
     assert RankCounts.load(path) == replace(counts, candidates=meant)
-    arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)  # version 2 must say
-    np.savez(path, **arrays)
+    save_as_before(counts, path, 2)
+    assert RankCounts.load(path) == counts
+    save_as_before(counts, path, 2, named=False)  # version 2 must say
     refused(path)
+
+
+def save_as_before(counts, path, version, named=True):
+    """Files of versions 1 and 2: keys (block, pool, drawn, hits, order, targets), and 0 drawn where all were compared."""
+    outside = (counts.column(name) for name in ("block", "pool"))
+    keys = np.column_stack([*outside, counts.outcomes, counts.column("order"), counts.column("targets")])
+    order = np.lexsort(keys.T[::-1])
+    names = ("cases", "scored", "weight", "pool_weight", "auc_weight")
+    arrays = {"keys": keys[order], **{name: getattr(counts, name)[order] for name in names}}
+    header = {
+        "format": "fullrank.RankCounts",
+        "version": version,
+        "design": str(counts.design),
+        "level": counts.level,
+        "sha256": _digest(arrays),
+        **({"candidates": counts.candidates} if version == 2 and named else {}),
+    }
+    np.savez(path, header=np.frombuffer(json.dumps(header).encode(), dtype=np.uint8), **arrays)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: RankCounts.from_ranks([1, 7, 7], [50, 60, 50], "full"),
+        lambda: RankCounts.from_ranks([2, 1, 9], [50, 60, 60], fr.Top(2, 9), drawn=[0, 9, 9], candidates="mine"),
+        lambda: RankCounts.from_ranks([3, 1, 20], 50, fr.Adaptive(9, "all", 2, replace=False), drawn=[9, 49, 49]),
+    ],
+)
+def test_known_ranks_of_files_from_before_stay_known(make, tmp_path):
+    counts, path = make(), tmp_path / "old.npz"
+    save_as_before(counts, path, 2)
+    again = RankCounts.load(path)
+    assert again == counts
+    assert fr.MLE().fit(again).expect("recall@5") == fr.MLE().fit(counts).expect("recall@5")
+    assert again + counts == counts + again
 
 
 # ------------------------------------------------------------------------------------------------------ candidates

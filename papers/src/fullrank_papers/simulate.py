@@ -146,26 +146,12 @@ def sampled(
 
 
 def _draw(R: IntArray, N: IntArray, design: fr.Design, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
-    """(drawn, hits) of every case; a stage that stays below ``stop_at`` is followed by the next."""
-    if not isinstance(design, fr.Sample | fr.Adaptive):
+    """(drawn, hits) of every case."""
+    if design.exact_to:
         raise ValueError(f"samples are drawn by 'uni99' or an adaptive design, not by '{design}'.")
-    if isinstance(design, fr.Adaptive) and not design.replace:
+    if design.grows and not design.replace:
         raise ValueError(f"'{design}': experiments draw adaptive samples with replacement, as published.")
-    stages = design.stages(int(N.max()))
-    stop = design.stop_at or 1 if isinstance(design, fr.Adaptive) else 0
-    drawn = np.zeros(len(R), dtype=np.int64)
-    hits = np.zeros(len(R), dtype=np.int64)
-    going = np.arange(len(R))
-    for size in stages:
-        more = size - drawn[going]
-        better, worse = R[going] - 1, N[going] - R[going]
-        if design.replace:
-            hits[going] += rng.binomial(more, better / (N[going] - 1))
-        else:
-            hits[going] += rng.hypergeometric(better, worse, np.minimum(more, N[going] - 1))
-        drawn[going] = size
-        going = going[hits[going] < stop]
-    return drawn, hits
+    return design.simulate(R, N, rng)
 
 
 # ------------------------------------------------------------------------------------------------ fits

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ..metrics import Metric
+from ..metrics import Metric, rank_offset
 from ..ranks.counts import PoolTable
 from ..ranks.design import ALL, Design
 
@@ -123,18 +123,21 @@ class Grid:
             out[:, part] = np.add.reduceat(law, start, axis=0)
         return out
 
-    def mean_gain(self, metric: Metric, n_items: float, order: int = 1, targets: int | IntArray = 1) -> FloatArray:
+    def mean_gain(
+        self, metric: Metric, n_items: float, order: int = 1, targets: int | IntArray = 1, ahead: int = 0
+    ) -> FloatArray:
         """The metric's gain averaged over the ranks of each cell, for the cells before the cut-off (the rest is zero).
 
-        One row for each of several ``targets``; all have the same shape but for a factor.
+        One row for each of several ``targets``; all have the same shape but for a factor. Where ``ahead`` candidates that
+        were compared one by one beat the target, cells are of ranks among the others.
         """
         T = np.asarray(targets)
-        cut = int(self.hi[-1]) if metric.k is None else metric.k - order + 1
+        cut = int(self.hi[-1]) if metric.k is None else metric.k - rank_offset(order, ahead)
         last = int(np.searchsorted(self.lo, cut, side="right"))
         lo, top = self.lo[:last], np.minimum(self.hi[:last], cut)
         out = np.zeros((*T.shape, last))
         single = top == lo
-        out[..., single] = metric.gain(lo[single], n_items, order, T[..., None]) / self.width[:last][single]
+        out[..., single] = metric.gain(lo[single], n_items, order, T[..., None], ahead) / self.width[:last][single]
         wide = np.flatnonzero(~single)
         if len(wide):
             nodes, weights = _GAUSS
@@ -143,7 +146,8 @@ class Grid:
             if metric.function is not None:  # a user's function may know whole ranks only
                 ranks = np.clip(np.round(ranks), lo[wide, None], top[wide, None])
             ranks = np.minimum(ranks, np.where(top < cut, top + 0.5, top)[wide, None])  # none past the cut-off
-            out[..., wide] = metric.gain(ranks, n_items, order, T[..., None, None]) @ weights * count / self.width[wide]
+            gain = metric.gain(ranks, n_items, order, T[..., None, None], ahead)
+            out[..., wide] = gain @ weights * count / self.width[wide]
         return out
 
     def gains(

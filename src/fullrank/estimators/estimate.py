@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import ThreadpoolController
 
-from ..metrics import Metric, Recall, parse_metric
-from ..ranks.counts import MAX_POOLS, PoolTable, RankCounts, unique_rows
-from ..ranks.design import ALL, Design, Exhaustive, Sample, Top, outcomes_compare
+from ..metrics import Metric, Recall, parse_metric, rank_offset
+from ..ranks.counts import MAX_POOLS, NO_RANK_LAW, PoolTable, RankCounts, unique_rows
+from ..ranks.design import ALL, Design
 from . import _grid
 from ._grid import Grid
 from .intervals import (
@@ -193,14 +193,14 @@ class RankDistribution:
         wanted = np.atleast_1d(np.asarray(ranks, dtype=np.int64))
         out = np.zeros(len(wanted))
         if self.known is not None:
-            R = self.known.column("hits") + self.known.column("order")
+            R = 1 + self.known.above + rank_offset(self.known.column("order"))
             seen, which = np.unique(R, return_inverse=True)
             weight = np.bincount(which.ravel(), self.known.weight / self.known.column("targets"))
             place = np.minimum(np.searchsorted(seen, wanted), len(seen) - 1)
             out += np.where(seen[place] == wanted, weight[place], 0.0)
         groups = () if self.fitted is None else zip(*self.fitted.groups, self.rows, strict=True)
         for j, T, w, row in groups:
-            inner = wanted - (j - 1)
+            inner = wanted - rank_offset(j)
             cell = np.searchsorted(self.grid.hi, inner)
             inside = (cell < len(self.grid)) & (inner >= 1)
             cell = np.minimum(cell, len(self.grid) - 1)
@@ -234,7 +234,7 @@ class RankDistribution:
         design = counts.design
         if is_exhaustive(counts) or (target == "population" and (from_counts or not len(self.grid))):
             return value, value
-        if target == "cases" and isinstance(design, Top) and metric.k is not None and metric.k <= design.k:
+        if target == "cases" and metric.k is not None and metric.k <= design.exact_to:
             return value, value  # every rank it looks at is known
         if self.posterior is not None and not from_counts:
             N = counts.n_items if self.n_items is None else self.n_items
@@ -285,8 +285,8 @@ class RankDistribution:
         order, _, weight = fitted.groups
         if len(pooled) == len(order):
             return 0.0
-        seen = np.flatnonzero(fitted.column("drawn") == ALL)
-        w, R, row = fitted.weight[seen], fitted.column("hits")[seen] + 1, self.rows[fitted.group_of[seen]]
+        seen = np.flatnonzero(fitted.all_compared)
+        w, R, row = fitted.weight[seen], fitted.above[seen] + 1, self.rows[fitted.group_of[seen]]
         own = metric.gain(R, n_items, fitted.column("order")[seen], fitted.column("targets")[seen])
         mean = pooled[row, np.searchsorted(self.grid.hi, R)] / np.bincount(self.rows, weight)[row]
         return float(w @ (own - mean))
@@ -396,7 +396,8 @@ def fit_distribution(
     known, unknown = counts.known()
     if unknown is None:
         return empirical(estimator, counts)
-    if not isinstance(counts.design, Sample):  # whether an adaptive case ends up known depends on its rank: it stays in
+    refuse_compared(counts, type(estimator).__name__)
+    if not counts.design.plain:  # whether an adaptive case ends up known depends on its rank: it stays in
         known, unknown = None, counts
     problem = build_problem(unknown, n_items, all_outcomes)
     with one_thread():
@@ -406,8 +407,8 @@ def fit_distribution(
 
 
 def empirical_value(known: RankCounts, metric: Metric, n_items: float | FloatArray) -> float:
-    """Σ weight · gain over cases whose rank is hits + 1, among ``n_items`` candidates (one number, or one per cell)."""
-    gain = metric.gain(known.column("hits") + 1, n_items, known.column("order"), known.column("targets"))
+    """Σ weight · gain over cases at the ranks they show, among ``n_items`` candidates (one number, or one per cell)."""
+    gain = metric.gain(known.above + 1, n_items, known.column("order"), known.column("targets"))
     return float(known.weight @ gain)
 
 
@@ -419,7 +420,7 @@ def empirical(estimator: Estimator, counts: RankCounts) -> RankDistribution:
 def taken_as_known(
     estimator: Estimator, counts: RankCounts, known: RankCounts, n_items: float | None
 ) -> RankDistribution:
-    """A distribution with no smooth part: every case of ``known`` stands at rank hits + 1."""
+    """A distribution with no smooth part: every case of ``known`` stands at the rank it shows."""
     nothing = Grid.of(np.empty(0, dtype=np.int64))
     return RankDistribution(counts, estimator, nothing, np.empty((0, 0)), n_items, known=known)
 
@@ -500,7 +501,7 @@ def cells_for(tables: list[PoolTable], design: Design) -> Grid:
 
 def may_merge(tables: list[PoolTable], design: Design) -> bool:
     """Whether neighbouring ranks may share a cell: no rank is known, and no law has an edge."""
-    return not isinstance(design, Top) and not any((table.drawn == ALL).any() for table in tables)
+    return not design.exact_to and not any((table.drawn == ALL).any() for table in tables)
 
 
 def merge_cells(grid: Grid, design: Design, drawn: int, pools: list[float], share: float) -> Grid:
@@ -520,7 +521,7 @@ def merge_cells(grid: Grid, design: Design, drawn: int, pools: list[float], shar
 
 def with_all_outcomes(counts: RankCounts, table: PoolTable) -> PoolTable:
     """The table with a column for every outcome that can happen, seen or not."""
-    if isinstance(counts.design, Sample):  # sizes may differ between cases: each has all its outcomes
+    if counts.design.plain:  # sizes may differ between cases: each has all its outcomes
         parts = [(np.full(m + 1, m), np.arange(m + 1)) for m in np.unique(table.drawn)]
         drawn, hits = (np.concatenate(each) for each in zip(*parts, strict=True))
     else:
@@ -534,7 +535,7 @@ def with_all_outcomes(counts: RankCounts, table: PoolTable) -> PoolTable:
 
 def size_shares(counts: RankCounts, table: PoolTable) -> FloatArray:
     """With unequal samples, the share of cases of each size: sizes are part of the outcome, whatever the rank."""
-    if not isinstance(counts.design, Sample):
+    if not counts.design.plain:
         return np.ones(len(table.drawn))
     sizes, which = np.unique(table.drawn, return_inverse=True)
     share = np.bincount(which, table.weight.sum(0), len(sizes))
@@ -559,9 +560,16 @@ def describe(estimator: object) -> str:
     return f"{name}({', '.join(told)})" if told else name
 
 
+def refuse_compared(counts: RankCounts, name: str) -> None:
+    """For what rests on P(outcome | R), which there is not where a part was compared: P(ahead | R) is nobody's law."""
+    if counts.has_compared_part:
+        raise ValueError(f"`{name}` cannot use these counts: {NO_RANK_LAW}")
+
+
 def refuse_unordered(counts: RankCounts, name: str) -> None:
     """For estimators whose outcomes need an order: on ``Adaptive`` a rank of 2 in 99 and in 3199 are not alike."""
-    if not outcomes_compare(counts.design):
+    refuse_compared(counts, name)
+    if not counts.design.plain:
         raise ValueError(
             f"`{name}` is not defined on the design '{counts.design}': its outcomes have no order; "
             "use LogSpline, MLE, BiasVariance or Multinomial."
@@ -593,7 +601,7 @@ def one_thread() -> AbstractContextManager[Any]:
 
 def is_exhaustive(counts: RankCounts) -> bool:
     """Whether every rank is known."""
-    return isinstance(counts.design, Exhaustive) or bool((counts.sizes == ALL).all())
+    return bool(counts.all_compared.all())
 
 
 def cut_offs(ks: int | Iterable[int]) -> Iterable[int]:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..metrics import Metric, parse_metric
-from ..ranks.counts import PoolTable, RankCounts, unique_rows
+from ..ranks.counts import PoolTable, RankCounts
 from ..ranks.design import ALL
 from ._grid import Grid
 
@@ -164,7 +164,7 @@ def cell_gains(counts: RankCounts, metric: Metric) -> FloatArray:
     if metric.whole_auc:
         return np.asarray(counts.auc_weight / counts.weight / targets)
     pool = counts.pool_weight / counts.weight
-    return metric.gain(counts.column("hits") + 1, pool, counts.column("order"), targets)
+    return metric.gain(counts.above + 1, pool, counts.column("order"), targets)
 
 
 # -------------------------------------------------------------------------------------------------- replicates
@@ -194,7 +194,7 @@ def resampled(problem: Problem, solve: Solve, size: int, rng: np.random.Generato
     blocks, block = np.unique(counts.column("block"), return_inverse=True)
     block = block.ravel()
     times = rng.multinomial(len(blocks), np.full(len(blocks), 1 / len(blocks)), size=size).astype(np.float64)
-    groups = unique_rows(counts.keys[:, 4:6])[1]
+    groups = counts.group_of
     by_group = np.zeros((len(blocks), int(groups.max()) + 1))
     np.add.at(by_group, (block, groups), counts.weight)
     strata = counts.strata[groups]
@@ -206,7 +206,7 @@ def resampled(problem: Problem, solve: Solve, size: int, rng: np.random.Generato
     tables = []
     for index, table in enumerate(problem.tables):
         here = np.ones(len(block), dtype=bool) if problem.pools is None else problem.pools == index
-        column = _columns_of(table, counts.column("drawn")[here], counts.column("hits")[here])
+        column = _columns_of(table, *counts.outcomes[here].T)
         seen = np.zeros((len(blocks), len(table.weight), len(table.hits)))
         np.add.at(seen, (block[here], strata[here], column), counts.weight[here])
         weight = np.where(missed, table.weight, np.tensordot(times, seen, 1))
@@ -363,12 +363,13 @@ def bounds(counts: RankCounts, metric: Metric | str, level: float = 0.95) -> tup
     from scipy.optimize import linprog
     from scipy.special import betaincinv
 
-    from .estimate import cells_for, empirical_value, pool_bins, size_shares, with_all_outcomes
+    from .estimate import cells_for, empirical_value, pool_bins, refuse_compared, size_shares, with_all_outcomes
 
     metric = parse_metric(metric)
     check_interval(level, "cases")
     if metric.whole_auc:
         raise ValueError("AUC needs no bounds: its estimate is unbiased for any sample; ask for its interval instead.")
+    refuse_compared(counts, "bounds")
     known, unknown = counts.known()
     exact = 0.0 if known is None else empirical_value(known, metric, counts.n_items) / counts.users_weight
     if unknown is None:
@@ -381,10 +382,14 @@ def bounds(counts: RankCounts, metric: Metric | str, level: float = 0.95) -> tup
     for table in tables:
         share = float(table.weight.sum()) / total
         law = grid.law(counts.design, table.n_items, table.drawn, table.hits) * size_shares(unknown, table)
+        sampled = table.drawn != ALL
+        if not sampled.all():  # the others: cases whose rank is known are not among these
+            law[:, ~sampled] = 0.0
+            law /= np.maximum(law.sum(1, keepdims=True), 1e-300)
         before = _speaks_for(table.drawn, table.hits, table.n_items)[:, None] <= cuts
         rows.append(share * np.clip(law @ before, 0.0, 1.0))
         # a rank that would have been seen to be what it is, is not theirs
-        unseen = law[:, table.drawn != ALL].sum(1) > 0
+        unseen = law.sum(1) > 0
         possible.append(unseen & (grid.lo <= table.n_items + 0.5))
         seen += table.weight.sum(0) @ before / total
     M = unknown.effective_cases

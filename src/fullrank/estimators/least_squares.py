@@ -178,7 +178,7 @@ def prior_mass(prior: Estimator | None, problem: Problem) -> FloatArray:
         own = np.append(0.0, fitted.grid.hi.astype(np.float64))
         mass = np.diff(np.interp(np.append(0.0, hi), own, np.append(0.0, np.cumsum(source))))
     if fitted.known is not None:  # single ranks, of RankEstimate for one
-        cell = np.searchsorted(hi, fitted.known.column("hits") + 1)
+        cell = np.searchsorted(hi, fitted.known.above + 1)
         np.add.at(mass, cell[cell < len(hi)], fitted.known.weight[cell < len(hi)])
     return np.asarray(mass / mass.sum())
 

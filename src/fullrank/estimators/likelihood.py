@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from ..metrics import parse_metric
 from ..ranks.counts import PoolTable, RankCounts
-from ..ranks.design import Adaptive
 from .estimate import Fit, Problem, RankDistribution, fit_distribution
 
 __all__ = ["MLE", "WeightedMLE"]
@@ -103,7 +102,7 @@ def em(problem: Problem, iterations: int, start: str, tolerance: float) -> tuple
 def _steps(iterations: int | None, counts: RankCounts) -> int:
     if iterations is not None:
         return iterations
-    return 50 if isinstance(counts.design, Adaptive) else 100
+    return 50 if counts.design.grows else 100
 
 
 def _check_em(iterations: int | None, start: str) -> None:

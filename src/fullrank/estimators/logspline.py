@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from ..metrics import Metric, parse_metric
 from ..ranks.counts import MAX_POOLS, RankCounts
 from ..ranks.design import ALL
-from .estimate import Fit, Problem, RankDistribution, build_problem, empirical, one_thread
+from .estimate import Fit, Problem, RankDistribution, build_problem, empirical, one_thread, refuse_compared
 from .hyperprior import HyperPrior, anything, bins_of, shipped
 from .splines import Mode, Outcomes, SplineModel, balanced_normals, em_step, posterior_mode
 
@@ -74,6 +74,7 @@ class LogSpline:
         """Return the posterior mean of the cases' rank distribution, with the posterior for intervals."""
         if counts.known()[1] is None:
             return empirical(self, counts)
+        refuse_compared(counts, "LogSpline")
         several = counts.several_targets
         prior = self.prior or shipped(self.prior_name(counts.candidates, several))
         if several and len(prior.kinds[0].means) == 1:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..metrics import Metric, parse_metric
 from ..ranks.counts import RankCounts
-from ..ranks.design import log_gamma
+from ..ranks.laws import log_gamma
 from .estimate import Fit, RankDistribution, cut_offs, empirical, is_exhaustive, one_size
 from .intervals import Target, check_interval, point_interval
 

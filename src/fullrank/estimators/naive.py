@@ -48,7 +48,7 @@ class RankEstimate:
             return empirical(self, counts)
         refuse_unordered(counts, "RankEstimate")
         sizes, pool = counts.pools
-        m, x = counts.column("drawn"), counts.column("hits")
+        m, x = counts.outcomes.T
         R = 1 + np.where(m == ALL, x, (sizes[pool] - 1) * x / np.maximum(m, 1))
         R = np.where(np.abs(R - np.round(R)) < 1e-9, np.round(R), R)  # 1 + 3541·(99/99) must not floor to 3541
         low = np.floor(R).astype(np.int64)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..estimators import Estimator
 from ..metrics import Metric
 from ..ranks.counts import RankCounts, check_candidates
-from ..ranks.design import Design, Exhaustive, Sample, Top, parse_design
+from ..ranks.design import Design, parse_design
 from ..report import Report
 from .correct import DEFAULT_METRICS, report_on
 
@@ -22,7 +22,7 @@ TIES = ("random", "optimistic", "pessimistic")
 
 def refuse_top(design: Design) -> Design:
     """A row of scores is a sample or everything; that a rank is beyond k, it cannot say."""
-    if isinstance(design, Top):
+    if design.beyond is not None:
         raise ValueError(
             f"`design` is '{design}'; allowed with rows of scores are 'full', 'uni99' and the like, and 'adaptive'."
         )
@@ -123,7 +123,7 @@ class Accumulator:
             above + 1,
             self._pool(n_items, drawn, row, len(values)),
             self.design,
-            drawn=None if isinstance(self.design, Exhaustive) else self._drawn(drawn, row),
+            drawn=None if self.design.exhaustive else self._drawn(drawn, row),
             users=ids[row],
             weights=None if weights is None else np.asarray(_array(weights), dtype=np.float64)[row],
             order=_places(row, own) if several else None,
@@ -197,7 +197,7 @@ class Accumulator:
         return self._counts
 
     def _pool(self, n_items: ArrayLike | None, drawn: NDArray[Any], row: NDArray[Any], rows: int) -> NDArray[Any]:
-        if isinstance(self.design, Exhaustive):
+        if self.design.exhaustive:
             return np.asarray(drawn + 1)
         given = self.n_items if n_items is None else n_items
         if given is None:
@@ -211,8 +211,9 @@ class Accumulator:
         return np.asarray(np.broadcast_to(pools, (rows,))[row])
 
     def _drawn(self, drawn: NDArray[Any], row: NDArray[Any]) -> NDArray[Any]:
-        if isinstance(self.design, Sample) and (drawn > self.design.negatives).any():
-            place = int(np.argmax(drawn > self.design.negatives))
+        most = self.design.stages(int(drawn.max()) + 1)[0]
+        if self.design.plain and (drawn > most).any():
+            place = int(np.argmax(drawn > most))
             raise ValueError(
                 f"row {int(row[place])} of `scores` has {int(drawn[place])} negatives beside its target but the design is "
                 f"'{self.design}': if that many were drawn, write Sample({int(drawn[place])})."

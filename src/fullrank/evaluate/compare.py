@@ -16,7 +16,7 @@ from ..estimators import DEFAULT_ESTIMATOR, Estimate, Estimator, describe, parse
 from ..estimators.intervals import check_interval, z_of
 from ..metrics import Metric, parse_metric
 from ..ranks.counts import RankCounts
-from ..ranks.design import ALL, Adaptive, Design, Exhaustive, Sample
+from ..ranks.design import ALL, Design
 from ..report import Report
 from ..report.notebook import card
 from ..report.tables import latex, letters, markdown, significance_caption, superscript
@@ -488,8 +488,8 @@ def _more(comparison: Comparison, pair: Difference) -> str:
     N = max(each.counts.n_items for each in two)
     usable = []
     for factor in FACTORS:
-        designs = [_scaled(each.counts.design, factor, round(N)) for each in two]
-        if any(isinstance(design, Exhaustive) for design in designs):
+        designs = [found for each in two if (found := each.counts.design.scaled(factor, round(N))) is not None]
+        if len(designs) < len(two):
             break
         usable.append((factor, designs))
     ρ = _shared(pair, comparison)
@@ -545,21 +545,8 @@ def _size(design: Design, counts: RankCounts) -> float:
     return max(float(N - 1 if size == ALL else size) for size in design.stages(N))
 
 
-def _scaled(design: Design, factor: float, n_items: int) -> Design:
-    if isinstance(design, Sample):
-        m = round(design.negatives * factor)
-        return Exhaustive() if m >= n_items - 1 else Sample(m, design.replace)
-    if isinstance(design, Adaptive):
-        stages = [size for size in design.stages(n_items) if size != ALL]
-        ceiling = n_items - 1 if ALL in design.stages(n_items) else stages[-1]
-        if round(ceiling * factor) >= n_items - 1:
-            return Exhaustive()
-        return Adaptive(round(stages[0] * factor), round(ceiling * factor), design.stop_at, design.replace)
-    return Exhaustive()
-
-
 def _exact(counts: RankCounts) -> bool:
-    return bool((counts.sizes == ALL).all())
+    return bool(counts.all_compared.all())
 
 
 def _times(factor: float) -> str:

@@ -14,7 +14,7 @@ from .._version import __version__
 from ..estimators import DEFAULT_ESTIMATOR, Estimate, Estimator, LogSpline, Naive, describe, parse_estimator
 from ..metrics import Metric, parse_metrics
 from ..ranks.counts import RankCounts
-from ..ranks.design import Design, outcomes_compare
+from ..ranks.design import Design
 from ..report import Report
 from .compare import comparisons, pair_rows
 
@@ -96,7 +96,7 @@ def report_on(
     for model, each in counts.items():
         estimate = chosen.fit(each)
         estimates[model] = estimate
-        naive = Naive().fit(each) if outcomes_compare(each.design) else None
+        naive = Naive().fit(each) if each.design.plain else None
         for metric in wanted:
             low, high = _interval(estimate, metric, level, target)
             rows.append(

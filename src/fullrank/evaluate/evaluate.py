@@ -20,7 +20,7 @@ import numpy as np
 
 from ..estimators import Estimate, Estimator, LogSpline, RankDistribution
 from ..metrics import Metric
-from ..ranks.design import ALL, DEFAULT_START, Adaptive, Design, Top
+from ..ranks.design import ALL, DEFAULT_START, Adaptive, Design
 from ..report import Report
 from .correct import DEFAULT_METRICS, report_on
 from .job import DEFAULT_PRECISION, Job
@@ -154,10 +154,10 @@ def _one(job: Job, model: Any, name: str) -> Seen:
 def _exactly(job: Job, scorer: Any, name: str, exact: Exact, why: str) -> Seen:
     seen = look(job, scorer, name, np.arange(len(job.split.users)), exact.design, None)
     notes = [f"{exact.what} {why}"]
-    if isinstance(exact.design, Top):
+    if exact.design.beyond is not None:
         notes.append(
-            f"metrics up to @{exact.design.k} are exact, what lies beyond is estimated; ranking everything would take about "
-            f"{exact.whole / exact.seconds:.1f} × as long"
+            f"metrics up to @{exact.design.exact_to} are exact, what lies beyond is estimated; ranking everything would "
+            f"take about {exact.whole / exact.seconds:.1f} × as long"
         )
     return replace(seen, why=seen.why or "exact", notes=notes)
 

@@ -16,7 +16,7 @@ import numpy as np
 from ..estimators import DEFAULT_ESTIMATOR, MLE, Estimator, LogSpline, WeightedMLE, parse_estimator
 from ..estimators.intervals import check_interval
 from ..metrics import Metric, parse_metrics
-from ..ranks.design import Adaptive, Design, parse_design
+from ..ranks.design import Design, parse_design
 
 if TYPE_CHECKING:
     from ..data.split import Split
@@ -78,7 +78,7 @@ class Job:
         chosen = None if design is None else parse_design(design)
         if chosen is None and precision is None:
             precision = DEFAULT_PRECISION
-        if chosen is not None and precision is not None and not isinstance(chosen, Adaptive):
+        if chosen is not None and precision is not None and not chosen.grows:
             raise ValueError(
                 f"`precision` and `design` '{chosen}' exclude each other: a fixed design reaches what it reaches; "
                 "leave one out, or write design='adaptive' to sample in rounds."

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..ranks.counts import RankCounts
-from ..ranks.design import ALL, Adaptive, Design, Exhaustive, Top
+from ..ranks.design import ALL, Design
 from .job import Job, slug
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def look(job: Job, scorer: Any, name: str, cases: Ints, design: Design, previous
     split = only(job.split, cases)
     before = None if previous is None else previous.outcomes
     users = len(np.unique(split.users))
-    batch = None if isinstance(design, Exhaustive | Top) else int(np.clip(users // 32, 256, 1 << 16))
+    batch = None if design.exact_to else int(np.clip(users // 32, 256, 1 << 16))
     path = None
     if job.folder is not None:
         path = job.folder / f"{slug(name)}-{len(cases)}-{slug(str(design))}.blocks"
@@ -168,10 +168,9 @@ def _merged(
     kept = seen[back]
     sizes = np.diff(order.ptr)
     targets = np.repeat(sizes, sizes)[back][kept]
-    if isinstance(design, Adaptive):
-        design = design.resolve(split.n_items)
     outcomes = CaseOutcomes(
-        **{name: values[back][kept] for name, values in columns.items()}, targets=targets, design=design, seed=job.seed,
+        **{name: values[back][kept] for name, values in columns.items()}, targets=targets,
+        design=design.resolve(split.n_items), seed=job.seed,
         candidates=job.candidates_name,
     )  # fmt: skip
     return Seen(cases[kept], outcomes, [] if previous is None else previous.rounds)

@@ -23,7 +23,7 @@ from ..estimators._grid import Grid
 from ..estimators.intervals import cell_gains
 from ..metrics import Metric
 from ..ranks.counts import BLOCKS, RankCounts, unique_rows
-from ..ranks.design import ALL, Design
+from ..ranks.design import Design
 
 __all__ = ["Influence", "case_spread", "covariances", "expected_counts", "influences", "same_cases"]
 
@@ -144,7 +144,7 @@ def expected_counts(estimate: Estimate, design: Design) -> RankCounts:
 
 
 def _unknown(counts: RankCounts) -> bool:
-    return bool((counts.column("drawn") != ALL).any())
+    return not counts.all_compared.all()
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +165,7 @@ class _Shape:
         dist: Any = estimate
         if not isinstance(dist, RankDistribution) or not len(dist.grid):
             dist = MLE(n_items="mean").fit(counts)
-        outcomes, outcome = unique_rows(counts.keys[:, 2:4])
+        outcomes, outcome = unique_rows(counts.outcomes)
         N = int(np.ceil(counts.pool_range[1]))
         tops = np.unique(np.concatenate([np.arange(1, min(100, N) + 1), np.geomspace(min(100, N), N, 200).round()]))
         tops = tops.astype(np.int64)
@@ -184,7 +184,7 @@ class _Shape:
         counts, π, A, B = self.counts, self.π, self.A, self.hats
         likely = np.maximum(π @ A, 1e-300)
         gains = self._gains(metric)
-        strata = counts.strata[unique_rows(counts.keys[:, 4:6])[1]]
+        strata = counts.strata[counts.group_of]
         share = np.zeros((len(gains), A.shape[1]))
         np.add.at(share, (strata, self.outcome), counts.weight / counts.weight.sum())
         expected = ((π * gains) @ A) / likely  # E[gain | outcome], strata × outcomes

@@ -426,6 +426,6 @@ def _short(design: str) -> str:
 
 
 def _how(best: Choice) -> str:
-    if isinstance(best.design, Exhaustive):
+    if best.design.exhaustive:
         return "rank everything"
     return f"sample in rounds, about as far as '{best.design}'"

@@ -91,7 +91,7 @@ class Guess:
             parts.append((*dist.fitted.groups, dist.rows))
         if dist.known is not None:
             known, rows = dist.known, dist.known.strata
-            cell = np.searchsorted(grid.hi, np.minimum(known.column("hits") + 1, N))
+            cell = np.searchsorted(grid.hi, np.minimum(known.above + 1, N))
             stratum = rows[known.group_of]
             table = np.zeros((int(rows.max()) + 1, len(grid)))
             np.add.at(table, (stratum, cell), known.weight)
@@ -142,21 +142,8 @@ class Guess:
 
 def made_up(design: Design, ranks: IntArray, n_items: int, seed: int = 0, *, candidates: str = "unseen") -> RankCounts:
     """What a design would see of cases with these ranks."""
-    rng = np.random.default_rng(seed)
-    N = int(n_items)
-    x, m = np.zeros(len(ranks), dtype=np.int64), np.zeros(len(ranks), dtype=np.int64)
-    live = np.ones(len(ranks), dtype=bool)
-    for stage in design.stages(N):
-        goal = stage or N - 1
-        if design.replace or N >= 10**9:
-            x[live] += rng.binomial(goal - m[live], (ranks[live] - 1) / (N - 1))
-        else:
-            good = ranks[live] - 1 - x[live]
-            x[live] += rng.hypergeometric(good, N - 1 - m[live] - good, goal - m[live])
-        m[live] = goal
-        live &= x < int(getattr(design, "stop_at", 0) or 0)
-    drawn = np.where((m == N - 1) & (not design.replace), ALL, m)
-    return RankCounts.from_outcomes(drawn, x, N, design, candidates=candidates)
+    drawn, hits = design.simulate(ranks, n_items, np.random.default_rng(seed))
+    return RankCounts.from_outcomes(drawn, hits, int(n_items), design, candidates=candidates)
 
 
 def _cells(n_items: int) -> Grid:

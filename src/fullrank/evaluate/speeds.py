@@ -106,10 +106,9 @@ class Speeds:
             progress=False, name=self.name,
         )  # fmt: skip
         seconds = time.perf_counter() - begin
-        if isinstance(design, Top):
+        if design.beyond is not None:
             return seconds, float(len(users))
-        whole = isinstance(design, Exhaustive)
-        return seconds, len(users) * float(job.split.n_items) if whole else float(seen.compared.sum())
+        return seconds, len(users) * float(job.split.n_items) if design.exhaustive else float(seen.compared.sum())
 
 
 def _spread(users: Ints, number: int) -> Ints:
@@ -141,7 +140,7 @@ class Exact:
     @property
     def what(self) -> str:
         """What is done, in words."""
-        return f"ranking to {self.design.k}" if isinstance(self.design, Top) else "ranking everything"
+        return "ranking everything" if self.design.exhaustive else f"ranking to {self.design.exact_to}"
 
 
 def exact_is_cheaper(exact: Exact, speeds: Speeds, more_items: float, fitting: float) -> bool:

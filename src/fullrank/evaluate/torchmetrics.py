@@ -13,7 +13,7 @@ import numpy as np
 from ..estimators import DEFAULT_ESTIMATOR, Estimator, parse_estimator
 from ..metrics import Metric, parse_metrics
 from ..ranks.counts import BLOCKS, RankCounts, check_candidates, user_blocks
-from ..ranks.design import ALL, Adaptive, Design, parse_design
+from ..ranks.design import ALL, Design, parse_design
 from ..report import Report
 from .accumulator import TIES, refuse_top
 from .correct import DEFAULT_METRICS, report_on
@@ -70,8 +70,7 @@ class FullRankMetric(_base()):  # type: ignore[misc]  # a class of another packa
             raise ValueError(f"`n_items` is {n_items!r}: it must be a whole number of candidates, target included.")
         if ties not in TIES:
             raise ValueError(f"`ties` is {ties!r}; allowed are {', '.join(repr(each) for each in TIES)}.")
-        chosen = refuse_top(parse_design(design))
-        self.design = chosen.resolve(int(n_items)) if isinstance(chosen, Adaptive) else chosen
+        self.design = refuse_top(parse_design(design)).resolve(int(n_items))
         self.n_items = int(n_items)
         self.candidates = check_candidates(candidates)
         self.ties = ties

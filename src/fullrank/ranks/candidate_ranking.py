@@ -15,9 +15,10 @@ from fullrank.data.frames import among
 from fullrank.data.readers import _LARGEST_POSITION
 from fullrank.data.split import Split
 from fullrank.ranks.candidate_files import others
-from fullrank.ranks.counts import RankCounts, _per_case
-from fullrank.ranks.design import ALL, Design, Exhaustive, Sample, parse_design
-from fullrank.ranks.kernel_inputs import fixed, scratch_for
+from fullrank.ranks.checks import per_case
+from fullrank.ranks.counts import RankCounts
+from fullrank.ranks.design import ALL, Design, Sample, parse_design
+from fullrank.ranks.kernel_inputs import fixed, rules_of, scratch_for
 from fullrank.ranks.observe import TIES, seed_of
 from fullrank.ranks.task import SCORES_PER_CALL
 
@@ -40,11 +41,7 @@ class How:
     missing: str
 
     def __post_init__(self) -> None:
-        declared = self.declared
-        if not isinstance(declared, Sample | Exhaustive):
-            raise ValueError(
-                f"`design` is '{declared}', but a candidate list is one sample: 'uni99' and 'full' are allowed."
-            )
+        _ = self.negatives
         choices = {"ties": TIES, "missing": ("error", "drop")}
         if self.split is not None:  # which counts them; without one, any name of one's own will do
             choices["candidates"] = ("unseen", "all")
@@ -56,6 +53,19 @@ class How:
     def declared(self) -> Design:
         """The design that was named."""
         return parse_design(self.design)
+
+    @property
+    def negatives(self) -> int | None:
+        """How many negatives a list is said to hold; ``None``: all there are."""
+        declared = self.declared
+        # a type question: what the distinct items of a list with repeats follow is known of Sample alone
+        if type(declared) is Sample:
+            return declared.negatives
+        if not declared.exhaustive:
+            raise ValueError(
+                f"`design` is '{declared}', but a candidate list is one sample: 'uni99' and 'full' are allowed."
+            )
+        return None
 
     @property
     def split(self) -> Split | None:
@@ -161,8 +171,8 @@ def rank_lists(rows: Listed, cases: Cases, how: How) -> RankCounts:
         )
     if split is not None and how.candidates == "unseen":
         _refuse_seen(split, users, items, cases)
-    design, N = _settled(how.declared, drawn, N, T, cases)
-    if split is not None and isinstance(design, Sample):
+    design, N = _settled(how, drawn, N, T, cases)
+    if split is not None and not design.exhaustive:
         _look_uniform(split, how.candidates, items, drawn / (N - 1), cases)
     hits, places = _hits(cases, target_scores, lo, hi, items, scores, how)
     weights = None
@@ -228,9 +238,9 @@ def _candidates_of(how: How, cases: Cases, kept: Ints, total: int, T: Ints) -> I
         unknown = next((name for name in names if name not in n_items), None)
         if unknown is not None:
             raise ValueError(f"`n_items` has no entry for user {unknown!r}.")
-        N = _per_case("n_items", np.array([n_items[name] for name in names]), len(names))
+        N = per_case("n_items", np.array([n_items[name] for name in names]), len(names))
     else:
-        N = _per_case("n_items", n_items, total)[kept]
+        N = per_case("n_items", n_items, total)[kept]
     if (N < 2).any():
         c = int(np.flatnonzero(N < 2)[0])
         raise ValueError(
@@ -240,14 +250,15 @@ def _candidates_of(how: How, cases: Cases, kept: Ints, total: int, T: Ints) -> I
     return N
 
 
-def _settled(declared: Design, drawn: Ints, N: Ints | None, T: Ints, cases: Cases) -> tuple[Design, Ints]:
+def _settled(how: How, drawn: Ints, N: Ints | None, T: Ints, cases: Cases) -> tuple[Design, Ints]:
     """The design the outcomes follow, once the lists are seen to be what was declared."""
 
     def first(bad: Array) -> tuple[int, str]:
         c = int(np.flatnonzero(bad)[0])
         return c, f"{cases.user(cases.users[c])}{others(bad.sum())} has {drawn[c]:,} distinct negatives"
 
-    if N is None and isinstance(declared, Exhaustive):
+    declared, negatives = how.declared, how.negatives
+    if N is None and negatives is None:
         return declared, drawn + 1
     if N is None:
         raise ValueError(
@@ -257,16 +268,16 @@ def _settled(declared: Design, drawn: Ints, N: Ints | None, T: Ints, cases: Case
     if (drawn > N - 1).any():
         c, has = first(drawn > N - 1)
         raise ValueError(f"{has}, more than the {N[c] - 1:,} that `n_items` leaves room for.")
-    if not isinstance(declared, Sample):
+    if negatives is None:
         if (drawn < N - 1).any():
             c, has = first(drawn < N - 1)
             raise ValueError(f"{has} of {N[c] - 1:,}: that is not 'full', declare the sample ('uni{drawn[c]}').")
         return declared, N
-    pooled = declared.negatives * (T if len(np.unique(cases.lists)) < len(cases.lists) else np.ones_like(T))
+    pooled = negatives * (T if len(np.unique(cases.lists)) < len(cases.lists) else np.ones_like(T))
     if (drawn > pooled).any():
         raise ValueError(f"{first(drawn > pooled)[1]}, but `design` is '{declared}': declare the number drawn.")
     # with replacement, the fewest distinct negatives to be expected; without, or pooled over targets, there are more
-    expected = -(N - 1) * np.expm1(declared.negatives * np.log1p(-1 / np.maximum(N - 1, 2)))
+    expected = -(N - 1) * np.expm1(negatives * np.log1p(-1 / np.maximum(N - 1, 2)))
     few = drawn < expected / 2 - 5  # the 5 so that short lists may be a few short
     if few.any():
         c, has = first(few)
@@ -275,7 +286,7 @@ def _settled(declared: Design, drawn: Ints, N: Ints | None, T: Ints, cases: Case
             "uniform sample and the correction is wrong.",
             stacklevel=4,
         )
-    return Sample(declared.negatives, replace=False), N
+    return Sample(negatives, replace=False), N
 
 
 def _hits(
@@ -295,11 +306,9 @@ def _hits(
     owners = fixed(users[order][starts])
     seen = k.Cases(
         owners, owners, fixed(ptr), fixed(targets[order]), none, none, fixed(np.zeros(0, dtype=np.int32)), True, 0,
-        0, int(np.diff(ptr).max()),
+        0, int(np.diff(ptr).max()), fixed(np.zeros(len(order), dtype=np.int64)),
     )  # fmt: skip
-    tie_seed, draw_seed = np.random.SeedSequence(seed_of(how.rng)).generate_state(2, np.uint64)
-    ties = (k.RANDOM, k.OPTIMISTIC, k.PESSIMISTIC)[TIES.index(how.ties)]
-    rules = k.Rules(none, 0, False, ties, tie_seed, draw_seed)
+    rules = rules_of(how.declared.courses(2), how.ties, seed_of(how.rng))
     hits, places = np.zeros(len(order), dtype=np.int64), np.ones(len(order), dtype=np.int64)
     status = np.zeros(len(starts), dtype=np.int8)
     step = max(1, SCORES_PER_CALL // (1 + int(sizes.max())))

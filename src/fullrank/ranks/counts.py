@@ -1,11 +1,15 @@
 """RankCounts: how often each outcome was seen. The sufficient statistic: small, additive, saved without pickle.
 
-Counts are keyed by (block of users, pool-size bin, drawn, hits, order j, targets T):
+Counts are keyed by (block of users, pool-size bin, outcome, order j, targets T):
 
 - the *block* is a hash of the user into 256, the same for every model, so that models can be compared in pairs, users
   clustered and everything resampled without scoring again;
 - the *pool* is the number N_u of candidates of the case, kept in at most 64 geometric bins that grow coarser only when
   there are more (nested powers of two, so that adding counts never depends on the order);
+- the *outcome* is (ahead, rest, drawn, hits): ``ahead`` of the candidates that were compared one by one beat the target,
+  and of ``drawn`` among the ``rest`` others ``hits`` do. With B of the rest better than the target its rank among the
+  non-relevant candidates is R′ = 1 + ahead + B. All were compared, so that R′ is known, where rest = 0. The rest is binned
+  like the pool;
 - (j, T) is the target's place among its user's T targets.
 
 Beside them stands among which ``candidates`` the targets were ranked: ``"unseen"`` (a user's training items left out),
@@ -37,9 +41,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._columns import find_column
 from .._files import write_atomically
-from .design import ALL, Adaptive, Design, Exhaustive, Sample, Top, parse_design
+from .checks import check_weights, per_case, refuse, whole_numbers
+from .design import ALL, Design, parse_design
 
-__all__ = ["BLOCKS", "PoolTable", "RankCounts"]
+__all__ = ["BLOCKS", "NOTHING", "PoolTable", "RankCounts"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -51,10 +56,12 @@ MAX_POOLS = 64
 #: Laws of R′ are estimated for at most this many strata of (j, T).
 MAX_STRATA = 64
 _FINEST = 24
-_KEYS = ("block", "pool", "drawn", "hits", "order", "targets")
-_SUMS = ("cases", "scored", "weight", "pool_weight", "auc_weight")
+#: ``drawn`` of a case whose rest nothing was drawn from.
+NOTHING = -1
+_KEYS = ("block", "pool", "ahead", "rest", "drawn", "hits", "order", "targets")
+_SUMS = ("cases", "scored", "weight", "pool_weight", "auc_weight", "compared_weight")
 _MAGIC = "fullrank.RankCounts"
-_VERSION = 2
+_VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -73,12 +80,13 @@ class RankCounts:
 
     design: Design
     level: int
-    keys: IntArray  # one row per cell, columns as in _KEYS, sorted and unique
+    keys: IntArray  # one row per cell, columns as in _KEYS, in the order of `_grouped` and unique
     cases: IntArray
     scored: IntArray  # items compared with targets, in all
     weight: FloatArray
     pool_weight: FloatArray  # Σ weight · N_u
-    auc_weight: FloatArray  # Σ weight · unbiased AUC of the case
+    auc_weight: FloatArray  # Σ weight · unbiased AUC of the case; NaN where nothing of the rest was drawn
+    compared_weight: FloatArray  # Σ weight · candidates compared one by one, of cases that have a rest
     #: Among which items targets were ranked: "unseen" (a user's training items left out), "all", or a name of one's own.
     candidates: str = "unseen"
 
@@ -100,6 +108,8 @@ class RankCounts:
         order: ArrayLike | None = None,
         targets: ArrayLike | None = None,
         candidates: str = "unseen",
+        ahead: ArrayLike | None = None,
+        rest: ArrayLike | None = None,
     ) -> RankCounts:
         """Counts from one-based sampled ranks, one per case, whatever tool made them.
 
@@ -109,39 +119,34 @@ class RankCounts:
         it every case is its own user. ``order`` and ``targets`` (j, T) for users with several targets; ranks are then among
         the non-relevant candidates plus the target. ``candidates``: ``"unseen"`` when a user's training items were left
         out, as nearly every library does; ``"all"`` when they were ranked too; or a name of your own for another pool.
+
+        Where some candidates were compared with the target one by one and others sampled, ``ahead`` of the compared ones
+        beat it, ``rest`` were left to sample from (``n_items`` = compared + rest + 1), and ``ranks`` is the rank among those
+        drawn. ``drawn`` = 0 then says that nothing was drawn: with a rest, all that is known is R′ > ``ahead``.
+
+        >>> print(RankCounts.from_ranks([1, 3], 1000, "uni9", ahead=[4, 0], rest=[900, 990]))
+        2 cases of uni9 among 1,000 items (unseen)
         """
         design = parse_design(design)
-        r = _whole_numbers("ranks", ranks)
+        r = whole_numbers("ranks", ranks)
         M = len(r)
         if M == 0:
             raise ValueError("`ranks` is empty: there is nothing to estimate from.")
-        N = _per_case("n_items", n_items, M)
-        _refuse(N < 1, "n_items", N, "a positive number of candidates (target included)")
+        N = per_case("n_items", n_items, M)
+        refuse(N < 1, "n_items", N, "a positive number of candidates (target included)")
         hits = r - 1
-        if isinstance(design, Exhaustive):
-            if drawn is not None:
-                raise ValueError("`drawn` has no meaning with `Exhaustive()`: every candidate is compared.")
-            m = np.full(M, ALL, dtype=np.int64)
-            _refuse((hits < 0) | (hits >= N), "ranks", r, "a rank in 1..n_items")
+        m = None if drawn is None else per_case("drawn", drawn, M)
+        if ahead is None and rest is None:
+            design = design.resolve(int(N.max()))
+            m = design.check(m, hits, N)
         else:
-            m = _drawn(design, drawn, N, M)
-            _refuse(m < 0, "drawn", m, "a number of negatives of at least 1")
-            size = np.where(m == ALL, N - 1, m)
-            _refuse((hits < 0) | (hits > size), "ranks", r, "a rank in 1..negatives+1 (ranks are one-based)")
-            if design.replace:
-                _refuse(N < 2, "n_items", N, "at least 2 candidates to draw negatives from")
-            else:
-                _refuse(
-                    m > N - 1, "drawn", m,
-                    "no more than n_items − 1 when drawing without replacement (fewer negatives, or replace=True)",
-                )  # fmt: skip
-            if isinstance(design, Adaptive):
-                design, m = _adaptive(design, m, hits, N)
-            if isinstance(design, Top):
-                _check_top(design, m, hits, N)
+            ahead, rest = _compared_part(ahead, rest, N)
+            design = design.resolve(int(rest.max()) + 1)
+            m = _check_rest(design, m, hits, rest)
         return cls.from_outcomes(
-            m, hits, N, design, users=users, weights=weights, order=order, targets=targets, candidates=candidates
-        )
+            m, hits, N, design, users=users, weights=weights, order=order, targets=targets, candidates=candidates,
+            ahead=ahead, rest=rest,
+        )  # fmt: skip
 
     @classmethod
     def from_outcomes(
@@ -156,31 +161,48 @@ class RankCounts:
         order: ArrayLike | None = None,
         targets: ArrayLike | None = None,
         candidates: str = "unseen",
+        ahead: ArrayLike | None = None,
+        rest: ArrayLike | None = None,
     ) -> RankCounts:
-        """Counts from outcomes that are known to be right (``drawn`` = 0: all candidates compared, rank = hits + 1)."""
+        """Counts from outcomes that are known to be right.
+
+        ``ahead`` of the candidates that were compared one by one beat the target, and ``rest`` were left to draw from
+        (``None``: none was compared, all are left). ``drawn`` and ``hits`` as the design gives them: ``ALL`` where every one
+        of the rest was compared; ``NOTHING`` where none of them was.
+        """
         m, x = np.asarray(drawn, dtype=np.int64), np.asarray(hits, dtype=np.int64)
         M = len(x)
         if not M:
             raise ValueError("`hits` is empty: there is nothing to estimate from.")
-        N = _per_case("n_items", n_items, M)
-        w = np.ones(M) if weights is None else _weights(weights, M)
+        N = per_case("n_items", n_items, M)
+        w = np.ones(M) if weights is None else check_weights(weights, M)
         block = user_blocks(np.arange(M) if users is None else users)
         if len(block) != M:
             raise ValueError(f"`users` has {len(block)} entries for {M} cases: give one per case.")
-        j = np.ones(M, dtype=np.int64) if order is None else _per_case("order", order, M)
-        T = np.ones(M, dtype=np.int64) if targets is None else _per_case("targets", targets, M)
+        j = np.ones(M, dtype=np.int64) if order is None else per_case("order", order, M)
+        T = np.ones(M, dtype=np.int64) if targets is None else per_case("targets", targets, M)
         if order is None and (T > 1).any():
             raise ValueError("`order` is missing: with several targets per user every case needs its place among them.")
-        _refuse((j < 1) | (j > T), "order", j, "a place in 1..targets")
-        pools, pool = _codes(N)  # few sizes are many cases: one logarithm for each
-        keys = [block, _pool_key(pools)[pool], m, x, j, T]
+        refuse((j < 1) | (j > T), "order", j, "a place in 1..targets")
         if not w.all():  # a case of weight zero says nothing, and a pool of such cases has no mean size
-            keys, N, w = [key[w > 0] for key in keys], N[w > 0], w[w > 0]
-            m, x, M = keys[2], keys[3], len(w)
-        auc = design.auc(m, x, N)
-        scored = np.where(m == ALL, N - 1, m)
-        sums = (np.ones(M, dtype=np.int64), scored, w, w * N, w * auc)
-        return replace(cls(design, _FINEST, *_grouped(keys, sums)), candidates=candidates)._coarsened()
+            m, x, N, block, j, T = (each[w > 0] for each in (m, x, N, block, j, T))
+            ahead, rest = (None if each is None else np.asarray(each)[w > 0] for each in (ahead, rest))
+            w, M = w[w > 0], int((w > 0).sum())
+        a = np.zeros(M, dtype=np.int64) if ahead is None else np.asarray(ahead, dtype=np.int64)
+        left = N - 1 if rest is None else np.asarray(rest, dtype=np.int64)
+        auc = design.auc(m, x, N) if rest is None else _auc(design, a, left, m, x, N)
+        every = m == ALL  # then nothing is left
+        a, left, x = np.where(every, a + x, a), np.where(every, 0, left), np.where(every, 0, x)
+        m = np.where(m == NOTHING, 0, m)
+        compared = N - 1 - left
+        partly = np.where(left > 0, w * compared, 0.0)
+        sums = (np.ones(M, dtype=np.int64), compared + m, w, w * N, w * auc, partly)
+        pool, pools = _bins(N)
+        left, rests = (np.where(every, 0, pool), pools) if rest is None else _bins(left + 1)
+        level = _level(_FINEST, pools, rests)
+        coarser = _FINEST - level
+        keys = [block, pool >> coarser, a, left >> coarser, m, x, j, T]
+        return replace(cls(design, level, *_grouped(keys, sums)), candidates=candidates)
 
     @classmethod
     def from_frame(
@@ -215,7 +237,7 @@ class RankCounts:
             user = find_column(names, "user")
         if n_items is None:
             n_items = column("n_items")
-        if drawn is None and isinstance(parse_design(design), Adaptive | Top):
+        if drawn is None and not parse_design(design).plain:
             drawn = "drawn"
         return cls.from_ranks(
             column(rank),
@@ -260,7 +282,10 @@ class RankCounts:
             and self.level == other.level
             and self.keys.shape == other.keys.shape
             and bool((self.keys == other.keys).all())
-            and all(np.allclose(getattr(self, name), getattr(other, name), rtol=1e-9, atol=1e-12) for name in _SUMS)
+            and all(
+                np.allclose(getattr(self, name), getattr(other, name), rtol=1e-9, atol=1e-12, equal_nan=True)
+                for name in _SUMS
+            )
         )
 
     __hash__ = None  # type: ignore[assignment]  # equality is up to rounding of weighted sums
@@ -315,12 +340,32 @@ class RankCounts:
 
     @property
     def sizes(self) -> IntArray:
-        """The distinct numbers of negatives drawn (``0``: all)."""
+        """The distinct numbers of negatives drawn (``0``: none, because all were compared one by one)."""
         return np.unique(self.column("drawn"))
+
+    @property
+    def all_compared(self) -> NDArray[np.bool_]:
+        """Of every cell, whether all candidates were compared: nothing is left to sample from, and the rank is known."""
+        return np.asarray(self.column("rest") == 0)
+
+    @property
+    def has_compared_part(self) -> bool:
+        """Whether in some cases a part of the candidates was compared one by one and the rest was not."""
+        return bool((self.compared_weight > 0).any())
+
+    @property
+    def above(self) -> IntArray:
+        """Of every cell, how many items were seen to beat the target: R′ − 1 where all were compared."""
+        return self.column("ahead") + self.column("hits")
+
+    @property
+    def outcomes(self) -> IntArray:
+        """Of every cell, (drawn, hits) as laws of designs take them: ``ALL`` and R′ − 1 where all were compared."""
+        return np.stack([np.where(self.all_compared, ALL, self.column("drawn")), self.above], axis=1)
 
     @cached_property
     def _pairs(self) -> tuple[IntArray, IntArray]:
-        return unique_rows(self.keys[:, 4:6])
+        return unique_rows(self.keys[:, -2:])
 
     @cached_property
     def groups(self) -> tuple[IntArray, IntArray, FloatArray]:
@@ -356,11 +401,16 @@ class RankCounts:
     @property
     def auc(self) -> float:
         """AUC, straight from the counts: unbiased for any sample and any pool sizes."""
+        unknown = np.isnan(self.auc_weight)
+        if unknown.any():
+            raise ValueError(
+                f"AUC is not known: of {int(self.cases[unknown].sum()):,} cases nothing of the rest was drawn; draw from it."
+            )
         return float((self.auc_weight / self.column("targets")).sum() / self.users_weight)
 
     def sampled_ranks(self) -> tuple[IntArray, FloatArray]:
         """Sampled ranks r and the weight of each, over all cells."""
-        ranks, inverse = np.unique(self.column("hits") + 1, return_inverse=True)
+        ranks, inverse = np.unique(self.above + 1, return_inverse=True)
         return ranks, _sum_by(inverse, self.weight, len(ranks))
 
     def tables(self, pools: IntArray | None = None, strata: IntArray | None = None) -> list[PoolTable]:
@@ -368,13 +418,15 @@ class RankCounts:
 
         ``pools``: the bin of every cell; ``strata``: the row of every (j, T); None: as the counts have them.
         """
+        if self.has_compared_part:
+            raise ValueError(f"there are no tables of these counts: {NO_RANK_LAW}")
         rows = self.strata if strata is None else strata
         bins = self.pools[1] if pools is None else pools
-        stratum = rows[self.group_of]
+        stratum, seen = rows[self.group_of], self.outcomes
         out = []
         for each in np.unique(bins):
             here = bins == each
-            outcomes, column = unique_rows(self.keys[here, 2:4])
+            outcomes, column = unique_rows(seen[here])
             weight = np.zeros((int(rows.max()) + 1, len(outcomes)))
             np.add.at(weight, (stratum[here], column), self.weight[here])
             N = self.pool_weight[here].sum() / self.weight[here].sum()
@@ -396,8 +448,10 @@ class RankCounts:
     def at_ranks(self, ranks: IntArray, share: FloatArray) -> RankCounts:
         """The same cases put at the given ranks (one per cell) as if these were known, with a share of their weight."""
         keys = self.keys.copy()
-        keys[:, 2], keys[:, 3] = ALL, ranks - 1
-        sums = (self.cases, self.scored, self.weight * share, self.pool_weight * share, self.auc_weight * share)
+        keys[:, 2:6] = 0
+        keys[:, 2] = ranks - 1
+        weights = (self.weight * share, self.pool_weight * share, self.auc_weight * share)
+        sums = (self.cases, self.scored, *weights, np.zeros(len(keys)))
         kept = share > 0  # a cell without weight has no mean pool
         return self._holding(*_grouped(keys[kept].T, [each[kept] for each in sums]))
 
@@ -405,8 +459,10 @@ class RankCounts:
         """The same counts as if every case had the mean number of candidates (kr20's way)."""
         N = self.n_items
         keys = self.keys.copy()
-        keys[:, 1] = _pool_key(np.array([round(N)]))[0] >> (_FINEST - self.level)
-        sums = (self.cases, self.scored, self.weight, self.weight * N, self.auc_weight)
+        left = np.where(self.all_compared, 0.0, N - 1 - self.compared_weight / self.weight)
+        for column, size in ((1, np.full(len(keys), N)), (3, left + 1)):
+            keys[:, column] = _pool_key(np.round(size)) >> (_FINEST - self.level)
+        sums = (self.cases, self.scored, self.weight, self.weight * N, self.auc_weight, self.compared_weight)
         return self._holding(*_grouped(keys.T, sums))
 
     def select(self, blocks: ArrayLike) -> RankCounts:
@@ -418,7 +474,7 @@ class RankCounts:
 
     def known(self) -> tuple[RankCounts | None, RankCounts | None]:
         """The cases whose rank is known, because all candidates were compared, and the others (``None``: no such case)."""
-        exact = self.column("drawn") == ALL
+        exact = self.all_compared
         return self._where(exact) if exact.any() else None, self._where(~exact) if not exact.all() else None
 
     def plot(self) -> Any:
@@ -457,13 +513,15 @@ class RankCounts:
                 header = json.loads(bytes(file["header"].tobytes()).decode())
                 if header.get("format") != _MAGIC:
                     raise ValueError(f"its format is {header.get('format')!r}")
-                if header.get("version") not in (1, _VERSION):
-                    raise ValueError(f"its version is {header.get('version')}, this fullrank reads 1 and {_VERSION}")
-                arrays = {name: file[name] for name in ("keys", *_SUMS)}
+                if header.get("version") not in range(1, _VERSION + 1):
+                    raise ValueError(f"its version is {header.get('version')}, this fullrank reads 1 to {_VERSION}")
+                arrays = {name: file[name] for name in ("keys", *(_SUMS if header["version"] > 2 else _SUMS[:5]))}
                 if _digest(arrays) != header["sha256"]:
                     raise ValueError("its checksum does not match: the file is damaged")
                 design = parse_design(header["design"])
                 level = int(header["level"])
+                if header["version"] < 3:
+                    arrays = _of_version_2(arrays)
                 counts = cls(design, level, arrays["keys"], *(arrays[name] for name in _SUMS))
                 named = _candidates_of_version_1(counts) if header["version"] == 1 else header["candidates"]
                 return replace(counts, candidates=named)
@@ -483,7 +541,7 @@ class RankCounts:
         return replace(self, level=self.level if level is None else level, **changed)
 
     def column(self, name: str) -> IntArray:
-        """One of the keys (block, pool, drawn, hits, order, targets) of every cell."""
+        """One of the keys (block, pool, ahead, rest, drawn, hits, order, targets) of every cell."""
         return self.keys[:, _KEYS.index(name)]
 
     @property
@@ -494,15 +552,16 @@ class RankCounts:
         return np.bincount(inverse, self.pool_weight) / np.bincount(inverse, self.weight), inverse
 
     def _keys_at(self, level: int) -> IntArray:
+        if level == self.level:
+            return self.keys
         keys = self.keys.copy()
-        keys[:, 1] >>= self.level - level
+        for column in (1, 3):  # a rest, however small, stays one
+            keys[:, column] >>= self.level - level
         return keys
 
     def _coarsened(self) -> RankCounts:
-        """The finest level with at most 64 pool bins; a function of the set of pools alone, so addition commutes."""
-        level, bins = self.level, _codes(self.column("pool"))[0]
-        while len(bins) > MAX_POOLS:
-            level, bins = level - 1, np.unique(bins >> 1)
+        """The same counts, their pools and rests in at most 64 bins each."""
+        level = _level(self.level, _codes(self.column("pool"))[0], _codes(self.column("rest"))[0])
         if level == self.level:
             return self
         sums = tuple(getattr(self, name) for name in _SUMS)
@@ -517,6 +576,65 @@ def check_candidates(candidates: object) -> str:
             f"`candidates` must be 'unseen', 'all' or a name of your own for another pool, got {candidates!r}."
         )
     return candidates
+
+
+#: Why estimators of P(R) refuse counts with a compared part.
+NO_RANK_LAW = (
+    "a part of the candidates was compared one by one and the rest sampled, so that no law of the rank alone holds: sample "
+    "from all candidates alike, or compare them all."
+)
+
+
+def _compared_part(ahead: ArrayLike | None, rest: ArrayLike | None, N: IntArray) -> tuple[IntArray, IntArray]:
+    """``ahead`` and ``rest`` of every case, checked."""
+    if ahead is None or rest is None:
+        given, missing = ("rest", "ahead") if ahead is None else ("ahead", "rest")
+        raise ValueError(f"`{missing}` is missing: `{given}` alone does not say how much was compared.")
+    a, left = per_case("ahead", ahead, len(N)), per_case("rest", rest, len(N))
+    refuse((left < 0) | (left > N - 1), "rest", left, "between 0 and n_items − 1")
+    refuse((a < 0) | (a > N - 1 - left), "ahead", a, "between 0 and the number compared, n_items − 1 − rest")
+    return a, left
+
+
+def _check_rest(design: Design, m: IntArray | None, hits: IntArray, left: IntArray) -> IntArray:
+    """``drawn`` of every case, as designs give it, after the design has checked those that it drew from."""
+    nothing = left == 0 if m is None else (left == 0) | (m == 0)
+    refuse(nothing & (hits != 0), "ranks", hits + 1, "1 where nothing was drawn")
+    if m is not None:
+        refuse((left == 0) & (m != 0), "drawn", m, "0 where `rest` is 0")
+    drawn = np.where(left == 0, ALL, NOTHING)
+    if not nothing.all():
+        on = ~nothing
+        drawn[on] = design.check(None if m is None else m[on], hits[on], left[on] + 1)
+    return drawn
+
+
+def _auc(design: Design, a: IntArray, left: IntArray, m: IntArray, x: IntArray, N: IntArray) -> FloatArray:
+    """1 − (a + B)/(N−1), with the design's unbiased estimate of B; NaN where nothing says what B is."""
+    B = np.where(left == 0, 0.0, np.nan)
+    on = (left > 0) & (m != NOTHING)
+    if on.any():
+        B[on] = left[on] * (1.0 - design.auc(m[on], x[on], left[on] + 1))
+    return np.asarray(1.0 - (a + B) / np.maximum(N - 1, 1))
+
+
+def _of_version_2(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """The arrays of files before a part could be compared: ``drawn`` = 0 said that every candidate was."""
+    block, pool, drawn, hits, order, targets = arrays["keys"].T
+    known, none = drawn == ALL, np.zeros_like(drawn)
+    keys = [
+        block,
+        pool,
+        np.where(known, hits, 0),
+        np.where(known, 0, pool),
+        drawn,
+        np.where(known, 0, hits),
+        order,
+        targets,
+    ]
+    sums = [arrays[name] for name in _SUMS[:5]]
+    grouped = _grouped(keys, [*sums, none.astype(np.float64)])
+    return dict(zip(("keys", *_SUMS), grouped, strict=True))
 
 
 def _candidates_of_version_1(counts: RankCounts) -> str:
@@ -541,8 +659,14 @@ def user_blocks(users: ArrayLike) -> IntArray:
 
 
 def _grouped(columns: Sequence[IntArray] | IntArray, sums: Sequence[NDArray[Any]]) -> tuple[Any, ...]:
-    """Cases with equal keys, summed: the keys, one row per cell and sorted, and the sums."""
-    first, inverse = _distinct(columns)
+    """Cases with equal keys, summed: the keys, one row per cell and in a fixed order, and the sums."""
+    block, pool, ahead, rest, *others = columns
+    # sorted by pool, then rest, known ranks first; a rest of the whole pool, the usual one, takes no room in that
+    less = rest - pool
+    known = rest == 0
+    if known.any():
+        less = np.where(known, less.min(where=~known, initial=0) - 1, less)
+    first, inverse = _distinct([block, pool, less, ahead, *others])
     keys = np.stack([column[first] for column in columns], axis=1)
     return (keys, *(np.bincount(inverse, each, len(keys)).astype(each.dtype, copy=False) for each in sums))
 
@@ -610,8 +734,23 @@ def _sum_by(which: IntArray, values: FloatArray, size: int) -> FloatArray:
     return np.bincount(which, values, size).astype(np.float64)
 
 
-def _pool_key(N: IntArray) -> IntArray:
-    return np.floor(np.log2(np.maximum(N, 1).astype(np.float64)) * 2.0**_FINEST).astype(np.int64)
+def _bins(sizes: IntArray) -> tuple[IntArray, IntArray]:
+    """The finest bin of every size, and the distinct ones; few sizes are many cases, so there is one logarithm for each."""
+    distinct, which = _codes(sizes)
+    keys = _pool_key(distinct)
+    return keys[which], np.unique(keys)
+
+
+def _level(level: int, pools: IntArray, rests: IntArray) -> int:
+    """The finest level with at most 64 bins; a function of the sets of pools and rests alone, so addition commutes."""
+    rests = rests[rests > 0]
+    while max(len(pools), len(rests)) > MAX_POOLS:
+        level, pools, rests = level - 1, np.unique(pools >> 1), np.unique(rests >> 1)
+    return level
+
+
+def _pool_key(N: NDArray[Any]) -> IntArray:
+    return np.asarray(np.floor(np.log2(np.maximum(N, 1).astype(np.float64)) * 2.0**_FINEST), dtype=np.int64)
 
 
 def _digest(arrays: dict[str, NDArray[Any]]) -> str:
@@ -620,88 +759,3 @@ def _digest(arrays: dict[str, NDArray[Any]]) -> str:
         digest.update(f"{name}{arrays[name].dtype.str}{arrays[name].shape}".encode())
         digest.update(np.ascontiguousarray(arrays[name]).tobytes())
     return digest.hexdigest()
-
-
-def _whole_numbers(name: str, values: ArrayLike) -> IntArray:
-    array = np.asarray(values)
-    if array.ndim != 1:
-        raise ValueError(f"`{name}` must be one-dimensional, one entry per case; it has shape {array.shape}.")
-    if array.dtype.kind in "iu":
-        return array.astype(np.int64)
-    try:
-        floats = array.astype(np.float64)
-    except (TypeError, ValueError):
-        raise TypeError(f"`{name}` must be whole numbers, not {array.dtype}.") from None
-    if len(floats) and np.isnan(floats).any():
-        first = int(np.flatnonzero(np.isnan(floats))[0])
-        raise ValueError(f"`{name}` has a missing value (NaN) at case {first}: drop such cases or give their rank.")
-    odd = (floats != np.round(floats)) | (np.abs(floats) >= 2.0**63)
-    if odd.any():
-        first = int(np.flatnonzero(odd)[0])
-        raise ValueError(f"`{name}` must be whole numbers; case {first} has {float(floats[first])!r}.")
-    return floats.astype(np.int64)
-
-
-def _per_case(name: str, values: ArrayLike, cases: int) -> IntArray:
-    array = np.asarray(values)
-    numbers = _whole_numbers(name, np.atleast_1d(array) if array.ndim == 0 else array)
-    if array.ndim == 0:
-        return np.full(cases, numbers[0], dtype=np.int64)
-    if len(numbers) != cases:
-        raise ValueError(f"`{name}` has {len(numbers)} entries for {cases} cases: give one number, or one per case.")
-    return numbers
-
-
-def _weights(values: ArrayLike, cases: int) -> FloatArray:
-    weights = np.asarray(values, dtype=np.float64)
-    if weights.shape != (cases,):
-        raise ValueError(f"`weights` has shape {weights.shape} for {cases} cases: give one per case.")
-    if not np.isfinite(weights).all() or (weights < 0).any() or weights.sum() <= 0:
-        raise ValueError("`weights` must be finite, not negative, and not all zero.")
-    return weights
-
-
-def _refuse(bad: NDArray[np.bool_], name: str, values: IntArray, allowed: str) -> None:
-    if bad.any():
-        first = int(np.flatnonzero(bad)[0])
-        more = f" ({int(bad.sum()):,} cases in all)" if bad.sum() > 1 else ""
-        raise ValueError(f"`{name}` is {int(values[first])} at case {first}{more}: it must be {allowed}.")
-
-
-def _drawn(design: Design, drawn: ArrayLike | None, N: IntArray, cases: int) -> IntArray:
-    if drawn is not None:
-        m = _per_case("drawn", drawn, cases)
-        if not isinstance(design, Top):
-            _refuse(m < 1, "drawn", m, "a number of negatives of at least 1")
-        return m
-    if isinstance(design, Adaptive | Top):
-        kind = type(design).__name__
-        raise ValueError(f"`drawn` is missing: with `{kind}` every case has its own number of negatives.")
-    if isinstance(design, Sample):
-        return np.full(cases, design.negatives, dtype=np.int64)
-    return np.full(cases, design.stages(int(N.max()))[0], dtype=np.int64)
-
-
-def _adaptive(design: Adaptive, m: IntArray, hits: IntArray, N: IntArray) -> tuple[Adaptive, IntArray]:
-    """Check that (drawn, hits) can come from the design; cases that saw every candidate get the code ``ALL``."""
-    design = design.resolve(int(N.max()))
-    stages = np.asarray(design.stages(int(N.max())))
-    seen_all = (m == N - 1) & (not design.replace)
-    _refuse(
-        ~(np.isin(m, stages) | seen_all), "drawn", m, f"one of the stages of '{design}': {', '.join(map(str, stages))}"
-    )
-    last = seen_all | (m == stages[-1])
-    _refuse(
-        ~last & (hits < int(design.stop_at or 1)), "drawn", m,
-        f"a later stage: the case was beaten fewer than {design.stop_at} times, so '{design}' would have gone on",
-    )  # fmt: skip
-    return design, np.where(seen_all, ALL, m)
-
-
-def _check_top(design: Top, m: IntArray, hits: IntArray, N: IntArray) -> None:
-    """Refuse (drawn, hits) that cannot come from the design."""
-    whole = design.negatives >= N - 1
-    _refuse(~np.isin(m, (ALL, design.negatives)), "drawn", m, f"{design.negatives}, or 0 where the rank is exact")
-    _refuse(whole & (m != ALL), "drawn", m, f"0 (the rank is exact) among no more than {design.negatives + 1} items")
-    exact = f"at most {design.k} where it is exact (`drawn` = 0)"
-    _refuse(~whole & (m == ALL) & (hits >= design.k), "ranks", hits + 1, exact)

@@ -1,9 +1,12 @@
 """Sampling designs and their exact law P(outcome | rank).
 
 A design says how negatives are drawn *and* what that makes of a rank, in one object, so that no estimator needs to know
-how items were drawn. What is seen of a case is an outcome (``drawn`` m, ``hits`` x): of m negatives, x were ranked above
-the target, so the sampled rank is r = x + 1. ``drawn = 0`` is the code for "every candidate was compared": the rank is
-known, R = x + 1.
+how items were drawn. What a design makes of a case is (``drawn`` m, ``hits`` x): of m negatives, x were ranked above the
+target, so the sampled rank is r = x + 1. ``drawn = ALL`` says that every candidate was compared: the rank is known,
+R = x + 1.
+
+Where some candidates have been compared with the target one by one, a design draws from the rest: R − 1 is then B, how many
+of the rest are better, and N − 1 their number. Counts put both together (:mod:`fullrank.ranks.counts`).
 
 =============  =======================================================================================================
 Exhaustive     every candidate is compared
@@ -25,62 +28,46 @@ True
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Adaptive", "Design", "Exhaustive", "Sample", "Top", "outcomes_compare", "parse_design"]
+from .checks import refuse
+from .laws import ALL, compared, known_law, log_hypergeom, sampled_law, share
+from .protocol import Course, Design, given, kinds, possible, register_design
+
+__all__ = ["ALL", "Adaptive", "Course", "Design", "Exhaustive", "Sample", "Top", "parse_design", "register_design"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-#: ``drawn`` of a case whose every candidate was compared.
-ALL = 0
 #: Outcomes less likely than this at every rank are left out of a design's list of outcomes.
 NEGLIGIBLE = 1e-13
 
 
-@runtime_checkable
-class Design(Protocol):
-    """How negatives are drawn, and the law of what is seen. Immutable; prints as it is written; parses back."""
-
-    @property
-    def replace(self) -> bool:
-        """Whether the same negative may be drawn twice."""
-        ...
-
-    def stages(self, n_items: int) -> tuple[int, ...]:
-        """How many negatives a case has after each stage, among ``n_items`` candidates; ``ALL`` for every one."""
-        ...
-
-    def outcomes(self, n_items: int) -> tuple[IntArray, IntArray]:
-        """All outcomes (drawn, hits) that can happen with more than negligible probability."""
-        ...
-
-    def law(self, ranks: ArrayLike, n_items: float, drawn: ArrayLike, hits: ArrayLike) -> FloatArray:
-        """P(outcome | rank): one row per rank, one column per outcome."""
-        ...
-
-    def auc(self, drawn: ArrayLike, hits: ArrayLike, n_items: ArrayLike) -> FloatArray:
-        """An estimate of each case's AUC, (N−R)/(N−1), unbiased whatever the rank."""
-        ...
-
-
+@register_design
 @dataclass(frozen=True)
-class Exhaustive:
+class Exhaustive(Design):
     """Every candidate is compared: r = R, the empirical distribution itself.
 
     >>> print(Exhaustive())
     exhaustive
     """
 
+    plain = True
+
     @property
     def replace(self) -> bool:
         """No candidate is compared twice."""
         return False
+
+    @property
+    def exact_to(self) -> float:
+        """Every rank is known."""
+        return math.inf
 
     def __str__(self) -> str:
         return "exhaustive"
@@ -96,15 +83,28 @@ class Exhaustive:
 
     def law(self, ranks: ArrayLike, n_items: float, drawn: ArrayLike, hits: ArrayLike) -> FloatArray:
         """1[R = x + 1]."""
-        return _known(np.asarray(ranks, dtype=np.float64), np.asarray(hits, dtype=np.float64))
+        return known_law(np.asarray(ranks, dtype=np.float64), np.asarray(hits, dtype=np.float64))
 
     def auc(self, drawn: ArrayLike, hits: ArrayLike, n_items: ArrayLike) -> FloatArray:
         """(N−R)/(N−1), exactly."""
-        return 1.0 - _share(hits, np.asarray(n_items, dtype=np.float64) - 1)
+        return 1.0 - share(hits, np.asarray(n_items, dtype=np.float64) - 1)
+
+    def check(self, drawn: IntArray | None, hits: IntArray, n_items: IntArray) -> IntArray:
+        """Ranks lie among the candidates, and nothing is drawn."""
+        if drawn is not None:
+            raise ValueError("`drawn` has no meaning with `Exhaustive()`: every candidate is compared.")
+        refuse((hits < 0) | (hits >= n_items), "ranks", hits + 1, "a rank in 1..n_items")
+        return np.full(len(hits), ALL, dtype=np.int64)
+
+    @classmethod
+    def parse(cls, word: str) -> Exhaustive | None:
+        """``full``, ``exhaustive`` or ``all``."""
+        return cls() if _ending(word)[0] in {"full", "exhaustive", "all"} else None
 
 
+@register_design
 @dataclass(frozen=True)
-class Sample:
+class Sample(Design):
     """The same number of uniform negatives for every case.
 
     ``negatives`` never counts the target: the papers' n is ``negatives + 1``; RecBole's ``uni99`` is ``Sample(99)``.
@@ -115,6 +115,7 @@ class Sample:
            [0.25, 0.5 , 0.25]])
     """
 
+    plain = True
     negatives: int
     replace: bool = True
 
@@ -135,15 +136,33 @@ class Sample:
 
     def law(self, ranks: ArrayLike, n_items: float, drawn: ArrayLike, hits: ArrayLike) -> FloatArray:
         """Binomial with replacement, hypergeometric without."""
-        return _sampled_law(ranks, n_items, drawn, hits, self.replace)
+        return sampled_law(ranks, n_items, drawn, hits, self.replace)
 
     def auc(self, drawn: ArrayLike, hits: ArrayLike, n_items: ArrayLike) -> FloatArray:
         """1 − x/m (kr20 §4.4.1: unbiased for any m, with or without replacement)."""
-        return 1.0 - _share(hits, _compared(drawn, n_items))
+        return 1.0 - share(hits, compared(drawn, n_items))
+
+    def scaled(self, factor: float, n_items: int) -> Sample | None:
+        """So many times the negatives."""
+        m = round(self.negatives * factor)
+        return None if m >= n_items - 1 else Sample(m, self.replace)
+
+    def check(self, drawn: IntArray | None, hits: IntArray, n_items: IntArray) -> IntArray:
+        """Any number of negatives may have been drawn; if none is named, as many as the design says."""
+        m = np.full(len(hits), self.negatives, dtype=np.int64) if drawn is None else drawn
+        return possible(self, m, hits, n_items)
+
+    @classmethod
+    def parse(cls, word: str) -> Sample | None:
+        """``uni99``, with or without ``without replacement``."""
+        start, replace = _ending(word)
+        found = re.fullmatch(r"uni(?:form)?[ _-]?(\d+)", start)
+        return None if found is None else cls(int(found[1]), replace)
 
 
+@register_design
 @dataclass(frozen=True)
-class Adaptive:
+class Adaptive(Design):
     """Start with ``negatives``; go on until the target is beaten ``stop_at`` times or ``max_negatives`` are drawn.
 
     Sizes are whole numbers, a share of the number of items as a float (``0.1``), or ``"all"``. li23's own setting is
@@ -157,6 +176,7 @@ class Adaptive:
     (99, 199, 399, 0)
     """
 
+    grows = True
     negatives: int | float | None = None
     max_negatives: int | float | str | None = None
     stop_at: int | None = None
@@ -223,7 +243,7 @@ class Adaptive:
     def law(self, ranks: ArrayLike, n_items: float, drawn: ArrayLike, hits: ArrayLike) -> FloatArray:
         """const(j, x) times the law of the stage's sample."""
         m, x = np.asarray(drawn, dtype=np.int64), np.asarray(hits, dtype=np.int64)
-        law = _sampled_law(ranks, n_items, m, x, self.replace)
+        law = sampled_law(ranks, n_items, m, x, self.replace)
         law *= self._constants(m, x, n_items)
         return law
 
@@ -237,17 +257,63 @@ class Adaptive:
             np.asarray(drawn, dtype=np.int64), np.asarray(hits, dtype=np.int64), np.asarray(n_items, dtype=np.float64)
         )
         sizes = np.array([size for size in self.stages(int(N.max(initial=1))) if size != ALL], dtype=np.float64)
-        total = _compared(m, N)
+        total = compared(m, N)
         stage = np.searchsorted(sizes, total)
-        out = np.asarray(1.0 - _share(x, total))
+        out = np.asarray(1.0 - share(x, total))
         later = stage > 0
         if later.any():
             before = np.arange(self._stop, dtype=np.float64)
             previous = sizes[stage[later] - 1]
-            weight = np.exp(_log_hypergeom(before, total[later][:, None], x[later][:, None], previous[:, None]))
+            weight = np.exp(log_hypergeom(before, total[later][:, None], x[later][:, None], previous[:, None]))
             earlier = (weight * before).sum(1) / np.maximum(weight.sum(1), 1e-300)
             out[later] = 1.0 - earlier / previous
         return out
+
+    def courses(self, n_items: int) -> tuple[Course, ...]:
+        """One stage after the other until the target is beaten often enough."""
+        sizes = self.stages(n_items)
+        return (Course(sizes, self._stop, self.replace),)
+
+    def scaled(self, factor: float, n_items: int) -> Adaptive | None:
+        """So many times the first stage and the ceiling."""
+        sizes = self.stages(n_items)
+        ceiling = n_items - 1 if ALL in sizes else sizes[-1]
+        if round(ceiling * factor) >= n_items - 1:
+            return None
+        return Adaptive(round(sizes[0] * factor), round(ceiling * factor), self.stop_at, self.replace)
+
+    def check(self, drawn: IntArray | None, hits: IntArray, n_items: IntArray) -> IntArray:
+        """The number drawn is that of a stage, and of the last one if the case was not beaten often enough."""
+        m = possible(self, given(self, drawn), hits, n_items, least=1 if self.replace else 0)
+        stages = np.asarray(self.stages(int(n_items.max())))
+        seen_all = ((m == ALL) | (m == n_items - 1)) & (not self.replace)
+        refuse(
+            ~(np.isin(m, stages) | seen_all),
+            "drawn",
+            m,
+            f"one of the stages of '{self}': {', '.join(map(str, stages))}",
+        )
+        last = seen_all | (m == stages[-1])
+        refuse(
+            ~last & (hits < self._stop), "drawn", m,
+            f"a later stage: the case was beaten fewer than {self.stop_at} times, so '{self}' would have gone on",
+        )  # fmt: skip
+        return np.where(seen_all, ALL, m)
+
+    @classmethod
+    def parse(cls, word: str) -> Adaptive | None:
+        """``adaptive``, or ``adaptive 99..3199 stop 1``, with or without ``without replacement``."""
+        begin, replace = _ending(word)
+        found = re.fullmatch(rf"adaptive(?: ({_SIZE})\.\.({_SIZE}|all))?(?: stop (\d+))?", begin)
+        if found is None:
+            return None
+        start, ceiling, stop = found.groups()
+        return cls(
+            None if start is None else _number(start),
+            None if ceiling is None else ceiling if ceiling == "all" else _number(ceiling),
+            None if stop is None else int(stop),
+            replace,
+        )
 
     @property
     def _stop(self) -> int:
@@ -261,7 +327,7 @@ class Adaptive:
             none = np.cumprod(np.maximum(size - sizes[stage - 1] - i, 0) / (size - i))
             return np.concatenate([[1.0], none])[x]
         before = np.arange(self._stop, dtype=np.float64)[None, :]
-        ways = np.exp(_log_hypergeom(before, size, x.astype(np.float64)[:, None], sizes[stage - 1]))
+        ways = np.exp(log_hypergeom(before, size, x.astype(np.float64)[:, None], sizes[stage - 1]))
         return np.asarray(np.minimum(ways.sum(1), 1.0))
 
     def _constants(self, m: IntArray, x: IntArray, n_items: float) -> FloatArray:
@@ -274,8 +340,9 @@ class Adaptive:
         return out
 
 
+@register_design
 @dataclass(frozen=True)
-class Top:
+class Top(Design):
     """The exact rank of every target that is among the first ``k``; of the others, a sample of ``negatives``.
 
     Metrics@K with K ≤ ``k`` are exact; among no more than ``negatives`` other candidates, every rank is. With a factor model
@@ -303,9 +370,18 @@ class Top:
         return f"exhaustive to {self.k}, then {self.beyond}"
 
     @property
+    def exact_to(self) -> float:
+        """``k``."""
+        return self.k
+
+    @property
     def beyond(self) -> Sample:
         """What is drawn for targets that are not among the first ``k``."""
         return Sample(self.negatives, self.replace)
+
+    def courses(self, n_items: int) -> tuple[Course, ...]:
+        """The sample, which those past the first ``k`` are left with."""
+        return self.beyond.courses(n_items)
 
     def stages(self, n_items: int) -> tuple[int, ...]:
         """The sample, and every candidate for those among the first ``k``."""
@@ -323,7 +399,7 @@ class Top:
 
     def law(self, ranks: ArrayLike, n_items: float, drawn: ArrayLike, hits: ArrayLike) -> FloatArray:
         """1[R = x + 1] where all were compared, 1[R > k] times the law of the sample elsewhere."""
-        law = _sampled_law(ranks, n_items, drawn, hits, self.replace)
+        law = sampled_law(ranks, n_items, drawn, hits, self.replace)
         sampled = np.asarray(drawn) != ALL
         law[np.ix_(np.asarray(ranks, dtype=np.float64) < self.k + 0.5, sampled)] = 0.0
         return law
@@ -332,10 +408,22 @@ class Top:
         """(N−R)/(N−1) where R is known, else 1 − x/m: whether R is known does not depend on the sample."""
         return self.beyond.auc(drawn, hits, n_items)
 
+    def check(self, drawn: IntArray | None, hits: IntArray, n_items: IntArray) -> IntArray:
+        """The rank is exact, and at most ``k`` unless there are few candidates; or so many negatives were drawn."""
+        m = possible(self, given(self, drawn), hits, n_items, least=0)
+        whole = self.negatives >= n_items - 1
+        refuse(~np.isin(m, (ALL, self.negatives)), "drawn", m, f"{self.negatives}, or 0 where the rank is exact")
+        refuse(whole & (m != ALL), "drawn", m, f"0 (the rank is exact) among no more than {self.negatives + 1} items")
+        exact = f"at most {self.k} where it is exact (`drawn` = 0)"
+        refuse(~whole & (m == ALL) & (hits >= self.k), "ranks", hits + 1, exact)
+        return m
 
-def outcomes_compare(design: Design) -> bool:
-    """Whether a smaller sampled rank is always the better one, as uncorrected metrics take for granted."""
-    return not isinstance(design, Adaptive | Top)
+    @classmethod
+    def parse(cls, word: str) -> Top | None:
+        """``top10``, or ``exhaustive to 10, then uni99``."""
+        start, replace = _ending(word)
+        found = re.fullmatch(r"(?:top|exhaustive to|full to) ?(\d+)(?:, then uni(\d+))?", start)
+        return None if found is None else cls(int(found[1]), int(found[2] or cls.negatives), replace)
 
 
 # The least error for the items scored on real rank files: `benchmarks/accuracy.py --choices` prints the alternatives.
@@ -360,33 +448,26 @@ def parse_design(text: str | Design) -> Design:
             return text
         raise TypeError(f"`design` must be a Design or a word like 'uni99', not {text!r}.")
     word = re.sub(r"\s+", " ", text.strip().lower())
-    replace = True
-    for ending in (" without replacement", "/without-replacement", "-without-replacement"):
-        if word.endswith(ending):
-            word, replace = word.removesuffix(ending), False
-    if word in {"full", "exhaustive", "all"}:
-        return Exhaustive()
-    if found := re.fullmatch(r"uni(?:form)?[ _-]?(\d+)", word):
-        return Sample(int(found[1]), replace)
-    if found := re.fullmatch(r"(?:top|exhaustive to|full to) ?(\d+)(?:, then uni(\d+))?", word):
-        return Top(int(found[1]), int(found[2] or Top.negatives), replace)
-    if re.match(r"pop", word):
+    if word.startswith("pop"):
         raise ValueError(
             f"design {text!r} draws negatives by popularity: how often they beat the target then depends on which items "
             "rank above it, not on its rank alone, so no correction exists; sample uniformly ('uni99') instead."
         )
-    if found := re.fullmatch(rf"adaptive(?: ({_SIZE})\.\.({_SIZE}|all))?(?: stop (\d+))?", word):
-        start, ceiling, stop = found.groups()
-        return Adaptive(
-            None if start is None else _number(start),
-            None if ceiling is None else ceiling if ceiling == "all" else _number(ceiling),
-            None if stop is None else int(stop),
-            replace,
-        )
+    for kind in kinds():
+        if (found := kind.parse(word)) is not None:
+            return found
     raise ValueError(
         f"unknown design {text!r}: write 'full', 'top10', 'uni99', 'uni99 without replacement' or "
-        "'adaptive 99..3199 stop 1'."
+        "'adaptive 99..3199 stop 1'; a design of your own must be registered first (fr.register_design)."
     )
+
+
+def _ending(word: str) -> tuple[str, bool]:
+    """A word without its ending, and whether negatives may be drawn twice."""
+    for ending in (" without replacement", "/without-replacement", "-without-replacement"):
+        if word.endswith(ending):
+            return word.removesuffix(ending), False
+    return word, True
 
 
 #: A size as it prints: 99, 0.1, 1e-05
@@ -427,118 +508,3 @@ def _of(size: int | float | str | None, n_items: int) -> int:
     if isinstance(size, float):
         return max(1, round(size * (int(n_items) - 1)))
     return int(size or 1)
-
-
-def _compared(drawn: ArrayLike, n_items: ArrayLike) -> FloatArray:
-    m = np.asarray(drawn, dtype=np.float64)
-    return np.where(m == ALL, np.asarray(n_items, dtype=np.float64) - 1, m)
-
-
-def _share(hits: ArrayLike, of: FloatArray) -> FloatArray:
-    return np.asarray(np.asarray(hits, dtype=np.float64) / np.maximum(of, 1.0))
-
-
-def _known(R: FloatArray, x: FloatArray) -> FloatArray:
-    return np.asarray(R[:, None] == x[None, :] + 1, dtype=np.float64)
-
-
-def _sampled_law(ranks: ArrayLike, n_items: float, drawn: ArrayLike, hits: ArrayLike, replace: bool) -> FloatArray:
-    """P(x of m beat the target | R) for every rank and outcome; ranks past ``n_items`` cannot be: zero."""
-    R = np.asarray(ranks, dtype=np.float64)
-    m = np.asarray(drawn, dtype=np.int64)
-    x = np.asarray(hits, dtype=np.float64)
-    out = np.empty((len(R), len(x)))
-    known = m == ALL
-    out[:, known] = _known(R, x[known])
-    sizes = m[~known].astype(np.float64)[None, :]
-    xs = x[~known][None, :]
-    if replace:
-        θ = np.clip((R - 1) / max(n_items - 1, 1), 0.0, 1.0)[:, None]
-        choose = log_gamma(sizes + 1) - log_gamma(xs + 1) - log_gamma(sizes - xs + 1)
-        # logs once per rank; −1e9 for log 0 keeps 0 · log 0 = 0 and exp(−1e9) = 0
-        log = np.log(θ, out=np.full_like(θ, -1e9), where=θ > 0) * xs
-        log += np.log1p(-θ, out=np.full_like(θ, -1e9), where=θ < 1) * (sizes - xs)
-        log += choose
-        np.exp(log, out=log)
-        out[:, ~known] = log
-    else:
-        out[:, ~known] = _hypergeom(x[~known], n_items - 1, np.minimum(R - 1, n_items - 1), m[~known])
-    if np.any(n_items + 0.5 <= R):
-        out[n_items + 0.5 <= R] = 0.0
-    return out
-
-
-def _hypergeom(x: FloatArray, total: float, good: FloatArray, drawn: IntArray) -> FloatArray:
-    """Hypergeometric probabilities, a row per ``good`` and a column per (x, drawn).
-
-    Where most x of a size are wanted, the falling factorials are running sums of logs; else each is computed alone.
-    """
-    out = np.empty((len(good), len(x)))
-    for m in np.unique(drawn):
-        here = drawn == m
-        if 6 * here.sum() < m:
-            out[:, here] = np.exp(_log_hypergeom(x[None, here], total, good[:, None], float(m)))
-            continue
-        i = np.arange(m + 1)
-        log = _log_falling_table(good, m)
-        log += _log_falling_table(total - good, m)[:, ::-1]
-        log += log_gamma(m + 1.0) - log_gamma(i + 1.0) - log_gamma(m - i + 1.0) - _log_falling(total, float(m))
-        out[:, here] = np.exp(log)[:, x[here].astype(np.int64)]
-    return out
-
-
-def log_gamma(x: ArrayLike) -> FloatArray:
-    """log Γ(x); SciPy is imported here, when first needed, because it doubles the time of ``import fullrank``."""
-    from scipy.special import gammaln
-
-    return np.asarray(gammaln(x))
-
-
-def _log_falling_table(a: FloatArray, depth: int) -> FloatArray:
-    """log a(a−1)…(a−k+1) for k = 0..depth, −∞ where a factor is not positive."""
-    table = np.zeros((len(a), depth + 1))
-    factors = table[:, 1:]
-    np.subtract(a[:, None], np.arange(depth), out=factors)
-    left = factors <= 0
-    np.log(factors, out=factors, where=~left)
-    factors[left] = -np.inf
-    np.cumsum(factors, axis=1, out=factors)
-    return table
-
-
-def _log_hypergeom(x: ArrayLike, total: ArrayLike, good: ArrayLike, drawn: ArrayLike) -> FloatArray:
-    """log P(x good ones among ``drawn`` of ``total`` without replacement), −∞ where impossible.
-
-    = log C(m, x) + log (good)_x + log (bad)_{m−x} − log (total)_m with falling factorials: no difference of two huge
-    log-gammas, so it holds to 1e-12 at a billion items where the textbook form loses half its digits.
-    """
-    x, K, m = np.asarray(x, float), np.asarray(good, float), np.asarray(drawn, float)
-    N = np.asarray(total, float)
-    bad = N - K
-    possible = (x >= 0) & (x <= m) & (x <= K) & (m - x <= bad)
-    inside = np.where(possible, x, 0.0)
-    rest = np.where(possible, m - x, 0.0)
-    log = (
-        log_gamma(m + 1)
-        - log_gamma(inside + 1)
-        - log_gamma(np.maximum(m - inside, 0) + 1)
-        + _log_falling(K, inside)
-        + _log_falling(bad, rest)
-        - _log_falling(N, m)
-    )
-    return np.where(possible, log, -np.inf)
-
-
-def _log_falling(a: ArrayLike, k: ArrayLike) -> FloatArray:
-    """log a(a−1)…(a−k+1), without cancellation for large a (Stirling's series of the ratio)."""
-    a, k = np.broadcast_arrays(np.asarray(a, float), np.asarray(k, float))
-    left = a - k
-    big = left > 256.0
-    la, ll = np.where(big, a, 512.0), np.where(big, left, 512.0)
-    kk = np.where(big, k, 0.0)
-    series = kk * np.log(la) - kk - (ll + 0.5) * np.log1p(-kk / la)
-    series += (1 / la - 1 / ll) / 12 - (1 / la**3 - 1 / ll**3) / 360
-    if big.all():
-        return np.asarray(series)
-    sa, sl = np.where(big, 1.0, a), np.where(big, 1.0, left)
-    return np.where(big, series, log_gamma(sa + 1) - log_gamma(np.maximum(sl, 0) + 1))

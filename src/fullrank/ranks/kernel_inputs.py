@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from fullrank.models.scorer import Factors, Table
 from fullrank.ranks.blocks import Block
+from fullrank.ranks.design import ALL, Course
 
 if TYPE_CHECKING:
     from fullrank.ranks.task import Task
 
-__all__ = ["State", "fixed", "floats", "scratch_for", "scratch_of", "structure"]
+__all__ = ["State", "fixed", "floats", "rules_of", "scratch_for", "scratch_of", "structure"]
 
 Ints = NDArray[np.int64]
 Array = NDArray[Any]
@@ -39,16 +40,17 @@ class State:
         from fullrank.ranks import kernels as k
 
         n = len(block.targets)
-        ties = {"random": k.RANDOM, "optimistic": k.OPTIMISTIC, "pessimistic": k.PESSIMISTIC}[task.ties]
-        tie_seed, draw_seed = np.random.SeedSequence(task.seed).generate_state(2, np.uint64)
-        stages = fixed(np.array(task.stages, dtype=np.int64))
-        rules = k.Rules(stages, task.stop_at, bool(task.design.replace), ties, tie_seed, draw_seed)
+        rules = rules_of(task.courses, task.ties, task.seed)
         users = fixed(block.users)
+        course = np.zeros(n, dtype=np.int64)
         cases = k.Cases(
             users, users, fixed(block.ptr), fixed(block.targets), fixed(block.lo), fixed(block.hi),
             fixed(block.listed), block.explicit, task.n_items,
             int((block.hi - block.lo + np.diff(block.ptr)).max()), int(np.diff(block.ptr).max()),
+            fixed(course),
         )  # fmt: skip
+        if len(task.courses) > 1:
+            k.choose_courses(cases, rules, np.cumsum([each.share for each in task.courses]), course)
         return cls(
             cases, rules,
             np.zeros(n, dtype=np.int64) if block.compared is None else block.compared.copy(),
@@ -57,6 +59,20 @@ class State:
             np.ones(n, dtype=np.int64) if block.order is None else block.order.copy(),
             np.zeros(len(block.users), dtype=np.int8),
         )  # fmt: skip
+
+    @property
+    def drawn(self) -> Ints:
+        """How many negatives each case has drawn, ``ALL`` where every candidate was compared."""
+        once = ~self.rules.replace[self.cases.course]
+        return np.where(once & (self.compared == self.pool - 1), ALL, self.compared)
+
+    def next_goals(self) -> Ints:
+        """How many negatives each case goes on to; as many as it has where it rests."""
+        from fullrank.ranks import kernels as k
+
+        out = np.empty_like(self.compared)
+        k.next_goals(self.cases, self.rules, self.compared, self.hits, self.pool, out)
+        return out
 
     def complain(self, name: str) -> None:
         """One sentence about the first user with whom something is wrong."""
@@ -72,6 +88,22 @@ class State:
                 f"user {user}{more} has no candidate left beside the target: leave such users out of the split."
             )
         raise ValueError(f"model `{name}` gave a score that is not a number (NaN) for user {user}{more}.")
+
+
+def rules_of(courses: tuple[Course, ...], ties: str, seed: int) -> Any:
+    """How to draw and compare, as the kernels take it."""
+    from fullrank.ranks import kernels as k
+
+    rule = {"random": k.RANDOM, "optimistic": k.OPTIMISTIC, "pessimistic": k.PESSIMISTIC}[ties]
+    tie_seed, draw_seed = np.random.SeedSequence(seed).generate_state(2, np.uint64)
+    most = max(len(course.stages) for course in courses)
+    stages = [[*course.stages, *course.stages[-1:] * (most - len(course.stages))] for course in courses]
+    return k.Rules(
+        fixed(np.array(stages, dtype=np.int64)),
+        fixed(np.array([course.stop_at for course in courses], dtype=np.int64)),
+        fixed(np.array([course.replace for course in courses], dtype=bool)),
+        rule, tie_seed, draw_seed,
+    )  # fmt: skip
 
 
 def fixed(array: Array) -> Array:
@@ -109,7 +141,7 @@ def _csr_parts(matrix: Any) -> tuple[Array, Array, Array]:
 
 def scratch_of(task: Task, state: State, row: Array) -> Any:
     """What one thread works on for this task."""
-    drawn_once = not (task.design.replace or task.exhaustive)
+    drawn_once = not (task.exhaustive or all(course.replace for course in task.courses))
     return scratch_for(state.cases, row, task.n_items, task.n_items if drawn_once else 0)
 
 

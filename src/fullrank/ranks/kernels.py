@@ -41,10 +41,12 @@ __all__ = [
     "SparseRowModel",
     "beats",
     "by_norm",
+    "choose_courses",
     "count_batch",
     "count_tile",
     "exhaust",
     "fill_draws",
+    "next_goals",
     "order_targets",
     "prepare",
     "row_norms",
@@ -99,14 +101,15 @@ class Cases(NamedTuple):
     n_items: int
     longest: int  # room for the listed items and targets of any one user
     most: int  # targets of any one user
+    course: Array  # the row of `Rules.stages` that each case goes through
 
 
 class Rules(NamedTuple):
-    """How to draw and compare: stages of negatives (0: all), when to stop, the tie rule, and the two seeds."""
+    """How to draw and compare: the courses that cases go through, the tie rule, and the two seeds."""
 
-    stages: Array
-    stop_at: int
-    replace: bool
+    stages: Array  # a row per course: negatives after each stage (0: all), the last one repeated
+    stop_at: Array  # of each course
+    replace: Array  # of each course
     ties: int
     tie_seed: Any
     draw_seed: Any
@@ -684,6 +687,42 @@ def _in_order(scores: Array, targets: Array, n: int, key: Any, order: Array, b: 
     return True
 
 
+@_helper
+def next_goal(
+    stages: Array, stop_at: Array, replace: Array, course: int, done: int, beaten: int, n_negatives: int
+) -> int:  # fmt: skip
+    """How many negatives a case goes on to; as many as it has, if it rests: the only place where that is decided."""
+    for stage in stages[course]:
+        goal = n_negatives if stage == 0 or (not replace[course] and stage > n_negatives) else stage
+        if done < goal:
+            return goal
+        if done == goal and beaten >= stop_at[course]:
+            return done
+    return done
+
+
+@_kernel
+def next_goals(cases: Any, rules: Any, compared: Array, hits: Array, pool: Array, out: Array) -> None:
+    """:func:`next_goal` of every case."""
+    stages, stop_at, replace, course = rules.stages, rules.stop_at, rules.replace, cases.course
+    for c in range(len(out)):
+        out[c] = next_goal(stages, stop_at, replace, course[c], compared[c], hits[c], pool[c] - 1)
+
+
+@_kernel
+def choose_courses(cases: Any, rules: Any, bounds: Array, out: Array) -> None:
+    """Which course each case goes through: the first whose entry in ``bounds`` is above a hash of the case, in 0..1."""
+    users, ptr, targets, draw_seed = cases.users, cases.ptr, cases.targets, rules.draw_seed
+    for g in range(len(users)):
+        draws = user_key(draw_seed, users[g])
+        for c in range(ptr[g], ptr[g + 1]):
+            # the word before those that negatives are drawn with
+            place = np.float64(mix64(item_key(draws, targets[c])) >> np.uint64(11)) / 9007199254740992.0
+            out[c] = 0
+            while out[c] < len(bounds) - 1 and place >= bounds[out[c]]:
+                out[c] += 1
+
+
 @_kernel
 def sample(
     model: Any, cases: Any, rules: Any, first: int, last: int, scratch: Any,
@@ -696,8 +735,8 @@ def sample(
     """
     users, model_rows, ptr, targets, lo, hi = cases.users, cases.rows, cases.ptr, cases.targets, cases.lo, cases.hi
     listed, explicit, n_items = cases.listed, cases.explicit, cases.n_items
-    stages, stop_at, replace, ties, tie_seed = rules.stages, rules.stop_at, rules.replace, rules.ties, rules.tie_seed
-    draw_seed = rules.draw_seed
+    stages, stop_at, replace_in, ties, tie_seed = rules.stages, rules.stop_at, rules.replace, rules.ties, rules.tie_seed
+    draw_seed, courses = rules.draw_seed, cases.course
     work, places, marks, deck, moved = scratch.row, scratch.places, scratch.marks, scratch.deck, scratch.moved
     ids, scores, target_scores = scratch.ids, scratch.scores, scratch.target_scores
     for g in range(first, last):
@@ -724,9 +763,12 @@ def sample(
             target, score = np.int64(targets[c]), target_scores[c - b]
             stream = item_key(draws, target)
             done, beaten = compared[c], hits[c]
+            replace = replace_in[courses[c]]
             k, dealt = done if replace else 0, 0  # without replacement, cards dealt before are dealt again, unscored
-            for stage in stages:
-                goal = n_negatives if stage == 0 or (not replace and stage > n_negatives) else stage
+            while True:
+                goal = next_goal(stages, stop_at, replace_in, courses[c], done, beaten, n_negatives)
+                if goal <= done:
+                    break
                 while done < goal:
                     stop = min(done if k < done else goal, k + CHUNK)
                     dealt = _draw(stream, k, stop, dealt, replace, by_list, size, places, marks, deck, moved, ids)
@@ -737,8 +779,6 @@ def sample(
                         beaten += _beaten(scores, ids, -1, stop - k, score, key, target, ties)
                         done = stop
                     k = stop
-                if done == goal and beaten >= stop_at:
-                    break
             compared[c], hits[c] = done, beaten
             for d in range(dealt):
                 deck[moved[d]] = moved[d]
@@ -952,7 +992,7 @@ def fill_draws(
     """
     users, ptr, targets, lo, hi, listed = cases.users, cases.ptr, cases.targets, cases.lo, cases.hi, cases.listed
     explicit, n_items = cases.explicit, cases.n_items
-    replace, draw_seed = rules.replace, rules.draw_seed
+    replace_in, courses, draw_seed = rules.replace, cases.course, rules.draw_seed
     places, marks, deck, moved, ids = scratch.places, scratch.marks, scratch.deck, scratch.moved, scratch.ids
     known, n_negatives, by_list = -1, 0, False
     for k in range(len(rows)):
@@ -970,6 +1010,7 @@ def fill_draws(
             continue
         for d in range(out.shape[1]):
             out[k, d] = targets[c]
+        replace = replace_in[courses[c]]
         stop = n_negatives if end[k] == 0 or (not replace and end[k] > n_negatives) else end[k]
         stop = min(stop, begin[k] + out.shape[1] - 1)
         stream = item_key(user_key(draw_seed, users[g]), targets[c])

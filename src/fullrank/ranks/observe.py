@@ -23,7 +23,7 @@ from fullrank.models.scorer import as_scorer
 from fullrank.ranks.blocks import Block, Grouped, Result, unfinished
 from fullrank.ranks.checkpoint import Checkpoint
 from fullrank.ranks.counts import RankCounts
-from fullrank.ranks.design import ALL, Design, Top, parse_design
+from fullrank.ranks.design import ALL, Design, parse_design
 from fullrank.ranks.task import Task
 
 if TYPE_CHECKING:
@@ -148,9 +148,14 @@ def observe_cases(
         raise ValueError(f"`ties` is {ties!r}; allowed are {', '.join(repr(each) for each in TIES)}.")
     if batch is not None and (isinstance(batch, bool) or not isinstance(batch, int | np.integer) or batch < 1):
         raise ValueError(f"`batch` is {batch!r}; allowed is a positive number of users per block.")
-    if previous is not None and isinstance(design, Top):
+    if previous is not None and design.beyond is not None:
         raise ValueError(
             f"`previous` cannot be taken up by '{design}', whose sample does not grow: observe it from the start."
+        )
+    if previous is not None and not (design.exhaustive or _drawn_alike(previous.design, design, split.n_items)):
+        how = "with" if previous.design.replace else "without"
+        raise ValueError(
+            f"`previous` was drawn {how} replacement and '{design}' draws otherwise: observe it from the start."
         )
     named = candidates_name(candidates)
     if previous is not None and previous.candidates != named:
@@ -241,6 +246,11 @@ def _check_sizes(scorer: Any, split: Split, name: str) -> None:
 def candidates_name(given: Any) -> str:
     """What counts call the candidates that :func:`observe` was given: a pool per user is ``"given"``."""
     return given if isinstance(given, str) else "given"
+
+
+def _drawn_alike(before: Design, after: Design, n_items: int) -> bool:
+    """Whether the negatives of one design are the first of the other's."""
+    return before == after or all(course.replace == before.replace for course in after.courses(n_items))
 
 
 def _candidates(given: Any, split: Split) -> tuple[Any, bool]:

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from fullrank.models.scorer import Factors
 from fullrank.ranks.blocks import Block, Result
-from fullrank.ranks.design import ALL
 from fullrank.ranks.kernel_inputs import State, scratch_of, structure
 from fullrank.ranks.task import Task
 from fullrank.ranks.threads import Team
@@ -148,7 +147,6 @@ class _Open:
         self.group = np.repeat(np.arange(len(block.users)), np.diff(block.ptr))
         self.new = self.state.compared == 0
         self.scores: Any = None
-        self.stage = 0
         self.waiting = shards
         self.sum: Any = None
         self.rows = self.goal = np.zeros(0, dtype=np.int64)
@@ -201,38 +199,17 @@ class _Open:
         state.complain(self.task.name)
         if self.new.all():  # a case taken up again has its order already
             k.order_targets(cases, rules, scratch, self.scores, state.order)
-        self.resting = np.zeros(n, dtype=bool)
-        self.reached = np.zeros(n, dtype=np.int64)
 
     def _next_stage(self) -> bool:
-        """The cases that go on, as `kernels.sample` decides it: a case rests at the end of a stage when beaten enough."""
-        state, task = self.state, self.task
-        while True:
-            if self.stage:
-                self.resting |= (state.compared == self.reached) & (state.hits >= task.stop_at)
-            if self.stage == len(task.stages):
-                return False
-            stage = task.stages[self.stage]
-            self.stage += 1
-            most = state.pool - 1
-            goal = (
-                np.full(len(most), stage)
-                if task.design.replace and stage
-                else most
-                if stage == 0
-                else np.minimum(stage, most)
-            )
-            self.reached = goal
-            rows = np.flatnonzero(~self.resting & (state.compared < goal))
-            if len(rows):
-                self.rows, self.goal = rows, goal[rows]
-                return True
+        """The cases that go on; false if none does."""
+        goal = self.state.next_goals()
+        self.rows = np.flatnonzero(self.state.compared < goal)
+        self.goal = goal[self.rows]
+        return bool(len(self.rows))
 
     def result(self) -> Result:
         state = self.state
-        full = not self.task.design.replace and state.compared == state.pool - 1
-        drawn = np.where(full, ALL, state.compared)
-        return self.block.first, self.block.last, (drawn, state.hits, state.pool, state.order)
+        return self.block.first, self.block.last, (state.drawn, state.hits, state.pool, state.order)
 
 
 def _so_far(block: Block, state: State) -> Block:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fullrank.models.scorer import Factors, ItemItem, Rows, Table
 from fullrank.ranks.blocks import Block, Grouped, Result
-from fullrank.ranks.design import ALL, Adaptive, Design, Exhaustive, Top
+from fullrank.ranks.design import ALL, Course, Design, Exhaustive
 from fullrank.ranks.kernel_inputs import State, fixed, floats, scratch_of, structure
 from fullrank.ranks.products import count_products
 from fullrank.ranks.threads import Team
@@ -36,34 +36,39 @@ class Task:
     scorer: Any
     name: str
     design: Design
-    stages: tuple[int, ...]
-    stop_at: int
+    courses: tuple[Course, ...]
     n_items: int
     ties: str
     seed: int
-    exhaustive: bool
     limit: int = 0  # a case that so many beat may be left there, unless it has no more than `few` negatives; 0: never
     few: int = 0
 
     @classmethod
     def of(cls, scorer: Any, name: str, design: Design, pool: int, n_items: int, ties: str, seed: int) -> Task:
         """The task for pools of at most so many candidates."""
-        if isinstance(design, Adaptive):
-            design = design.resolve(pool)
-        limit, few = (design.k, design.negatives) if isinstance(design, Top) else (0, 0)
-        stages = (few,) if limit else design.stages(pool)
-        stop = int(getattr(design, "stop_at", 0) or 0)
-        return cls(
-            scorer, name, design, tuple(int(m) for m in stages), stop, n_items, ties, seed,
-            exhaustive=isinstance(design, Exhaustive), limit=limit, few=few,
-        )  # fmt: skip
+        design = design.resolve(pool)
+        courses = design.courses(pool)
+        limit = few = 0
+        if design.beyond is not None:
+            limit, few = int(design.exact_to), max(max(course.stages) for course in courses)
+        return cls(scorer, name, design, courses, n_items, ties, seed, limit, few)
+
+    @property
+    def exhaustive(self) -> bool:
+        """Whether every candidate of every case is compared."""
+        return self.design.exhaustive
+
+    @property
+    def first_stage(self) -> int:
+        """Negatives of the first stage, of the course that begins with most."""
+        return max(course.stages[0] or self.n_items for course in self.courses)
 
     @functools.cached_property
     def parts(self) -> tuple[Task, Task] | None:
-        """Of ``Top``: the sample of every case, and the ranks to the limit; two tasks, whose results are :meth:`joined`."""
-        if not isinstance(self.design, Top):
+        """Where ranks are exact to a limit: the sample of every case, and those ranks; their results are :meth:`joined`."""
+        if self.design.beyond is None:
             return None
-        ranks = replace(self, design=Exhaustive(), stages=(ALL,), exhaustive=True)
+        ranks = replace(self, design=Exhaustive(), courses=Exhaustive().courses(self.n_items))
         return replace(self, design=self.design.beyond), ranks
 
     def joined(self, sample: Result, ranks: Result) -> Result:
@@ -85,7 +90,7 @@ class Task:
             return 1
         if self.exhaustive or self.limit or isinstance(self.scorer, Rows):
             return max(1, min(ROWS_PER_CALL, (1 << 22) // self.n_items))
-        return max(1, min(ROWS_PER_CALL, SCORES_PER_CALL // (1 + (self.stages[0] or self.n_items))))
+        return max(1, min(ROWS_PER_CALL, SCORES_PER_CALL // (1 + self.first_stage)))
 
     def block_users(self, cases: Grouped, batch: int | None) -> int:
         """Users per block: enough work to be worth a call, little enough to show progress and lose nothing."""
@@ -93,7 +98,7 @@ class Task:
             return int(batch)
         if not self.compiled:
             return self.tile
-        each = (self.n_items // 16 if self.exhaustive else self.stages[0]) * len(cases.targets) / len(cases.users)
+        each = (self.n_items // 16 if self.exhaustive else self.first_stage) * len(cases.targets) / len(cases.users)
         return int(np.clip((1 << 23) / max(each, 1), 1024, 1 << 16))
 
     def identity(self, split: Split, listed: Any, explicit: bool, previous: CaseOutcomes | None) -> dict[str, Any]:
@@ -144,8 +149,7 @@ class Task:
         else:
             _by_pairs(self, state)
         state.complain(self.name)
-        drawn = np.where(not self.design.replace and state.compared == state.pool - 1, ALL, state.compared)
-        return block.first, block.last, (drawn, state.hits, state.pool, state.order)
+        return block.first, block.last, (state.drawn, state.hits, state.pool, state.order)
 
     def _stored(self) -> Array | None:
         return getattr(self.scorer.rows, "matrix", None) if isinstance(self.scorer, Rows) else None
@@ -203,7 +207,7 @@ def _part(state: State, first: int, last: int) -> State:
     return State(
         cases._replace(
             users=cases.users[first:last], rows=cases.rows[first:last], ptr=fixed(cases.ptr[first : last + 1] - a),
-            targets=cases.targets[a:b], lo=cases.lo[first:last], hi=cases.hi[first:last],
+            targets=cases.targets[a:b], lo=cases.lo[first:last], hi=cases.hi[first:last], course=cases.course[a:b],
         ),
         state.rules, state.compared[a:b], state.hits[a:b], state.pool[a:b], state.order[a:b], state.status[first:last],
     )  # fmt: skip
@@ -229,13 +233,12 @@ def _pairs_of_tile(task: Task, state: State, scratch: Any) -> None:
     if state.status.any():
         return
     target_scores = np.full(len(group), np.nan)
-    resting = np.zeros(len(group), dtype=bool)
-    for stage in task.stages:
-        goal = np.full(len(group), stage) if rules.replace else np.minimum(stage or task.n_items, state.pool - 1)
-        while True:
-            rows = np.flatnonzero(~resting & (state.compared < goal))
-            if not len(rows):
-                break
+    while True:
+        goal = state.next_goals()
+        rows = np.flatnonzero(state.compared < goal)
+        if not len(rows):
+            break
+        while len(rows):
             left = (goal - state.compared)[rows]
             width = int(min(left.max(), max(SCORES_PER_CALL // len(rows), k.CHUNK)))
             items = np.empty((len(rows), width + 1), dtype=np.int64)
@@ -250,6 +253,6 @@ def _pairs_of_tile(task: Task, state: State, scratch: Any) -> None:
             if state.status.any():
                 return
             state.compared[rows] += sizes
-        resting |= (state.compared == goal) & (state.hits >= task.stop_at)
+            rows = rows[state.compared[rows] < goal[rows]]
     if new.all():  # a case taken up again has its order already
         k.order_targets(cases, rules, scratch, target_scores, state.order)

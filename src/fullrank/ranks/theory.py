@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..metrics import Metric, Recall, parse_metric
-from .design import Design, Exhaustive, Sample, outcomes_compare, parse_design
+from .design import Design, Sample, parse_design
 
 __all__ = ["expected_naive", "hoeffding", "sampled_recall"]
 
@@ -27,9 +27,9 @@ def expected_naive(metric: Metric | str, ranks: ArrayLike, n_items: int, design:
     """
     metric, design = parse_metric(metric), parse_design(design)
     R = np.atleast_1d(np.asarray(ranks, dtype=np.float64))
-    if isinstance(design, Exhaustive):
+    if design.exhaustive:
         return metric.gain(R, n_items)
-    if not outcomes_compare(design):
+    if not design.plain:
         raise ValueError(
             f"'{design}' has no uncorrected metric: ranks among different numbers of negatives do not compare."
         )
@@ -37,7 +37,8 @@ def expected_naive(metric: Metric | str, ranks: ArrayLike, n_items: int, design:
     θ = (R - 1) / max(n_items - 1, 1)
     if metric.whole_auc:
         return 1 - θ
-    if isinstance(design, Sample) and design.replace and metric.function is None:
+    # a type question: these closed forms are the binomial's, and a design that inherits from Sample may have another law
+    if type(design) is Sample and design.replace and metric.function is None:
         if metric.name in {"recall", "precision"} and metric.k is not None:
             from scipy.special import bdtr
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..metrics import Metric, Recall, parse_metric
 from ..ranks.counts import RankCounts
-from ..ranks.design import ALL, Adaptive, Top
+from ..ranks.design import ALL
 
 __all__ = ["Bin", "Cell", "Curve", "Digest", "Pair", "Size", "Verdict", "blind_spot", "clean", "decimals", "digest",
            "exact_to", "number", "verdict"]  # fmt: skip
@@ -391,11 +391,11 @@ def blind_spot(counts: RankCounts) -> tuple[int, int] | None:
     True
     """
     sizes, N, first = counts.sizes, counts.n_items, 1 + exact_to(counts)
-    if first > 1:
+    if not (counts.design.plain or counts.design.grows):  # whether such a target is compared with all is not up to it
         sizes = sizes[sizes != ALL]
     if (sizes == ALL).any() or not len(sizes) or N < 2:
         return None
-    m = float(sizes.max() if isinstance(counts.design, Adaptive) else np.median(sizes))
+    m = float(sizes.max() if counts.design.grows else np.median(sizes))
     if counts.design.replace:
         last = 1 + (N - 1) * -math.expm1(math.log(BLIND) / m)
     else:
@@ -405,12 +405,12 @@ def blind_spot(counts: RankCounts) -> tuple[int, int] | None:
 
 def exact_to(counts: RankCounts) -> int:
     """Ranks up to this one are known, and those beyond estimated; 0: there is no such border."""
-    return counts.design.k if isinstance(counts.design, Top) and (counts.sizes != ALL).any() else 0
+    return int(counts.design.exact_to) if (counts.sizes != ALL).any() else 0
 
 
 def sizes(counts: RankCounts) -> list[Size]:
     """How many cases ended with how many negatives; "all of them" comes last."""
-    drawn = counts.keys[:, 2]
+    drawn = counts.column("drawn")
     found = [
         Size(int(each), int(counts.cases[drawn == each].sum()), int(counts.scored[drawn == each].sum()))
         for each in counts.sizes

@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 
 from .._files import write_atomically
 from .._version import __version__
-from ..ranks.design import ALL, Top
+from ..ranks.design import ALL
 from .charts import KINDS, PAGE, Panel, limits_text, panels_of, svg
 from .digest import (
     MOST_DRAWN,
@@ -274,14 +274,14 @@ def _budget(shown: Digest, panels: dict[str, list[Panel]], fresh: Iterator[int])
         if scored < full
         else ": every candidate of every case."
     )
-    if any(isinstance(each.design, Top) for each in counts.values()):
+    if any(each.design.beyond is not None for each in counts.values()):
         say += " An exact rank counts as every candidate scored, though with factors those out of reach need no score."
     if not panels.get("budget"):
         sizes = {int(size) for each in counts.values() for size in each.sizes} - {ALL}
         if len(sizes) == 1:
             say += f" Every case was compared with {next(iter(sizes)):,} negatives, easy cases and hard ones alike."
         return f'<p class="say">{_text(say)}</p>'
-    if all(isinstance(each.design, Top) for each in counts.values()):
+    if all(each.design.beyond is not None for each in counts.values()):
         say += " <b>all</b>: targets among the first, whose rank is exact; the others were compared with a sample only."
         return f'<p class="say">{say}</p>{_figures(panels["budget"], fresh)}'
     say += (

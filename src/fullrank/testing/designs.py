@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..ranks.design import ALL, Design, parse_design
 from ._say import check
+
+if TYPE_CHECKING:
+    from ..ranks.observe import CaseOutcomes
 
 __all__ = ["check_design"]
 
@@ -33,8 +37,9 @@ def check_design(
     - stages increase, and the last is at most all candidates when drawing without replacement;
     - ``outcomes`` are distinct and possible; ``law`` is not negative and its rows add to one, so none is missing;
     - the AUC estimate is unbiased at every rank;
-    - what is drawn follows the law: ``samples`` cases at several ranks, by a chi-square test. The drawing is the design's
-      ``stages`` and ``stop_at`` acted out item by item, or your own ``draw(rank, n_items, rng) -> (drawn, hits)``.
+    - what ``simulate`` and :func:`fullrank.observe` draw follows the law: ``samples`` cases at several ranks, by a
+      chi-square test; or what your own ``draw(rank, n_items, rng) -> (drawn, hits)`` does, if it is given;
+    - ``check`` lets what is drawn pass.
 
     >>> from dataclasses import dataclass
     >>> import numpy as np, fullrank as fr
@@ -64,7 +69,8 @@ def check_design(
     auc = law @ np.asarray(design.auc(drawn, hits, np.full(len(hits), N)))
     off = float(np.abs(auc - (N - ranks) / max(N - 1, 1)).max())
     check(off < 1e-8, f"the AUC of {name} is biased: by {off:.2g} at the worst rank.")
-    _check_drawing(design, name, N, drawn, hits, law, draw, samples, np.random.default_rng(rng))
+    for rank, m, x in _drawings(design, N, draw, samples, np.random.default_rng(rng)):
+        _check_drawing(design, name, N, drawn, hits, law, rank, m, x)
 
 
 def _check_value(design: Design, name: str, parses: bool) -> None:
@@ -91,6 +97,8 @@ def _check_stages(design: Design, name: str, N: int) -> None:
         check(ALL not in stages[:-1], f"{where} go on after every candidate was compared.")
         sizes = [n_items - 1 if m == ALL else m for m in stages]
         check(all(a < b for a, b in pairwise(sizes)), f"{where} must increase.")
+        whole = sum(course.share for course in design.courses(n_items))
+        check(abs(whole - 1) < 1e-9, f"the shares of the `courses` of {name} add to {whole:.9f}, not to 1.")
         if not design.replace:
             check(sizes[-1] <= n_items - 1, f"{where} exceed the candidates, though nothing is drawn twice.")
 
@@ -123,6 +131,37 @@ def _check_law(design: Design, name: str, N: int, drawn: IntArray, hits: IntArra
     check((top == 0).all(), f"the law of {name} lets a target of rank 1 be beaten.")
 
 
+def _drawings(
+    design: Design, N: int, draw: Draw | None, samples: int, rng: np.random.Generator
+) -> Iterator[tuple[int, IntArray, IntArray]]:
+    """A rank, and what was drawn for so many cases of that rank."""
+    ranks = sorted({1, 2, max(2, N // 20), max(2, N // 4), max(2, N // 2), N})
+    if draw is not None:
+        for rank in ranks:
+            m, x = np.array([draw(rank, N, rng) for _ in range(samples)], dtype=np.int64).T
+            yield rank, m, x
+        return
+    for rank in ranks:
+        yield rank, *design.simulate(np.full(samples, rank), N, rng)
+    seen = _observed(design, np.repeat(ranks, samples), N, int(rng.integers(1 << 31)))
+    for place, rank in enumerate(ranks):
+        part = slice(place * samples, (place + 1) * samples)
+        yield rank, seen.drawn[part], seen.hits[part]
+
+
+def _observed(design: Design, ranks: IntArray, N: int, seed: int) -> CaseOutcomes:
+    """Cases with these ranks, observed with a model that scores every item below the one before."""
+    import scipy.sparse as sp
+
+    from ..data.split import Split
+    from ..ranks.observe import observe_cases
+
+    users = np.arange(len(ranks))
+    model = np.ones((len(ranks), 1)), -np.arange(N, dtype=np.float64)[:, None]
+    split = Split(sp.csr_matrix((len(ranks), N)), users, ranks - 1)
+    return observe_cases(model, split, design, candidates="all", rng=seed, progress=False)
+
+
 def _check_drawing(
     design: Design,
     name: str,
@@ -130,48 +169,44 @@ def _check_drawing(
     drawn: IntArray,
     hits: IntArray,
     law: FloatArray,
-    draw: Draw | None,
-    samples: int,
-    rng: np.random.Generator,
+    rank: int,
+    m: IntArray,
+    x: IntArray,
 ) -> None:
     from scipy.special import chdtrc
 
     column = {(int(m), int(x)): i for i, (m, x) in enumerate(zip(drawn, hits, strict=True))}
-    for rank in sorted({1, 2, max(2, N // 20), max(2, N // 4), max(2, N // 2), N}):
-        seen = np.zeros(len(hits))
-        for _ in range(samples):
-            outcome = draw(rank, N, rng) if draw is not None else _act_out(design, rank, N, rng)
-            check(
-                outcome in column,
-                f"at rank {rank} among {N} items {name} draws the outcome (drawn, hits) = {outcome}, "
-                "which its `outcomes` leave out.",
-            )
-            seen[column[outcome]] += 1
-        wanted = samples * law[rank - 1]
-        # outcomes that are rare are thrown together, so that the chi-square law holds
-        order = np.argsort(wanted)
-        group = np.floor(np.cumsum(wanted[order]) / 10.0).astype(np.int64)
-        expected, found = np.bincount(group, wanted[order]), np.bincount(group, seen[order])
-        kept = expected > 0
-        impossible = found[~kept].sum()
-        statistic = float(((found[kept] - expected[kept]) ** 2 / np.maximum(expected[kept], 1e-300)).sum())
-        chance = float(chdtrc(max(int(kept.sum()) - 1, 1), statistic))
+    for x_all in range(N):  # a sample of all there are, drawn without replacement, is everything
+        if (ALL, x_all) not in column and (N - 1, x_all) in column and not design.replace:
+            column[ALL, x_all] = column[N - 1, x_all]
+    seen = np.zeros(len(hits))
+    for outcome in zip(m.tolist(), x.tolist(), strict=True):
         check(
-            chance > 1e-7 and impossible == 0,
-            f"the law of {name} is not that of what is drawn: at rank {rank} among {N} items {samples} cases differ "
-            f"from it as they would by chance once in {1 / max(chance, 1e-300):.1g} times.",
+            outcome in column,
+            f"at rank {rank} among {N} items {name} draws the outcome (drawn, hits) = {outcome}, "
+            "which its `outcomes` leave out.",
         )
-
-
-def _act_out(design: Design, rank: int, n_items: int, rng: np.random.Generator) -> tuple[int, int]:
-    """One case: items 0..rank−2 are above the target; draw to each stage, stop when beaten ``stop_at`` times."""
-    others = n_items - 1
-    stop = getattr(design, "stop_at", None)
-    stages = tuple(design.stages(n_items))
-    sizes = [others if m == ALL else int(m) for m in stages]
-    items = rng.integers(0, others, sizes[-1]) if design.replace else rng.permutation(others)[: sizes[-1]]
-    above = np.cumsum(items < rank - 1)
-    hits = [int(above[size - 1]) for size in sizes]
-    last = len(sizes) - 1
-    end = last if stop is None else next((stage for stage in range(last) if hits[stage] >= stop), last)
-    return int(stages[end]), hits[end]
+        seen[column[outcome]] += 1
+    wanted = len(m) * law[rank - 1]
+    # outcomes that are rare are thrown together, so that the chi-square law holds
+    order = np.argsort(wanted)
+    group = np.floor(np.cumsum(wanted[order]) / 10.0).astype(np.int64)
+    expected, found = np.bincount(group, wanted[order]), np.bincount(group, seen[order])
+    kept = expected > 0
+    impossible = found[~kept].sum()
+    statistic = float(((found[kept] - expected[kept]) ** 2 / np.maximum(expected[kept], 1e-300)).sum())
+    chance = float(chdtrc(max(int(kept.sum()) - 1, 1), statistic))
+    check(
+        chance > 1e-7 and impossible == 0,
+        f"the law of {name} is not that of what is drawn: at rank {rank} among {N} items {len(m)} cases differ "
+        f"from it as they would by chance once in {1 / max(chance, 1e-300):.1g} times.",
+    )
+    pools = np.full(len(m), N)
+    try:
+        same = design.check(
+            None if design.exhaustive else np.where(m == ALL, N - 1, m) if design.plain else m, x, pools
+        )
+    except ValueError as error:
+        raise AssertionError(f"`check` of {name} refuses what it draws: {error}") from None
+    sizes = [np.where(each == ALL, N - 1, each) for each in (same, m)]
+    check((sizes[0] == sizes[1]).all(), f"`check` of {name} changes the number of negatives of what it draws.")

@@ -253,6 +253,6 @@ def _drawn(design: Design, truth: IntArray, n_items: int, rng: np.random.Generat
 
 def _observed(design: Design, truth: IntArray, n_items: int, rng: np.random.Generator) -> RankCounts:
     drawn, hits = _drawn(design, truth, n_items, rng)
-    if (drawn == ALL).all() and not isinstance(design, Exhaustive):
+    if (drawn == ALL).all() and not design.exhaustive:
         raise AssertionError(f"'{design}' compares every one of {n_items} items: there is nothing to refuse.")
     return RankCounts.from_outcomes(drawn, hits, n_items, design)

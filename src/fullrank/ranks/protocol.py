@@ -1,0 +1,243 @@
+"""What a design is: how negatives are drawn, the law of what is then seen, and what others may ask of it."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from itertools import pairwise
+from typing import ClassVar, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .checks import refuse
+from .laws import ALL
+
+__all__ = ["Course", "Design", "given", "kinds", "possible", "register_design"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+#: Installed packages bring designs of their own under this name.
+ENTRY_POINTS = "fullrank.designs"
+
+
+@dataclass(frozen=True)
+class Course:
+    """What a case goes through: how many negatives it has after each stage, and when it rests.
+
+    ``stages`` increase; ``ALL``, which can only be the last, compares every candidate and needs ``replace=False``. A case
+    that ``stop_at`` negatives beat at the end of a stage rests there. A design with several courses sends a ``share`` of the
+    cases, chosen by chance, through each of them.
+    """
+
+    stages: tuple[int, ...]
+    stop_at: int = 0
+    replace: bool = False
+    share: float = 1.0
+
+    def __post_init__(self) -> None:
+        sizes = [math.inf if m == ALL else m for m in self.stages]
+        if not sizes or min(sizes) < 1 or any(a >= b for a, b in pairwise(sizes)):
+            raise ValueError(f"`stages` must increase from at least 1, `ALL` coming last, got {self.stages}.")
+        if ALL in self.stages and self.replace:
+            raise ValueError("`replace` must be False in a course that compares every candidate.")
+
+
+@runtime_checkable
+class Design(Protocol):
+    """How negatives are drawn, and the law of what is seen. Immutable; prints as it is written; parses back.
+
+    A design of one's own is a frozen dataclass that inherits from this class and has ``replace``, ``stages``, ``outcomes``,
+    ``law`` and ``auc``; ``courses`` if a case can go through more than one stage, ``parse`` so that what it prints can be
+    read back, and whatever else it answers differently. One line, ``fr.register_design(Mine)``, makes its words known.
+    """
+
+    #: Whether a case's number of negatives says nothing about its rank. The law is then that given the number, cases may
+    #: have fewer or more negatives, and a smaller sampled rank is always the better one.
+    plain: ClassVar[bool] = False
+    #: Whether a case that is seldom beaten is compared with more and more negatives.
+    grows: ClassVar[bool] = False
+
+    @property
+    @abstractmethod
+    def replace(self) -> bool:
+        """Whether the same negative may be drawn twice."""
+
+    @abstractmethod
+    def stages(self, n_items: int) -> tuple[int, ...]:
+        """The numbers of negatives a case can end with among ``n_items`` candidates, increasing; ``ALL`` for every one."""
+
+    @abstractmethod
+    def outcomes(self, n_items: int) -> tuple[IntArray, IntArray]:
+        """All outcomes (drawn, hits) that can happen with more than negligible probability."""
+
+    @abstractmethod
+    def law(self, ranks: ArrayLike, n_items: float, drawn: ArrayLike, hits: ArrayLike) -> FloatArray:
+        """P(outcome | rank): one row per rank, one column per outcome.
+
+        Where a part of the candidates was compared one by one, ``n_items`` − 1 are the rest that is drawn from, and
+        ``ranks`` − 1 is how many of them are better than the target.
+        """
+
+    @abstractmethod
+    def auc(self, drawn: ArrayLike, hits: ArrayLike, n_items: ArrayLike) -> FloatArray:
+        """An estimate of each case's AUC, (N−R)/(N−1), unbiased whatever the rank."""
+
+    @property
+    def exact_to(self) -> float:
+        """Ranks up to this one are found out whatever a sample shows: 0 for none, ``inf`` for every rank."""
+        return 0
+
+    @property
+    def exhaustive(self) -> bool:
+        """Whether every candidate of every case is compared."""
+        return self.exact_to == math.inf
+
+    @property
+    def beyond(self) -> Design | None:
+        """How targets past :attr:`exact_to` are sampled, if only those up to it are found out."""
+        return None
+
+    def courses(self, n_items: int) -> tuple[Course, ...]:
+        """What cases go through, among at most ``n_items`` candidates: one course, or several with their shares."""
+        sizes = self.stages(n_items)
+        if len(sizes) > 1:
+            raise NotImplementedError(
+                f"'{self}' has {len(sizes)} stages and no method `courses`: it must say which cases go through which."
+            )
+        return (Course(sizes, replace=self.replace),)
+
+    def resolve(self, n_items: int) -> Design:
+        """The same design with shares of the catalogue turned into numbers."""
+        return self
+
+    def scaled(self, factor: float, n_items: int) -> Design | None:
+        """The design that draws ``factor`` times as many negatives; ``None`` if that is everything, or is not defined."""
+        return None
+
+    def check(self, drawn: IntArray | None, hits: IntArray, n_items: IntArray) -> IntArray:
+        """Refuse outcomes that this design cannot have; return ``drawn``, with ``ALL`` where all candidates were compared.
+
+        ``drawn`` is the number of negatives of each case (``None``: not given), 0 or all of them where it was compared with
+        every candidate; ``hits`` how many of them beat the target; ``n_items`` the number of candidates.
+        """
+        if self.plain:
+            first = self.stages(int(n_items.max()))[0]
+            return possible(self, np.full(len(hits), first) if drawn is None else drawn, hits, n_items)
+        m = possible(self, given(self, drawn), hits, n_items, least=0)
+        fits = np.zeros(len(m), dtype=bool)
+        every = np.zeros(len(m), dtype=bool)
+        for N in np.unique(n_items):
+            here = n_items == N
+            sizes = self.stages(int(N))
+            every[here] = (m[here] == ALL) | ((m[here] == N - 1) & (not self.replace)) if ALL in sizes else False
+            fits[here] = np.isin(m[here], sizes)
+        allowed = ", ".join(map(str, self.stages(int(n_items.max()))))
+        refuse(~(fits | every), "drawn", m, f"one of the sizes of '{self}': {allowed} (0: every candidate)")
+        return np.where(every, ALL, m)
+
+    def simulate(
+        self,
+        ranks: ArrayLike,
+        n_items: ArrayLike,
+        rng: np.random.Generator,
+        *,
+        compared: IntArray | None = None,
+        hits: IntArray | None = None,
+    ) -> tuple[IntArray, IntArray]:
+        """Act the design out on cases with these true ranks: (drawn, hits) of each.
+
+        ``n_items`` is one number of candidates or one per case. ``compared`` and ``hits``: how many negatives each case was
+        compared with before, and how many beat it; the design then goes on from there.
+
+        >>> import fullrank as fr
+        >>> fr.Exhaustive().simulate([1, 7], 100, np.random.default_rng(0))
+        (array([0, 0]), array([0, 6]))
+        """
+        R = np.asarray(ranks, dtype=np.int64)
+        N = np.broadcast_to(np.asarray(n_items, dtype=np.int64), R.shape)
+        m = np.zeros(len(R), dtype=np.int64) if compared is None else compared.copy()
+        x = np.zeros(len(R), dtype=np.int64) if hits is None else hits.copy()
+        largest = int(N.max())
+        courses = self.courses(largest)
+        which = np.zeros(len(R), dtype=np.int64)
+        if len(courses) > 1:
+            if compared is not None:
+                raise ValueError(f"'{self}' cannot be taken up: which course each case was on is not known.")
+            which = np.searchsorted(np.cumsum([course.share for course in courses]), rng.random(len(R)), side="right")
+        for number, course in enumerate(courses):
+            live = np.flatnonzero(np.minimum(which, len(courses) - 1) == number)
+            own = live
+            for stage in course.stages:
+                goal = np.full(len(R), stage) if course.replace else np.minimum(stage or largest, N - 1)
+                go = live[m[live] < goal[live]]
+                more, others, good = goal[go] - m[go], N[go] - 1, R[go] - 1
+                if course.replace or largest >= 10**9:  # NumPy's hypergeometric ends there, and the binomial is as good
+                    x[go] += rng.binomial(more, good / others)
+                else:
+                    left = good - x[go]
+                    x[go] += rng.hypergeometric(left, others - m[go] - left, more)
+                m[go] = goal[go]
+                live = live[(m[live] != goal[live]) | (x[live] < course.stop_at)]
+            if not course.replace:
+                own = own[m[own] == N[own] - 1]
+                m[own], x[own] = ALL, R[own] - 1
+        if self.beyond is not None:
+            most = max(max(course.stages) for course in courses)
+            known = (self.exact_to >= R) | (most >= N - 1)
+            m, x = np.where(known, ALL, m), np.where(known, R - 1, x)
+        return m, x
+
+    @classmethod
+    def parse(cls, word: str) -> Design | None:
+        """The design of this kind that a word (in small letters, single spaces) means; ``None`` if it means none."""
+        return None
+
+
+_KINDS: dict[str, type[Design]] = {}
+Kind = TypeVar("Kind", bound=type[Design])
+
+
+def register_design(kind: Kind) -> Kind:
+    """Make the words of a design known, so that they are read back from files and taken on the command line.
+
+    A package that is installed can name its designs among its entry points, in the group ``fullrank.designs``, instead.
+    """
+    if not isinstance(kind, type) or not callable(getattr(kind, "parse", None)):
+        raise TypeError(f"`kind` must be a class with the methods of fullrank.Design, got {kind!r}.")
+    _KINDS[f"{kind.__module__}.{kind.__qualname__}"] = kind
+    return kind
+
+
+def kinds() -> Iterator[type[Design]]:
+    """The kinds of designs that are registered, then those that installed packages bring."""
+    yield from tuple(_KINDS.values())
+    for entry in entry_points(group=ENTRY_POINTS):
+        yield entry.load()
+
+
+def given(design: Design, drawn: IntArray | None) -> IntArray:
+    """The numbers drawn, which this design cannot do without."""
+    if drawn is None:
+        kind = type(design).__name__
+        raise ValueError(f"`drawn` is missing: with `{kind}` every case has its own number of negatives.")
+    return drawn
+
+
+def possible(design: Design, m: IntArray, hits: IntArray, N: IntArray, least: int = 1) -> IntArray:
+    """Refuse numbers that no sample can have, whatever the design."""
+    refuse(m < least, "drawn", m, "a number of negatives of at least 1")
+    size = np.where(m == ALL, N - 1, m)
+    refuse((hits < 0) | (hits > size), "ranks", hits + 1, "a rank in 1..negatives+1 (ranks are one-based)")
+    if design.replace:
+        refuse(N < 2, "n_items", N, "at least 2 candidates to draw negatives from")
+    else:
+        refuse(
+            m > N - 1, "drawn", m,
+            "no more than n_items − 1 when drawing without replacement (fewer negatives, or replace=True)",
+        )  # fmt: skip
+    return m
