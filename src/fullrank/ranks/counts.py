@@ -25,7 +25,7 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
@@ -50,6 +50,10 @@ BLOCKS = 256
 MAX_POOLS = 64
 #: Laws of R′ are estimated for at most this many strata of (j, T).
 MAX_STRATA = 64
+#: More candidates than this are refused: ranks near 2**53 are no longer told apart as floating-point numbers.
+MOST_ITEMS = 2**50
+#: Cases that are grouped at once: many ranks become counts in the memory of this many.
+_CHUNK = 1 << 20
 _FINEST = 24
 _KEYS = ("block", "pool", "drawn", "hits", "order", "targets")
 _SUMS = ("cases", "scored", "weight", "pool_weight", "auc_weight")
@@ -117,22 +121,23 @@ class RankCounts:
             raise ValueError("`ranks` is empty: there is nothing to estimate from.")
         N = _per_case("n_items", n_items, M)
         _refuse(N < 1, "n_items", N, "a positive number of candidates (target included)")
+        _refuse(N > MOST_ITEMS, "n_items", N, f"at most 2**50, that is {MOST_ITEMS:,}")
         hits = r - 1
         if isinstance(design, Exhaustive):
             if drawn is not None:
                 raise ValueError("`drawn` has no meaning with `Exhaustive()`: every candidate is compared.")
-            m = np.full(M, ALL, dtype=np.int64)
+            m = _constant(ALL, M)
             _refuse((hits < 0) | (hits >= N), "ranks", r, "a rank in 1..n_items")
         else:
             m = _drawn(design, drawn, N, M)
             _refuse(m < 0, "drawn", m, "a number of negatives of at least 1")
-            size = np.where(m == ALL, N - 1, m)
+            size = m if (m != ALL).all() else np.where(m == ALL, N - 1, m)
             _refuse((hits < 0) | (hits > size), "ranks", r, "a rank in 1..negatives+1 (ranks are one-based)")
             if design.replace:
                 _refuse(N < 2, "n_items", N, "at least 2 candidates to draw negatives from")
             else:
                 _refuse(
-                    m > N - 1, "drawn", m,
+                    m >= N, "drawn", m,
                     "no more than n_items − 1 when drawing without replacement (fewer negatives, or replace=True)",
                 )  # fmt: skip
             if isinstance(design, Adaptive):
@@ -163,24 +168,27 @@ class RankCounts:
         if not M:
             raise ValueError("`hits` is empty: there is nothing to estimate from.")
         N = _per_case("n_items", n_items, M)
-        w = np.ones(M) if weights is None else _weights(weights, M)
-        block = user_blocks(np.arange(M) if users is None else users)
-        if len(block) != M:
-            raise ValueError(f"`users` has {len(block)} entries for {M} cases: give one per case.")
-        j = np.ones(M, dtype=np.int64) if order is None else _per_case("order", order, M)
-        T = np.ones(M, dtype=np.int64) if targets is None else _per_case("targets", targets, M)
+        w = _constant(1.0, M) if weights is None else _weights(weights, M)
+        ids = None if users is None else np.asarray(users)
+        if ids is not None and len(ids) != M:
+            raise ValueError(f"`users` has {len(ids)} entries for {M} cases: give one per case.")
+        j = _constant(1, M) if order is None else _per_case("order", order, M)
+        T = _constant(1, M) if targets is None else _per_case("targets", targets, M)
         if order is None and (T > 1).any():
             raise ValueError("`order` is missing: with several targets per user every case needs its place among them.")
         _refuse((j < 1) | (j > T), "order", j, "a place in 1..targets")
-        pools, pool = _codes(N)  # few sizes are many cases: one logarithm for each
-        keys = [block, _pool_key(pools)[pool], m, x, j, T]
-        if not w.all():  # a case of weight zero says nothing, and a pool of such cases has no mean size
-            keys, N, w = [key[w > 0] for key in keys], N[w > 0], w[w > 0]
-            m, x, M = keys[2], keys[3], len(w)
-        auc = design.auc(m, x, N)
-        scored = np.where(m == ALL, N - 1, m)
-        sums = (np.ones(M, dtype=np.int64), scored, w, w * N, w * auc)
-        return replace(cls(design, _FINEST, *_grouped(keys, sums)), candidates=candidates)._coarsened()
+        chunks = [slice(first, min(first + _CHUNK, M)) for first in range(0, M, _CHUNK)]
+        # a case of weight zero says nothing, and a pool of such cases has no mean size
+        pools = _distinct_values(N[part] if w[part].all() else N[part][w[part] > 0] for part in chunks)
+        level = _level(np.unique(_pool_key(pools)), _FINEST)
+        known, cells = _StringBlocks(), list[tuple[Any, ...]]()
+        for part in chunks:
+            block = user_blocks(np.arange(part.start, part.stop) if ids is None else ids[part], known)
+            if w[part].any():
+                cells.append(_cells(design, level, block, m[part], x[part], N[part], j[part], T[part], w[part]))
+            if sum(len(keys) for keys, *_ in cells) > 2 * _CHUNK:
+                cells = [_joined(cells)]
+        return replace(cls(design, level, *_joined(cells)), candidates=candidates)
 
     @classmethod
     def from_frame(
@@ -496,9 +504,7 @@ class RankCounts:
 
     def _coarsened(self) -> RankCounts:
         """The finest level with at most 64 pool bins; a function of the set of pools alone, so addition commutes."""
-        level, bins = self.level, _codes(self.column("pool"))[0]
-        while len(bins) > MAX_POOLS:
-            level, bins = level - 1, np.unique(bins >> 1)
+        level = _level(_codes(self.column("pool"))[0], self.level)
         if level == self.level:
             return self
         sums = tuple(getattr(self, name) for name in _SUMS)
@@ -521,8 +527,19 @@ def _candidates_of_version_1(counts: RankCounts) -> str:
     return "unseen" if high - low > float(counts.column("targets").max()) - 0.5 else "all"
 
 
-def user_blocks(users: ArrayLike) -> IntArray:
-    """A block in 0..255 per user id, by a hash that does not change between processes, machines or models."""
+class _StringBlocks(dict[str, int]):
+    """The block of each name, hashed when it is first asked for."""
+
+    def __missing__(self, name: str) -> int:
+        block = self[name] = hashlib.blake2b(name.encode(), digest_size=1).digest()[0]
+        return block
+
+
+def user_blocks(users: ArrayLike, known: _StringBlocks | None = None) -> IntArray:
+    """A block in 0..255 per user id, by a hash that does not change between processes, machines or models.
+
+    ``known``: names that were hashed before, to which these are added.
+    """
     ids = np.asarray(users)
     if ids.dtype.kind in "iub":
         with np.errstate(over="ignore"):
@@ -531,9 +548,8 @@ def user_blocks(users: ArrayLike) -> IntArray:
             z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
             z = z ^ (z >> np.uint64(31))
         return np.asarray(z % np.uint64(BLOCKS), dtype=np.int64)
-    names, inverse = np.unique(ids.astype(str), return_inverse=True)
-    hashed = np.array([hashlib.blake2b(name.encode(), digest_size=1).digest()[0] for name in names], dtype=np.int64)
-    return np.asarray(hashed[inverse.ravel()])
+    block_of = _StringBlocks() if known is None else known
+    return np.fromiter(map(block_of.__getitem__, ids.astype(str).tolist()), np.int64, len(ids))
 
 
 def _grouped(columns: Sequence[IntArray] | IntArray, sums: Sequence[NDArray[Any]]) -> tuple[Any, ...]:
@@ -541,6 +557,43 @@ def _grouped(columns: Sequence[IntArray] | IntArray, sums: Sequence[NDArray[Any]
     first, inverse = _distinct(columns)
     keys = np.stack([column[first] for column in columns], axis=1)
     return (keys, *(np.bincount(inverse, each, len(keys)).astype(each.dtype, copy=False) for each in sums))
+
+
+def _cells(
+    design: Design, level: int, block: IntArray, m: IntArray, x: IntArray, N: IntArray, j: IntArray, T: IntArray,
+    w: FloatArray,
+) -> tuple[Any, ...]:  # fmt: skip
+    """Cases as cells: their keys and sums."""
+    if not w.all():
+        block, m, x, N, j, T = (each[w > 0] for each in (block, m, x, N, j, T))
+        w = w[w > 0]
+    sizes, size = _codes(N)  # few sizes are many cases: one logarithm for each
+    keys = [block, (_pool_key(sizes) >> (_FINEST - level))[size], m, x, j, T]
+    scored = np.where(m == ALL, N - 1, m)
+    return _grouped(keys, (np.ones(len(w), dtype=np.int64), scored, w, w * N, w * design.auc(m, x, N)))
+
+
+def _joined(cells: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Several lots of cells as one."""
+    if len(cells) == 1:
+        return cells[0]
+    keys, *sums = (np.concatenate(each) for each in zip(*cells, strict=True))
+    return _grouped(keys.T, sums)
+
+
+def _distinct_values(parts: Iterable[IntArray]) -> IntArray:
+    found = np.empty(0, dtype=np.int64)
+    for part in parts:
+        if len(part):
+            found = np.union1d(found, _codes(part)[0])
+    return found
+
+
+def _level(bins: IntArray, level: int) -> int:
+    """The finest level at which these pool bins, distinct and of this level, are no more than 64."""
+    while len(bins) > MAX_POOLS:
+        level, bins = level - 1, np.unique(bins >> 1)
+    return level
 
 
 def unique_rows(keys: IntArray) -> tuple[IntArray, IntArray]:
@@ -554,7 +607,8 @@ def _distinct(columns: Sequence[IntArray] | IntArray) -> tuple[IntArray, IntArra
 
     Columns are packed into one integer (mixed radix), as they are where their ranges leave room, else as codes.
     """
-    packed, room = _packed([(column - low, high - low + 1) for column, low, high in map(_range, columns)])
+    ranges = map(_range, columns)
+    packed, room = _packed([(column - low if high > low else column, high - low + 1) for column, low, high in ranges])
     if room >= 2.0**40:
         packed, room = _packed([(code, len(distinct)) for distinct, code in map(_codes, columns)])
     if room >= 2.0**62:
@@ -622,8 +676,8 @@ def _whole_numbers(name: str, values: ArrayLike) -> IntArray:
     array = np.asarray(values)
     if array.ndim != 1:
         raise ValueError(f"`{name}` must be one-dimensional, one entry per case; it has shape {array.shape}.")
-    if array.dtype.kind in "iu":
-        return array.astype(np.int64)
+    if array.dtype.kind == "i" or (array.dtype.kind == "u" and int(array.max(initial=0)) < 2**63):
+        return array.astype(np.int64, copy=False)
     try:
         floats = array.astype(np.float64)
     except (TypeError, ValueError):
@@ -634,7 +688,8 @@ def _whole_numbers(name: str, values: ArrayLike) -> IntArray:
     odd = (floats != np.round(floats)) | (np.abs(floats) >= 2.0**63)
     if odd.any():
         first = int(np.flatnonzero(odd)[0])
-        raise ValueError(f"`{name}` must be whole numbers; case {first} has {float(floats[first])!r}.")
+        limit = " below 2**63" if 2.0**63 <= abs(floats[first]) < np.inf else ""
+        raise ValueError(f"`{name}` must be whole numbers{limit}; case {first} has {array[first]!s}.")
     return floats.astype(np.int64)
 
 
@@ -642,10 +697,15 @@ def _per_case(name: str, values: ArrayLike, cases: int) -> IntArray:
     array = np.asarray(values)
     numbers = _whole_numbers(name, np.atleast_1d(array) if array.ndim == 0 else array)
     if array.ndim == 0:
-        return np.full(cases, numbers[0], dtype=np.int64)
+        return _constant(numbers[0], cases)
     if len(numbers) != cases:
         raise ValueError(f"`{name}` has {len(numbers)} entries for {cases} cases: give one number, or one per case.")
     return numbers
+
+
+def _constant(value: Any, cases: int) -> NDArray[Any]:
+    """The same value for every case, without the memory of an array."""
+    return np.broadcast_to(np.asarray(value), cases)
 
 
 def _weights(values: ArrayLike, cases: int) -> FloatArray:
@@ -674,8 +734,8 @@ def _drawn(design: Design, drawn: ArrayLike | None, N: IntArray, cases: int) -> 
         kind = type(design).__name__
         raise ValueError(f"`drawn` is missing: with `{kind}` every case has its own number of negatives.")
     if isinstance(design, Sample):
-        return np.full(cases, design.negatives, dtype=np.int64)
-    return np.full(cases, design.stages(int(N.max()))[0], dtype=np.int64)
+        return _constant(design.negatives, cases)
+    return _constant(design.stages(int(N.max()))[0], cases)
 
 
 def _adaptive(design: Adaptive, m: IntArray, hits: IntArray, N: IntArray) -> tuple[Adaptive, IntArray]:
