@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import re
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -53,21 +52,8 @@ def page(request, monkeypatch, tmp_path):
         return
     namespace = request.getfixturevalue("doctest_namespace")
     if request.node.path.parent.name == "recipes":
-        namespace.update(split=make_split(), recorded=ROOT / "docs" / "recipes" / "recorded", trainer=replayed())
+        namespace.update(split=make_split(), recorded=ROOT / "docs" / "recipes" / "recorded")
     (tmp_path / "docs").symlink_to(ROOT / "docs")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"file://{tmp_path}/mlruns")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
-
-
-def replayed():
-    """RecBole's trainer, as far as the recipe sees it: `evaluate` hands the collector what RecBole 1.2.1 handed it."""
-    data = np.load(ROOT / "docs" / "recipes" / "recorded" / "recbole.npz")
-    collector = SimpleNamespace(eval_batch_collect=lambda *batch: None)
-
-    def evaluate(test_data):
-        interaction = {"user_id": data["interaction_user_id"]}
-        collector.eval_batch_collect(data["scores"], interaction, data["positive_u"], data["positive_i"])
-        return {"recall@10": float(data["recall"]), "ndcg@10": float(data["ndcg"])}
-
-    return SimpleNamespace(eval_collector=collector, evaluate=evaluate)

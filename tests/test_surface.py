@@ -19,7 +19,7 @@ SURFACE = [
     *("expected_naive", "sampled_recall", "hoeffding", "bounds"),
     *("Naive", "RankEstimate", "CLS", "BiasVariance", "MLE", "WeightedMLE", "MaxEntropy", "Multinomial", "Mapping"),
     *("LogSpline", "parse_estimator", "RankDistribution", "Estimator"),
-    *("evaluate", "plan", "correct", "Report", "compare", "Comparison", "Accumulator"),
+    *("evaluate", "plan", "correct", "from_recbole", "Report", "compare", "Comparison", "Accumulator"),
 ]
 #: Promised, allowed to appear.
 SOON = [
@@ -60,6 +60,9 @@ KEYWORDS = {
         "rng",
     ],
     "correct": ["n_items", "design", "metrics"],
+    "Split": ["train", "users", "items", "weights"],
+    "Split.from_frames": ["train", "test"],
+    "from_recbole": ["trainer", "test_data", "metrics"],
     "plan": ["n_items", "cases", "metric", "precision"],
     "Accumulator": ["design", "n_items"],
     "Accumulator.update": ["scores", "target"],

@@ -41,6 +41,7 @@ if TYPE_CHECKING:  # loaded when first asked for: they bring SciPy's sparse matr
     from . import models
     from .data import Split, load
     from .models import as_scorer
+    from .evaluate.recbole import from_recbole
     from .ranks.observe import observe, observe_cases
 
 
@@ -51,6 +52,7 @@ _LATER = {
     "as_scorer": ".models",
     "observe": ".ranks.observe",
     "observe_cases": ".ranks.observe",
+    "from_recbole": ".evaluate.recbole",
 }
 
 
@@ -110,6 +112,7 @@ __all__ = [
     "hoeffding",
     "Report",
     "correct",
+    "from_recbole",
     "compare",
     "Comparison",
     "Accumulator",

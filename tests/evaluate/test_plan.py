@@ -206,3 +206,12 @@ def test_sampling_cost_is_li23_eq_13(rehearsal):
         assert cost == pytest.approx(left * (size - before) / m)
         left, before = left - m, size
     assert efficient in [size for size, *_ in rows]
+
+
+def test_enormous_catalogues_are_planned_or_refused():
+    plan = fr.plan(n_items=2**40, cases=1000, metric="recall@10", precision=0.5)
+    assert plan.n_items == 2**40
+    with pytest.raises(
+        ValueError, match=r"`n_items` is 9223372036854775808; allowed are whole numbers from 2 to 2\*\*50"
+    ):
+        fr.plan(n_items=2**63, cases=1000, metric="recall@10", precision=0.5)

@@ -186,6 +186,76 @@ def test_functions_and_objects_with_score(factors: Any, split: Split) -> None:
     assert as_scorer(scorer) is scorer
 
 
+def test_functions_of_flat_pairs(factors: Any, split: Split) -> None:
+    U, V = factors
+    expected = U @ V.T
+    flat = [
+        lambda u, i: (U[u] * V[i]).sum(-1),
+        lambda u, i: (U[u] * V[i]).sum(1),
+        lambda u, i: (U[u] * V[i]).sum(-1, keepdims=True),  # as a last layer of one unit gives them
+        lambda u, i: np.einsum("bd,bd->b", U[u], V[i]),
+    ]
+    for model in flat:
+        scorer = as_scorer(model)
+        agree(scorer, expected, split)
+        assert scorer.flat is True
+        # as many users as items, one user, one item: shapes in which the wrong form would look right, asked first
+        for b, m in ((5, 5), (1, 4), (4, 1), (1, 1)):
+            users, items = np.arange(b), np.arange(b * m).reshape(b, m)
+            np.testing.assert_allclose(as_scorer(model).score(users, items), expected[users[:, None], items], rtol=1e-5)
+    assert as_scorer(lambda users, items: -items).score(np.arange(1), np.arange(3)[None]).tolist() == [[0, -1, -2]]
+
+
+def test_the_form_is_found_once_and_costs_one_call() -> None:
+    asked: list[tuple[Any, Any]] = []
+
+    def model(u: Any, i: Any) -> Any:
+        asked.append((u.shape, i.shape))
+        if u.shape != i.shape:
+            raise RuntimeError("not flat")
+        return u + i
+
+    scorer = as_scorer(model)
+    for _ in range(2):
+        scorer.score(np.arange(3), np.zeros((3, 4), dtype=np.int64))
+    assert asked == [((3,), (3, 4)), ((12,), (12,)), ((12,), (12,))]
+    asked.clear()
+    as_scorer(model).score(np.arange(3), np.zeros((3, 3), dtype=np.int64))
+    assert asked == [((2,), (2, 3)), ((6,), (6,)), ((9,), (9,))]
+
+
+def test_wrong_shapes_and_failures_are_told_in_both_forms() -> None:
+    users, items = np.arange(2), np.arange(6).reshape(2, 3)
+    with pytest.raises(
+        ValueError, match=r"shape \(2,\) for users of shape \(2,\) and items of shape \(2, 3\).*\(6, 6\)"
+    ):
+        as_scorer(lambda u, i: u if i.ndim == 2 else np.zeros((6, 6))).score(users, items)
+
+    def broken(u: Any, i: Any) -> Any:
+        raise KeyError(f"no such user in {u.shape}")
+
+    with pytest.raises(KeyError, match=r"no such user in \(2,\)") as caught:
+        as_scorer(broken).score(users, items)
+    assert "flat pairs" in caught.value.__notes__[0]
+
+
+def test_a_torch_module_of_flat_pairs(factors: Any, split: Split) -> None:
+    torch = pytest.importorskip("torch")
+    U, V = (torch.as_tensor(each) for each in factors)
+
+    class Dot(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, users: Any, items: Any) -> Any:
+            return torch.cat([U[users] * V[items]], dim=-1).sum(1)
+
+    agree(as_scorer(Dot()), factors[0] @ factors[1].T, split)
+
+
+def test_a_mapping_of_arrays_is_a_frame_of_scores() -> None:
+    scorer = as_scorer({"user_id": np.array([0, 1]), "item_id": np.array([1, 0]), "score": np.array([0.5, 2.0])})
+    assert isinstance(scorer, Table)
+    assert scorer.score(np.array([1]), np.array([[0, 1]])).tolist() == [[2.0, -np.inf]]
+
+
 def test_what_is_no_model_is_refused_with_what_is() -> None:
     class Unfitted:
         def fit(self) -> None: ...

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pickle
+import tracemalloc
 import zipfile
 from dataclasses import replace
 
@@ -104,9 +105,53 @@ def test_cases_of_weight_zero_say_nothing(rng):
     assert str(counts) == "2 cases of uni9 among 200 items (unseen)"
 
 
+@pytest.mark.parametrize("chunk", [1, 7, 64, 10_000])
+def test_counts_do_not_depend_on_how_many_cases_are_grouped_at_once(rng, monkeypatch, chunk):
+    M = 500
+    ranks, n_items = rng.integers(1, 11, M), rng.integers(50, 5000, M)  # far more pool sizes than bins
+    T = rng.integers(1, 4, M)
+    more = {
+        "users": np.array([f"user {k % 90}" for k in range(M)], dtype=object),
+        "weights": np.where(np.arange(M) < 100, 0.0, rng.random(M)),  # whole chunks that say nothing
+        "targets": T,
+        "order": rng.integers(1, T + 1),
+    }
+    whole = RankCounts.from_ranks(ranks, n_items, "uni9", **more), RankCounts.from_ranks(ranks, 70, "uni9")
+    monkeypatch.setattr("fullrank.ranks.counts._CHUNK", chunk)
+    assert RankCounts.from_ranks(ranks, n_items, "uni9", **more) == whole[0]
+    assert RankCounts.from_ranks(ranks, 70, "uni9") == whole[1]
+    assert len(whole[0].pools[0]) <= 64
+
+
+def test_ranks_are_not_copied_case_by_case():
+    ranks = np.ones(5_000_000, dtype=np.int64)
+    tracemalloc.start()
+    try:
+        RankCounts.from_ranks(ranks, 1000, "uni9")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 6 * ranks.nbytes  # 25 times as much when every column was made for all cases at once
+
+
+@pytest.mark.parametrize("n_items", [2**50 + 1, 2**63 - 1, 2**63, 2**64, 10**30, 1e19])
+def test_more_items_than_floats_can_tell_apart_are_refused(n_items):
+    with pytest.raises(
+        ValueError, match=r"`n_items` (is \d+ at case 0.*at most 2\*\*50|must be whole numbers below 2\*\*63)"
+    ):
+        RankCounts.from_ranks([1, 2], n_items, "uni9")
+
+
+def test_the_largest_catalogue_has_an_answer():
+    counts = RankCounts.from_ranks([1, 1, 2, 7] * 50, 2**50, "uni99")
+    low, high = fr.LogSpline().fit(counts).interval("ndcg@10")
+    assert 0 <= low < high < 1
+
+
 def test_user_blocks_do_not_depend_on_the_machine():
     # fixed for good: counts saved yesterday must pair with counts of today
     assert user_blocks([0, 1, 2, 10**12]).tolist() == [175, 193, 206, 120]
+    assert user_blocks(["a", "b", "user 7"]).tolist() == [222, 171, 120]
     assert (
         user_blocks(["a", "b", "user 7"]).tolist() == user_blocks(np.array(["a", "b", "user 7"], dtype=object)).tolist()
     )

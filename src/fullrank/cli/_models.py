@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from .._files import existing
+from .._tables import read_columns
 
-__all__ = ["named", "read_config", "split_and_models", "table_from"]
+__all__ = ["columns_from", "named", "read_config", "split_and_models"]
 
 
 def read_config(path: Path | None, allowed: Iterable[str]) -> dict[str, Any]:
@@ -74,7 +75,7 @@ def split_and_models(
         stored = {name: _stored(what) for name, what in models.items()}
         _check_rows(data, split, stored)
     else:
-        known, asked = table_from(Path(str(train))), None if test is None else table_from(Path(test))
+        known, asked = columns_from(Path(str(train))), None if test is None else columns_from(Path(test))
         pairs = [raw_columns(each) for each in (known, asked) if each is not None]
         stored = {name: _stored(what) for name, what in models.items()}
         sizes: Any = {
@@ -127,20 +128,12 @@ def _rows(models: Mapping[str, Any], what: str) -> dict[str, int]:
     return found
 
 
-def table_from(path: Path) -> Any:
-    """A CSV, TSV or Parquet file as an Arrow table."""
-    import pyarrow as pa
-    from pyarrow import csv, parquet
-
+def columns_from(path: Path) -> dict[str, Any]:
+    """The columns of a CSV, TSV or Parquet file by name."""
     ending = existing(path).suffix.lower()
-    try:
-        if ending in {".parquet", ".pq"}:
-            return parquet.read_table(path)
-        if ending in {".csv", ".tsv", ".txt"}:
-            return csv.read_csv(path, parse_options=csv.ParseOptions(delimiter="," if ending == ".csv" else "\t"))
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as error:
-        raise ValueError(f"cannot read {str(path)!r}: {str(error).splitlines()[0]}.") from None
-    raise ValueError(f"cannot read {str(path)!r}: it must end in .csv, .tsv or .parquet.")
+    if ending not in {".csv", ".tsv", ".txt", ".parquet", ".pq"}:
+        raise ValueError(f"cannot read {str(path)!r}: it must end in .csv, .tsv or .parquet.")
+    return dict(read_columns(path, "," if ending == ".csv" else "\t"))
 
 
 def _stored(what: str) -> Any:
@@ -176,8 +169,7 @@ def _array(path: Path) -> Any:
             return np.load(path, mmap_mode="r", allow_pickle=False)
         except ValueError as error:
             raise ValueError(f"cannot read {str(path)!r}: {error}") from None
-    table = table_from(path)
-    columns = [table[name].to_numpy() for name in table.column_names]
+    columns = list(columns_from(path).values())
     if len(columns) == 1 and columns[0].dtype == object:  # one column of lists
         return np.stack(columns[0])
     if len(columns) == 1:

@@ -256,19 +256,21 @@ def _to_numpy(values: Any) -> Array:
         if array.dtype.kind == "U" and array is not values and not all(isinstance(value, str) for value in values):
             raise TypeError("mixed")
         return array
-    import pyarrow as pa
+    import narwhals.stable.v1 as nw
 
-    column = values.to_arrow()
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if pa.types.is_temporal(column.type):
-        if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
-            # a time zone changes how an instant is printed, not which comes first
-            column = column.cast(pa.timestamp("ns", getattr(column.type, "tz", None)))
-        column = column.cast(pa.int64()) if column.null_count == 0 else column
-    return np.asarray(column.to_numpy(zero_copy_only=False))
+    if values.dtype in (nw.Categorical, nw.Enum):
+        values = values.cast(nw.String)
+    elif values.dtype == nw.Date:
+        values = values.cast(nw.Datetime("ns"))
+    if not values.dtype.is_float() and values.is_null().any():
+        return np.array(
+            [None if missing else value for value, missing in zip(values, values.is_null(), strict=True)], object
+        )
+    if isinstance(values.dtype, nw.Datetime):  # a time zone changes how an instant is printed, not which comes first
+        return np.asarray(values.dt.timestamp("ns").to_numpy())
+    if values.dtype == nw.Duration:
+        return np.asarray(values.to_numpy()).astype("timedelta64[ns]").astype(np.int64)
+    return np.asarray(values.to_numpy())
 
 
 def encode(ids: Array, what: str, size: int | None = None, *, order: str = "sorted") -> tuple[Ints, Array | None, int]:
@@ -318,14 +320,13 @@ def encode(ids: Array, what: str, size: int | None = None, *, order: str = "sort
 
 def _encode_strings(ids: Array) -> tuple[Ints, Array]:
     """Positions of strings in sorted order; hashing first, so that only the distinct ones are sorted."""
-    import pyarrow as pa
-
-    encoded = pa.array(ids, type=pa.large_string()).dictionary_encode()
-    names = np.array(encoded.dictionary.to_pylist())
+    found: dict[str, int] = {}
+    codes = np.fromiter((found.setdefault(name, len(found)) for name in ids.tolist()), np.int64, len(ids))
+    names = np.array(list(found))
     rank = np.argsort(names)
     position = np.empty(len(names), dtype=np.int64)
     position[rank] = np.arange(len(names))
-    return position[np.asarray(encoded.indices.to_numpy(zero_copy_only=False))], names[rank]
+    return position[codes], names[rank]
 
 
 def among(keys: Ints, ascending: Ints) -> NDArray[np.bool_]:

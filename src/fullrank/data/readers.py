@@ -6,8 +6,10 @@ through line by line, only then, so that the error can name the file and the lin
 
 from __future__ import annotations
 
+import io
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,7 @@ from typing import Any, BinaryIO, TypeAlias
 import numpy as np
 
 from fullrank._progress import bar
+from fullrank._tables import pyarrow_or_none
 from fullrank.data.frames import Interactions, Ints, among, encode
 
 Source: TypeAlias = str | os.PathLike[str] | BinaryIO
@@ -272,13 +275,7 @@ def _read_table(
     header: re.Pattern[bytes] | None = None,
     largest_id: int = _LARGEST,
 ) -> dict[str, Any]:
-    import pyarrow as pa
-    from pyarrow import csv
-
-    kinds = {"user": pa.int64(), "item": pa.int64(), "rating": pa.float32(), "timestamp": pa.int64()}
-    read = csv.ReadOptions(column_names=list(columns), block_size=BLOCK)
-    parse = csv.ParseOptions(delimiter="\t" if separator == "::" else separator, quote_char=False)
-    convert = csv.ConvertOptions(column_types={name: kinds[name] for name in columns}, null_values=[])
+    parse = _number_parser(columns, "\t" if separator == "::" else separator)
     kept: dict[str, list[Any]] = {name: [] for name in columns}
     explain = _line_check(columns, separator, largest_id)
     numeric = b"0123456789.+-eE \r\n" + separator.encode()
@@ -293,13 +290,11 @@ def _read_table(
         problem = bool(block.translate(None, numeric))
         if not problem:
             try:
-                # pyarrow wants one character: a tab cannot occur here, the check above has seen to that
-                text = block.replace(b"::", b"\t") if separator == "::" else block
-                table = csv.read_csv(pa.BufferReader(text), read, parse, convert)
-            except pa.ArrowInvalid:
+                # parsers want one character: a tab cannot occur here, the check above has seen to that
+                arrays = parse(block.replace(b"::", b"\t") if separator == "::" else block)
+            except ValueError:  # pyarrow's own errors are such, too
                 problem = True
         if not problem:
-            arrays = {name: table[name].to_numpy() for name in columns}
             problem = any(
                 len(arrays[name]) and (arrays[name].min() < 0 or arrays[name].max() > largest_id)
                 for name in ("user", "item")
@@ -316,6 +311,35 @@ def _read_table(
     if not any(len(part) for part in kept["user"]):
         raise _empty(source)
     return {name: np.concatenate(parts) for name, parts in kept.items()}
+
+
+def _number_parser(columns: tuple[str, ...], separator: str) -> Callable[[bytes], dict[str, Any]]:
+    """Return a parser of blocks of lines, by pyarrow where it can be imported, else by NumPy; bad ones are a ValueError."""
+    if (pa := pyarrow_or_none()) is not None:
+        from pyarrow import csv
+
+        kinds = {"user": pa.int64(), "item": pa.int64(), "rating": pa.float32(), "timestamp": pa.int64()}
+        read = csv.ReadOptions(column_names=list(columns), block_size=BLOCK)
+        parse = csv.ParseOptions(delimiter=separator, quote_char=False)
+        convert = csv.ConvertOptions(column_types={name: kinds[name] for name in columns}, null_values=[])
+
+        def by_pyarrow(text: bytes) -> dict[str, Any]:
+            table = csv.read_csv(pa.BufferReader(text), read, parse, convert)
+            return {name: table[name].to_numpy() for name in columns}
+
+        return by_pyarrow
+    row = np.dtype([(name, np.float32 if name == "rating" else np.int64) for name in columns])
+
+    def by_numpy(text: bytes) -> dict[str, Any]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # NumPy would read 1.5 as a whole number, with a warning
+            try:
+                table = np.loadtxt(io.BytesIO(text), row, comments=None, delimiter=separator, ndmin=1)
+            except (Warning, OverflowError) as error:
+                raise ValueError(str(error)) from None
+        return {name: np.ascontiguousarray(table[name]) for name in columns}
+
+    return by_numpy
 
 
 def _form(columns: tuple[str, ...], separator: str) -> str:

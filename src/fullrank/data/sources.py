@@ -28,6 +28,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from fullrank._progress import bar
+from fullrank._tables import require_pyarrow
 from fullrank.data import readers
 from fullrank.data.frames import Interactions, among, k_core
 from fullrank.data.split import HOW, RNG, Split, given_test
@@ -354,7 +355,7 @@ def _read_folder(folder: Path, told: dict[str, Any]) -> Found:
 
 
 def _read_parquet(path: Path) -> dict[str, Any]:
-    import pyarrow as pa
+    pa = require_pyarrow("a stored data set")
     from pyarrow import parquet
 
     try:
@@ -391,7 +392,7 @@ def _read_parquet(path: Path) -> dict[str, Any]:
 
 def _parquet_counts(folder: Path) -> tuple[dict[str, int], int | None]:
     """Count from the footer of the files alone, without reading the rows."""
-    import pyarrow as pa
+    pa = require_pyarrow("a stored data set")
     from pyarrow import parquet
 
     try:
@@ -449,7 +450,7 @@ def _check_provenance(folder: Path) -> dict[str, Any]:
 def _write_folder(
     folder: Path, name: str, data: Interactions, test: Interactions | None, facts: dict[str, Any]
 ) -> dict[str, Any]:
-    import pyarrow as pa
+    pa = require_pyarrow("a stored data set")
     from pyarrow import parquet
 
     columns: dict[str, Any] = {"user": data.users.astype(np.int32), "item": data.items.astype(np.int32)}
@@ -521,7 +522,7 @@ def _names(folder: Path, what: str, size: int) -> Any:
     path = folder / f"{what}.parquet"
     if not path.is_file():
         return None
-    import pyarrow as pa
+    pa = require_pyarrow("a stored data set")
     from pyarrow import parquet
 
     try:

@@ -37,8 +37,9 @@ class Split:
 
     `train` is a sparse users × items matrix, kept as a SciPy CSR matrix with sorted indices and no duplicates (shared,
     not copied, when it is that already: do not change it afterwards). Case c asks for item `items[c]` of user
-    `users[c]`; several targets of one user are several cases, in the order given. `weights[c]` is the weight of the
-    *user* in averages over users, so all cases of a user carry the same one; None weighs every user the same.
+    `users[c]`; several targets of one user are several cases, in the order given. `Split(train, test)` takes them from a
+    second matrix of the same shape, row by row. `weights[c]` is the weight of the *user* in averages over users, so all
+    cases of a user carry the same one; None weighs every user the same.
 
     A split checks itself once: positions out of range, targets that are in `train`, duplicate cases, and weights that
     are negative, not finite or all zero are errors that name the user and the item. An empty `train` is allowed.
@@ -46,11 +47,13 @@ class Split:
     >>> import scipy.sparse as sp
     >>> Split(sp.csr_matrix([[1, 1, 0], [0, 1, 0]]), users=[0, 1], items=[2, 0], name="toy")
     Split('toy': 2 users × 3 items, 3 in train, 2 cases)
+    >>> Split(sp.csr_matrix([[1, 1, 0], [0, 1, 0]]), sp.csr_matrix([[0, 0, 1], [1, 0, 0]]), name="toy")
+    Split('toy': 2 users × 3 items, 3 in train, 2 cases)
     """
 
     train: Any
     users: Ints
-    items: Ints
+    items: Ints = None  # type: ignore[assignment]  # left out where `users` is the matrix of what is held out
     weights: NDArray[np.float64] | None = None
     name: str = field(default="", kw_only=True)
     user_ids: Array | None = field(default=None, kw_only=True)
@@ -59,7 +62,11 @@ class Split:
 
     def __post_init__(self) -> None:
         settle = object.__setattr__  # the one place where a frozen value becomes what its fields promise
-        settle(self, "train", _canonical(self.train))
+        settle(self, "train", _canonical(self.train, "train"))
+        if self.items is None:
+            users, items = self._cases_of(self.users)
+            settle(self, "users", users)
+            settle(self, "items", items)
         settle(self, "users", _positions(self.users, "users"))
         settle(self, "items", _positions(self.items, "items"))
         settle(self, "notes", tuple(self.notes))
@@ -73,6 +80,17 @@ class Split:
                 if ids.shape != (size,):
                     raise ValueError(f"`{what}` has shape {ids.shape}; `train` needs one name each, shape ({size},).")
                 settle(self, what, ids)
+
+    def _cases_of(self, test: Any) -> tuple[Any, Any]:
+        if not sp.issparse(test) and np.ndim(test) != 2:
+            raise TypeError(
+                f"`items` is missing and `users` is a {type(test).__name__} of shape {np.shape(test)}; allowed are "
+                f"`Split(train, users, items)` and `Split(train, test)` with a matrix of shape {self.train.shape}."
+            )
+        if test.shape != self.train.shape:
+            raise ValueError(f"`test` has shape {test.shape} and `train` {self.train.shape}; they must be the same.")
+        users, items = _canonical(test, "test").nonzero()
+        return users, items
 
     def _check_cases(self) -> None:
         if len(self.users) != len(self.items):
@@ -94,16 +112,22 @@ class Split:
         if len(repeated):
             case = int(repeated.min())
             raise ValueError(
-                f"user {self.users[case]} has the target item {self.items[case]} twice (case {case} repeats an earlier "
-                f"one{_more(len(repeated))}); list every (user, target) once."
+                f"{self._said(case, 'user')} has the target {self._said(case, 'item')} twice (case {case} repeats an "
+                f"earlier one{_more(len(repeated))}); list every (user, target) once."
             )
         in_train = self._in_train(keys)
         if in_train.any():
             case = int(np.flatnonzero(in_train)[0])
             raise ValueError(
-                f"the target item {self.items[case]} of user {self.users[case]} (case {case}) is also in `train`"
-                f"{_more(int(in_train.sum()))}; leave held-out pairs out of `train`."
+                f"the target {self._said(case, 'item')} of {self._said(case, 'user')} (case {case}) is also in `train`"
+                f"{_more(int(in_train.sum()))}; leave held-out pairs out of `train`, as "
+                "`Split.from_interactions(train, 'given', test=test)` does."
             )
+
+    def _said(self, case: int, what: str) -> str:
+        """A user or an item of a case by its name, where there are names."""
+        position, ids = (self.users, self.user_ids) if what == "user" else (self.items, self.item_ids)
+        return f"{what} {position[case] if ids is None else ids[position[case]]}"
 
     def _in_train(self, keys: Ints) -> NDArray[np.bool_]:
         # train is canonical, so its keys ascend and one binary search per case is enough
@@ -228,6 +252,30 @@ class Split:
         return other
 
     @classmethod
+    def from_frames(cls, train: Any, test: Any, *, name: str = "", **columns: Any) -> Split:
+        """Take what was learned from and what is asked from two frames (pandas, polars, Arrow, or mappings of arrays).
+
+        Columns are found as in `interactions`, which also says what `columns` may be. Users and items get one numbering,
+        kept in `user_ids` and `item_ids`; those that only `test` has get a position too. Rows of `test` that repeat a pair
+        count once, and are counted in the notes. A pair that is in both frames is an error, as in every split.
+
+        >>> Split.from_frames({"user_id": [7, 8], "item_id": ["a", "b"]}, {"user_id": [7], "item_id": ["b"]})
+        Split('': 2 users × 2 items, 2 in train, 1 cases)
+        """
+        known, asked = _encode_together(train, test, columns, ("train", "test"))
+        once = asked.distinct()
+        left = len(asked) - len(once)
+        return cls(
+            _matrix(known.users, known.items, known.n_users, known.n_items),
+            once.users,
+            once.items,
+            name=name,
+            user_ids=known.user_ids,
+            item_ids=known.item_ids,
+            notes=(f"{left:,} of the {len(asked):,} rows of `test` repeat a pair, which counts once.",) if left else (),
+        )
+
+    @classmethod
     def from_interactions(
         cls,
         data: Any,
@@ -340,7 +388,9 @@ def _same_numbering(data: Any, test: Any) -> bool:
     return data.user_ids is test.user_ids and data.item_ids is test.item_ids
 
 
-def _encode_together(data: Any, test: Any, columns: dict[str, Any]) -> tuple[Interactions, Interactions]:
+def _encode_together(
+    data: Any, test: Any, columns: dict[str, Any], called: tuple[str, str] = ("data", "test")
+) -> tuple[Interactions, Interactions]:
     """Give the users and items of two sets of interactions one numbering."""
     sizes = {what: columns.get(f"n_{what}s") for what in ("user", "item")}
     names = {what: column for what, column in columns.items() if not what.startswith("n_")}
@@ -351,7 +401,9 @@ def _encode_together(data: Any, test: Any, columns: dict[str, Any]) -> tuple[Int
     for what in ("user", "item"):
         kinds = {"text" if columns[what].dtype.kind in "UO" else "number" for columns in both if len(columns[what])}
         if len(kinds) > 1:
-            raise TypeError(f"`{what}` holds strings in one of `data` and `test` and numbers in the other.")
+            raise TypeError(
+                f"`{what}` holds strings in one of `{called[0]}` and `{called[1]}` and numbers in the other."
+            )
         filled = [columns[what] for columns in both if len(columns[what])] or [both[0][what]]
         encoded[what] = encode(np.concatenate(filled), what, sizes[what])
     cut = len(both[0]["user"])
@@ -408,40 +460,40 @@ def _matrix(users: Ints, items: Ints, n_users: int, n_items: int) -> Any:
     return sp.csr_matrix((np.ones(len(users), dtype=np.float32), (users, items)), shape=(n_users, n_items))
 
 
-def _canonical(train: Any) -> Any:
-    """Return `train` as a CSR matrix with sorted indices, no duplicates and floating-point values.
+def _canonical(given: Any, name: str) -> Any:
+    """Return a users × items matrix as a CSR matrix with sorted indices, no duplicates and floating-point values.
 
     A matrix rather than a sparse array: implicit and others test for it, and `train[u]` stays two-dimensional.
     """
-    if not sp.issparse(train):
-        train = np.asarray(train) if isinstance(train, np.ndarray | list) else train
-        if not isinstance(train, np.ndarray) or train.ndim != 2 or train.dtype.kind not in "biuf":
+    if not sp.issparse(given):
+        given = np.asarray(given) if isinstance(given, np.ndarray | list) else given
+        if not isinstance(given, np.ndarray) or given.ndim != 2 or given.dtype.kind not in "biuf":
+            shape = f" of shape {given.shape}" if isinstance(given, np.ndarray) else ""
             raise TypeError(
-                f"`train` is a {type(train).__name__}; allowed is a sparse users × items matrix "
+                f"`{name}` is a {type(given).__name__}{shape}; allowed is a sparse users × items matrix "
                 "(use `Split.from_interactions` for frames and arrays of pairs)."
             )
-    if train.ndim != 2 or 0 in train.shape:
-        raise ValueError(f"`train` has shape {train.shape}; it needs at least one user and one item.")
-    given = train
+    if given.ndim != 2 or 0 in given.shape:
+        raise ValueError(f"`{name}` has shape {given.shape}; it needs at least one user and one item.")
     try:
-        matrix = sp.csr_matrix(train)
+        matrix = sp.csr_matrix(given)
         matrix.check_format(full_check=True)
     except ValueError as error:
-        raise ValueError(f"`train` is not a valid sparse matrix: {str(error).rstrip('.')}.") from None
+        raise ValueError(f"`{name}` is not a valid sparse matrix: {str(error).rstrip('.')}.") from None
     if not matrix.has_canonical_format:
         if matrix is given or np.shares_memory(matrix.indices, getattr(given, "indices", matrix.data)):
             matrix = matrix.copy()
         matrix.sum_duplicates()
     if matrix.data.dtype.kind != "f":
         if matrix.data.dtype.kind not in "biu":
-            raise TypeError(f"`train` holds {matrix.data.dtype} values; allowed are real numbers.")
+            raise TypeError(f"`{name}` holds {matrix.data.dtype} values; allowed are real numbers.")
         matrix = matrix.astype(np.float32)
     bad = ~np.isfinite(matrix.data) | (matrix.data == 0)
     if bad.any():
         entry = int(np.flatnonzero(bad)[0])
         user = int(np.searchsorted(matrix.indptr, entry, side="right")) - 1
         raise ValueError(
-            f"`train` stores {matrix.data[entry]:g} for user {user}, item {matrix.indices[entry]}"
+            f"`{name}` stores {matrix.data[entry]:g} for user {user}, item {matrix.indices[entry]}"
             f"{_more(int(bad.sum()))}; store a finite number other than 0 where there is an interaction, else nothing."
         )
     return matrix

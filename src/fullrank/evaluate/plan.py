@@ -13,7 +13,7 @@ import numpy as np
 from ..estimators import LogSpline, RankDistribution
 from ..estimators.intervals import check_interval
 from ..metrics import Metric, parse_metrics
-from ..ranks.counts import RankCounts
+from ..ranks.counts import MOST_ITEMS, RankCounts
 from ..ranks.design import Adaptive, Design, Exhaustive, Sample
 from ..report import Report
 from .rehearsal import AIM, Guess, Rehearsal, made_up
@@ -363,8 +363,8 @@ def _guess(pilot: Any, n_items: int | None, cases: int | None) -> tuple[Guess, i
             raise ValueError(
                 "`n_items` and `cases` are needed: how large the catalogue is and how many test cases there are."
             )
-        if isinstance(n_items, bool) or not isinstance(n_items, int | np.integer) or n_items < 2:
-            raise ValueError(f"`n_items` is {n_items!r}; allowed are whole numbers from 2.")
+        if isinstance(n_items, bool) or not isinstance(n_items, int | np.integer) or not 2 <= n_items <= MOST_ITEMS:
+            raise ValueError(f"`n_items` is {n_items!r}; allowed are whole numbers from 2 to 2**50.")
         return Guess.prior(int(n_items)), int(n_items), int(cases)
     if isinstance(pilot, Report):
         if not pilot.estimates:

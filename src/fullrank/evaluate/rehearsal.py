@@ -201,8 +201,9 @@ class Rehearsal:
             good = above[live] - x[live]
             if N < 10**9:
                 x[live] += rng.hypergeometric(good, N - 1 - before - good, m - before)
-            else:  # NumPy's hypergeometric ends there, and the binomial is as good
-                x[live] += rng.binomial(good, (m - before) / (N - 1 - before))
+            else:  # NumPy's hypergeometric ends there, and the binomial is as good, of the fewer of the two as trials
+                few, many = np.minimum(good, m - before), np.maximum(good, m - before)
+                x[live] += rng.binomial(few, np.minimum(many / (N - 1 - before), 1.0))
             hits[place] = x
             before = m
             if whole:

@@ -17,7 +17,7 @@ import contextlib
 import hashlib
 import mmap
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -226,25 +226,63 @@ class Rows:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Pairs:
-    """A function ``score(users, items)`` of positions: users (b,), items (b, m), scores (b, m)."""
+    """A function ``score(users, items)`` of positions: users (b,), items (b, m), scores (b, m); or of flat pairs.
+
+    ``flat`` says that users, items and scores are all of shape (b·m,), as in ``(U[u] * V[i]).sum(-1)``; scores of shape
+    (b·m, 1) will do. ``None`` finds out at the first call: the function is asked in the first form and, if it fails or gives
+    another shape, in the second. That call has b and m that differ and are above 1 (b = 2 and m = 3 of user 0 and item 0
+    otherwise), for else a function of flat pairs could give the right shape and wrong scores.
+    """
 
     function: Callable[[Ints, Ints], Any]
     n_users: int | None = None
     n_items: int | None = None
     name: str = "function"
+    flat: bool | None = None
 
     def score(self, users: Ints, items: Ints) -> Array:
         """What the function says, as a NumPy array of the right shape."""
-        scores = _numpy(self.function(users, items))
-        if scores.shape != items.shape:
-            raise ValueError(
-                f"model `{self.name}` returned scores of shape {scores.shape} for users of shape {users.shape} and items of "
-                f"shape {items.shape}; it must return one score per item, {items.shape}."
-            )
+        if self.flat is not None:
+            return self._ask(users, items, self.flat)
+        if 1 < items.shape[0] != items.shape[1] > 1:
+            return self._settle(users, items)
+        self._settle(np.zeros(2, dtype=np.int64), np.zeros((2, 3), dtype=np.int64))
+        return self.score(users, items)
+
+    def _settle(self, users: Ints, items: Ints) -> Array:
+        """Ask in both forms and remember the one that is answered."""
+        try:
+            scores, flat = self._ask(users, items, False), False
+        except Exception as error:  # whatever a function does that was handed the wrong form
+            try:
+                scores, flat = self._ask(users, items, True), True
+            except Exception as other:
+                error.add_note(f"Asked for {items.size} flat pairs instead: {other}")
+                if isinstance(error, _WrongShapeError) and isinstance(other, _WrongShapeError):
+                    raise ValueError(f"{error} {other}") from None
+                raise error from None
+        object.__setattr__(self, "flat", flat)
         return scores
+
+    def _ask(self, users: Ints, items: Ints, flat: bool) -> Array:
+        if flat:
+            users, asked = np.repeat(users, items.shape[1]), items.ravel()
+        else:
+            asked = items
+        scores = _numpy(self.function(users, asked))
+        if scores.shape != asked.shape and not (flat and scores.shape == (len(asked), 1)):
+            raise _WrongShapeError(
+                f"model `{self.name}` returned scores of shape {scores.shape} for users of shape {users.shape} and items of "
+                f"shape {asked.shape}; it must return one score per item, {asked.shape}."
+            )
+        return scores.reshape(items.shape)
 
     def __repr__(self) -> str:
         return f"Pairs({self.name})"
+
+
+class _WrongShapeError(ValueError):
+    """Scores came back in a shape that nobody asked for."""
 
 
 # ------------------------------------------------------------------------------------------------------- as_scorer
@@ -264,10 +302,10 @@ def as_scorer(model: Any, split: Any = None, *, name: str | None = None) -> Any:
     | an object with ``user_factors`` and ``item_factors`` (and ``item_bias``), such as implicit's | `Factors` |
     | an object with an item × item ``similarity``, such as implicit's neighbours or EASE | `ItemItem` over ``split.train`` |
     | a users × items matrix: dense; sparse (absent: below the rest) · one score per item | `Rows` · `Table` · `Factors` |
-    | a pandas, polars or Arrow frame with ``user_id``, ``item_id``, ``score`` | `Table` |
+    | a pandas, polars or Arrow frame, or a mapping of arrays, with ``user_id``, ``item_id``, ``score`` | `Table` |
     | a Cornac model, a RecBole model, a LensKit pipeline | `Rows` or `Pairs` |
-    | a torch module: LongTensors (b,), (b, m) → (b, m), under ``no_grad`` and in eval mode | `Pairs` |
-    | anything with ``score(users, items)``; any callable | `Pairs` |
+    | a torch module: LongTensors (b,), (b, m) → (b, m), or flat pairs, under ``no_grad`` and in eval mode | `Pairs` |
+    | anything with ``score(users, items)``; any callable, of (b,), (b, m) or of flat pairs (b·m,), (b·m,) | `Pairs` |
 
     Users and items are positions in `split`. Where a library keeps its own order (LensKit, Cornac) or frames hold names,
     the split's ``user_ids`` and ``item_ids`` translate; without them, names are positions.
@@ -356,17 +394,20 @@ def _similarity_of(model: Any) -> Any:
 
 
 def _from_frame(frame: Any, split: Any, name: str) -> Table:
-    import narwhals as nw
+    if isinstance(frame, Mapping):
+        table: Any = frame
+        names = [str(each) for each in frame]
+    else:
+        import narwhals as nw
 
-    table = nw.from_native(frame, eager_only=True)
+        table = nw.from_native(frame, eager_only=True)
+        names = table.columns
     columns = []
     for what, usual in (("user", "user_id"), ("item", "item_id"), ("score", "score")):
-        found = find_column(table.columns, what)
+        found = find_column(names, what)
         if found is None:
-            raise ValueError(
-                f"the frame of scores has no column {usual!r}: it has {', '.join(map(repr, table.columns))}."
-            )
-        columns.append(table[found].to_numpy())
+            raise ValueError(f"the frame of scores has no column {usual!r}: it has {', '.join(map(repr, names))}.")
+        columns.append(_numpy(table[found]))
     shape = None if split is None else (split.n_users, split.n_items)
     users = _positions(
         columns[0], None if split is None else split.user_ids, "user", None if shape is None else shape[0], name
@@ -482,7 +523,7 @@ def _recbole(model: Any, split: Any, name: str) -> Any:
     base = next((c for c in type(model).__mro__ if c.__name__ == "AbstractRecommender"), None)
     if getattr(type(model), "full_sort_predict", None) not in (None, getattr(base, "full_sort_predict", None)):
         return Rows(rows, n_items - shift_i, n_users - shift_u, name=name)
-    return Pairs(pairs, n_users - shift_u, n_items - shift_i, name=name)
+    return Pairs(pairs, n_users - shift_u, n_items - shift_i, name=name, flat=False)
 
 
 class _Interaction(dict):  # type: ignore[type-arg]  # what a model sees of RecBole's batches, should the class ever move
@@ -511,7 +552,7 @@ def _lenskit(model: Any, split: Any, name: str) -> Pairs:
             out[r] = np.asarray(scores, dtype=np.float64)[back.ravel()]
         return out
 
-    return Pairs(pairs, name=name)
+    return Pairs(pairs, name=name, flat=False)
 
 
 class _TorchModule:
@@ -646,7 +687,7 @@ def _is_array(model: Any) -> bool:
 
 
 def _is_frame(model: Any) -> bool:
-    return hasattr(model, "columns") or hasattr(model, "column_names")
+    return isinstance(model, Mapping) or hasattr(model, "columns") or hasattr(model, "column_names")
 
 
 def _name_of(model: Any) -> str:

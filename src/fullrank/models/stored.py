@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fullrank._files import replacing
+from fullrank._tables import require_pyarrow
 from fullrank.models.scorer import Factors, _digest
 
 __all__ = ["StoredFactors", "StoredTable", "read_factors"]
@@ -284,7 +285,7 @@ def _dataset(paths: tuple[str, ...], kind: str, filesystem: Any) -> Any:
 def _of_dataset(
     source: Any, what: str, cache: str | None, filesystem: Any, vectors: str | None, ids: str | None
 ) -> StoredTable:
-    import pyarrow as pa
+    pa = require_pyarrow(f"reading {what} from a dataset")
     import pyarrow.dataset as ds
 
     if isinstance(source, ds.FileSystemDataset):

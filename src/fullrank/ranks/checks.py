@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["check_weights", "per_case", "refuse", "whole_numbers"]
+__all__ = ["check_weights", "constant", "per_case", "refuse", "whole_numbers"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -16,8 +18,8 @@ def whole_numbers(name: str, values: ArrayLike) -> IntArray:
     array = np.asarray(values)
     if array.ndim != 1:
         raise ValueError(f"`{name}` must be one-dimensional, one entry per case; it has shape {array.shape}.")
-    if array.dtype.kind in "iu":
-        return array.astype(np.int64)
+    if array.dtype.kind == "i" or (array.dtype.kind == "u" and int(array.max(initial=0)) < 2**63):
+        return array.astype(np.int64, copy=False)
     try:
         floats = array.astype(np.float64)
     except (TypeError, ValueError):
@@ -28,7 +30,8 @@ def whole_numbers(name: str, values: ArrayLike) -> IntArray:
     odd = (floats != np.round(floats)) | (np.abs(floats) >= 2.0**63)
     if odd.any():
         first = int(np.flatnonzero(odd)[0])
-        raise ValueError(f"`{name}` must be whole numbers; case {first} has {float(floats[first])!r}.")
+        limit = " below 2**63" if 2.0**63 <= abs(floats[first]) < np.inf else ""
+        raise ValueError(f"`{name}` must be whole numbers{limit}; case {first} has {array[first]!s}.")
     return floats.astype(np.int64)
 
 
@@ -37,10 +40,15 @@ def per_case(name: str, values: ArrayLike, cases: int) -> IntArray:
     array = np.asarray(values)
     numbers = whole_numbers(name, np.atleast_1d(array) if array.ndim == 0 else array)
     if array.ndim == 0:
-        return np.full(cases, numbers[0], dtype=np.int64)
+        return constant(numbers[0], cases)
     if len(numbers) != cases:
         raise ValueError(f"`{name}` has {len(numbers)} entries for {cases} cases: give one number, or one per case.")
     return numbers
+
+
+def constant(value: Any, cases: int) -> NDArray[Any]:
+    """The same value for every case, without the memory of an array."""
+    return np.broadcast_to(np.asarray(value), cases)
 
 
 def check_weights(values: ArrayLike, cases: int) -> FloatArray:

@@ -29,7 +29,7 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
@@ -41,7 +41,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._columns import find_column
 from .._files import write_atomically
-from .checks import check_weights, per_case, refuse, whole_numbers
+from .checks import check_weights, constant, per_case, refuse, whole_numbers
 from .design import ALL, Design, parse_design
 
 __all__ = ["BLOCKS", "NOTHING", "PoolTable", "RankCounts"]
@@ -55,6 +55,10 @@ BLOCKS = 256
 MAX_POOLS = 64
 #: Laws of R′ are estimated for at most this many strata of (j, T).
 MAX_STRATA = 64
+#: More candidates than this are refused: ranks near 2**53 are no longer told apart as floating-point numbers.
+MOST_ITEMS = 2**50
+#: Cases that are grouped at once: many ranks become counts in the memory of this many.
+_CHUNK = 1 << 20
 _FINEST = 24
 #: ``drawn`` of a case whose rest nothing was drawn from.
 NOTHING = -1
@@ -134,6 +138,7 @@ class RankCounts:
             raise ValueError("`ranks` is empty: there is nothing to estimate from.")
         N = per_case("n_items", n_items, M)
         refuse(N < 1, "n_items", N, "a positive number of candidates (target included)")
+        refuse(N > MOST_ITEMS, "n_items", N, f"at most 2**50, that is {MOST_ITEMS:,}")
         hits = r - 1
         m = None if drawn is None else per_case("drawn", drawn, M)
         if ahead is None and rest is None:
@@ -175,34 +180,35 @@ class RankCounts:
         if not M:
             raise ValueError("`hits` is empty: there is nothing to estimate from.")
         N = per_case("n_items", n_items, M)
-        w = np.ones(M) if weights is None else check_weights(weights, M)
-        block = user_blocks(np.arange(M) if users is None else users)
-        if len(block) != M:
-            raise ValueError(f"`users` has {len(block)} entries for {M} cases: give one per case.")
-        j = np.ones(M, dtype=np.int64) if order is None else per_case("order", order, M)
-        T = np.ones(M, dtype=np.int64) if targets is None else per_case("targets", targets, M)
+        w = constant(1.0, M) if weights is None else check_weights(weights, M)
+        ids = None if users is None else np.asarray(users)
+        if ids is not None and len(ids) != M:
+            raise ValueError(f"`users` has {len(ids)} entries for {M} cases: give one per case.")
+        j = constant(1, M) if order is None else per_case("order", order, M)
+        T = constant(1, M) if targets is None else per_case("targets", targets, M)
         if order is None and (T > 1).any():
             raise ValueError("`order` is missing: with several targets per user every case needs its place among them.")
         refuse((j < 1) | (j > T), "order", j, "a place in 1..targets")
-        if not w.all():  # a case of weight zero says nothing, and a pool of such cases has no mean size
-            m, x, N, block, j, T = (each[w > 0] for each in (m, x, N, block, j, T))
-            ahead, rest = (None if each is None else np.asarray(each)[w > 0] for each in (ahead, rest))
-            w, M = w[w > 0], int((w > 0).sum())
-        a = np.zeros(M, dtype=np.int64) if ahead is None else np.asarray(ahead, dtype=np.int64)
-        left = N - 1 if rest is None else np.asarray(rest, dtype=np.int64)
-        auc = design.auc(m, x, N) if rest is None else _auc(design, a, left, m, x, N)
-        every = m == ALL  # then nothing is left
-        a, left, x = np.where(every, a + x, a), np.where(every, 0, left), np.where(every, 0, x)
-        m = np.where(m == NOTHING, 0, m)
-        compared = N - 1 - left
-        partly = np.where(left > 0, w * compared, 0.0)
-        sums = (np.ones(M, dtype=np.int64), compared + m, w, w * N, w * auc, partly)
-        pool, pools = _bins(N)
-        left, rests = (np.where(every, 0, pool), pools) if rest is None else _bins(left + 1)
+        a = constant(0, M) if ahead is None else np.asarray(ahead, dtype=np.int64)
+        left = None if rest is None else np.asarray(rest, dtype=np.int64)
+        chunks = [slice(first, min(first + _CHUNK, M)) for first in range(0, M, _CHUNK)]
+        # a case of weight zero says nothing, and a pool of such cases has no mean size
+        some = [slice(None) if w[part].all() else w[part] > 0 for part in chunks]
+        pools = _distinct_bins(N[part][on] for part, on in zip(chunks, some, strict=True))
+        rests = (
+            pools if left is None else _distinct_bins(left[part][on] + 1 for part, on in zip(chunks, some, strict=True))
+        )
         level = _level(_FINEST, pools, rests)
-        coarser = _FINEST - level
-        keys = [block, pool >> coarser, a, left >> coarser, m, x, j, T]
-        return replace(cls(design, level, *_grouped(keys, sums)), candidates=candidates)
+        known, cells = _StringBlocks(), list[tuple[Any, ...]]()
+        for part, on in zip(chunks, some, strict=True):
+            block = user_blocks(np.arange(part.start, part.stop) if ids is None else ids[part], known)
+            over = N[part] - 1 if left is None else left[part]
+            if w[part].any():
+                ints = (each[on] for each in (block, a[part], over, m[part], x[part], N[part], j[part], T[part]))
+                cells.append(_cells(design, level, left is None, w[part][on], *ints))
+            if sum(len(keys) for keys, *_ in cells) > 2 * _CHUNK:
+                cells = [_joined(cells)]
+        return replace(cls(design, level, *_joined(cells)), candidates=candidates)
 
     @classmethod
     def from_frame(
@@ -643,8 +649,19 @@ def _candidates_of_version_1(counts: RankCounts) -> str:
     return "unseen" if high - low > float(counts.column("targets").max()) - 0.5 else "all"
 
 
-def user_blocks(users: ArrayLike) -> IntArray:
-    """A block in 0..255 per user id, by a hash that does not change between processes, machines or models."""
+class _StringBlocks(dict[str, int]):
+    """The block of each name, hashed when it is first asked for."""
+
+    def __missing__(self, name: str) -> int:
+        block = self[name] = hashlib.blake2b(name.encode(), digest_size=1).digest()[0]
+        return block
+
+
+def user_blocks(users: ArrayLike, known: _StringBlocks | None = None) -> IntArray:
+    """A block in 0..255 per user id, by a hash that does not change between processes, machines or models.
+
+    ``known``: names that were hashed before, to which these are added.
+    """
     ids = np.asarray(users)
     if ids.dtype.kind in "iub":
         with np.errstate(over="ignore"):
@@ -653,9 +670,8 @@ def user_blocks(users: ArrayLike) -> IntArray:
             z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
             z = z ^ (z >> np.uint64(31))
         return np.asarray(z % np.uint64(BLOCKS), dtype=np.int64)
-    names, inverse = np.unique(ids.astype(str), return_inverse=True)
-    hashed = np.array([hashlib.blake2b(name.encode(), digest_size=1).digest()[0] for name in names], dtype=np.int64)
-    return np.asarray(hashed[inverse.ravel()])
+    block_of = _StringBlocks() if known is None else known
+    return np.fromiter(map(block_of.__getitem__, ids.astype(str).tolist()), np.int64, len(ids))
 
 
 def _grouped(columns: Sequence[IntArray] | IntArray, sums: Sequence[NDArray[Any]]) -> tuple[Any, ...]:
@@ -671,6 +687,41 @@ def _grouped(columns: Sequence[IntArray] | IntArray, sums: Sequence[NDArray[Any]
     return (keys, *(np.bincount(inverse, each, len(keys)).astype(each.dtype, copy=False) for each in sums))
 
 
+def _cells(
+    design: Design, level: int, nothing_compared: bool, w: FloatArray, block: IntArray, a: IntArray, left: IntArray,
+    m: IntArray, x: IntArray, N: IntArray, j: IntArray, T: IntArray,
+) -> tuple[Any, ...]:  # fmt: skip
+    """Cases as cells: their keys and sums."""
+    auc = design.auc(m, x, N) if nothing_compared else _auc(design, a, left, m, x, N)
+    every = m == ALL  # then nothing is left
+    a, left, x = np.where(every, a + x, a), np.where(every, 0, left), np.where(every, 0, x)
+    m = np.where(m == NOTHING, 0, m)
+    compared = N - 1 - left
+    partly = np.where(left > 0, w * compared, 0.0)
+    coarser = _FINEST - level
+    pool = _bins(N) >> coarser
+    rest = np.where(every, 0, pool) if nothing_compared else _bins(left + 1) >> coarser
+    sums = (np.ones(len(w), dtype=np.int64), compared + m, w, w * N, w * auc, partly)
+    return _grouped([block, pool, a, rest, m, x, j, T], sums)
+
+
+def _joined(cells: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Several lots of cells as one."""
+    if len(cells) == 1:
+        return cells[0]
+    keys, *sums = (np.concatenate(each) for each in zip(*cells, strict=True))
+    return _grouped(keys.T, sums)
+
+
+def _distinct_bins(parts: Iterable[IntArray]) -> IntArray:
+    """The distinct finest bins of sizes that come in parts."""
+    found = np.empty(0, dtype=np.int64)
+    for part in parts:
+        if len(part):
+            found = np.union1d(found, _codes(part)[0])
+    return np.unique(_pool_key(found))
+
+
 def unique_rows(keys: IntArray) -> tuple[IntArray, IntArray]:
     """The distinct rows, sorted, and where each row went: np.unique(axis=0), without comparing rows if ranges allow."""
     first, inverse = _distinct(keys.T)
@@ -682,7 +733,8 @@ def _distinct(columns: Sequence[IntArray] | IntArray) -> tuple[IntArray, IntArra
 
     Columns are packed into one integer (mixed radix), as they are where their ranges leave room, else as codes.
     """
-    packed, room = _packed([(column - low, high - low + 1) for column, low, high in map(_range, columns)])
+    ranges = map(_range, columns)
+    packed, room = _packed([(column - low if high > low else column, high - low + 1) for column, low, high in ranges])
     if room >= 2.0**40:
         packed, room = _packed([(code, len(distinct)) for distinct, code in map(_codes, columns)])
     if room >= 2.0**62:
@@ -734,11 +786,10 @@ def _sum_by(which: IntArray, values: FloatArray, size: int) -> FloatArray:
     return np.bincount(which, values, size).astype(np.float64)
 
 
-def _bins(sizes: IntArray) -> tuple[IntArray, IntArray]:
-    """The finest bin of every size, and the distinct ones; few sizes are many cases, so there is one logarithm for each."""
+def _bins(sizes: IntArray) -> IntArray:
+    """The finest bin of every size; few sizes are many cases, so there is one logarithm for each."""
     distinct, which = _codes(sizes)
-    keys = _pool_key(distinct)
-    return keys[which], np.unique(keys)
+    return _pool_key(distinct)[which]
 
 
 def _level(level: int, pools: IntArray, rests: IntArray) -> int:

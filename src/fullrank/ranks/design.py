@@ -35,7 +35,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .checks import refuse
+from .checks import constant, refuse
 from .laws import ALL, compared, known_law, log_hypergeom, sampled_law, share
 from .protocol import Course, Design, given, kinds, possible, register_design
 
@@ -94,7 +94,7 @@ class Exhaustive(Design):
         if drawn is not None:
             raise ValueError("`drawn` has no meaning with `Exhaustive()`: every candidate is compared.")
         refuse((hits < 0) | (hits >= n_items), "ranks", hits + 1, "a rank in 1..n_items")
-        return np.full(len(hits), ALL, dtype=np.int64)
+        return constant(ALL, len(hits))
 
     @classmethod
     def parse(cls, word: str) -> Exhaustive | None:
@@ -149,7 +149,7 @@ class Sample(Design):
 
     def check(self, drawn: IntArray | None, hits: IntArray, n_items: IntArray) -> IntArray:
         """Any number of negatives may have been drawn; if none is named, as many as the design says."""
-        m = np.full(len(hits), self.negatives, dtype=np.int64) if drawn is None else drawn
+        m = constant(self.negatives, len(hits)) if drawn is None else drawn
         return possible(self, m, hits, n_items)
 
     @classmethod

@@ -13,7 +13,7 @@ from typing import ClassVar, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .checks import refuse
+from .checks import constant, refuse
 from .laws import ALL
 
 __all__ = ["Course", "Design", "given", "kinds", "possible", "register_design"]
@@ -127,7 +127,7 @@ class Design(Protocol):
         """
         if self.plain:
             first = self.stages(int(n_items.max()))[0]
-            return possible(self, np.full(len(hits), first) if drawn is None else drawn, hits, n_items)
+            return possible(self, constant(first, len(hits)) if drawn is None else drawn, hits, n_items)
         m = possible(self, given(self, drawn), hits, n_items, least=0)
         fits = np.zeros(len(m), dtype=bool)
         every = np.zeros(len(m), dtype=bool)
@@ -231,13 +231,13 @@ def given(design: Design, drawn: IntArray | None) -> IntArray:
 def possible(design: Design, m: IntArray, hits: IntArray, N: IntArray, least: int = 1) -> IntArray:
     """Refuse numbers that no sample can have, whatever the design."""
     refuse(m < least, "drawn", m, "a number of negatives of at least 1")
-    size = np.where(m == ALL, N - 1, m)
+    size = m if (m != ALL).all() else np.where(m == ALL, N - 1, m)
     refuse((hits < 0) | (hits > size), "ranks", hits + 1, "a rank in 1..negatives+1 (ranks are one-based)")
     if design.replace:
         refuse(N < 2, "n_items", N, "at least 2 candidates to draw negatives from")
     else:
         refuse(
-            m > N - 1, "drawn", m,
+            m >= N, "drawn", m,
             "no more than n_items − 1 when drawing without replacement (fewer negatives, or replace=True)",
         )  # fmt: skip
     return m

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from .._columns import find_column, listed
 from .._files import existing
+from .._tables import read_columns
 from .counts import RankCounts
 from .design import Design
 
@@ -231,10 +232,8 @@ def _listed_candidates(
     if isinstance(pool, Mapping):
         pool = np.array([pool[user] for user in listed.users.tolist()])
     frame = {"user_id": codes["user"], "item_id": codes["item"], "score": scored["score"]}
-    import pyarrow as pa
-
     ranked = CandidateLists(codes["listed user"], codes["listed item"], codes["negatives"], listed.offsets)
-    return rank_candidates(pa.table(frame), ranked, pool, design, candidates=candidates, rng=rng, name="scores")
+    return rank_candidates(frame, ranked, pool, design, candidates=candidates, rng=rng, name="scores")
 
 
 def _pools(n_items: int | None, train: str | Path | None, users: Array | None) -> Any:
@@ -276,36 +275,26 @@ def read_table(path: str | Path) -> dict[str, Array]:
 
 
 def _columns_of(path: Path) -> dict[str, Array]:
-    import pyarrow as pa
-    from pyarrow import csv, parquet
-
     kind = existing(path).suffix.lower()
-    try:
-        if kind in {".parquet", ".pq"}:
-            table = parquet.read_table(path)
-        elif kind in _SEPARATORS:
+    if kind in _SEPARATORS:
+        try:
             with path.open("rb") as file:
                 head = file.readline(1 << 16).decode("utf-8-sig", errors="replace").strip()
-            bare = _is_number(head)  # one number per line and no header: a list of ranks
-            table = csv.read_csv(
-                path,
-                read_options=csv.ReadOptions(column_names=["rank"] if bare else None),
-                parse_options=csv.ParseOptions(delimiter=_separator(head, _SEPARATORS[kind])),
-            )
-        else:
-            raise ValueError(f"cannot read {str(path)!r}: it must end in {_ENDINGS}.")
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowKeyError, OSError) as error:
-        raise ValueError(f"cannot read {str(path)!r}: {one_line(error)}.") from None
-    try:
-        names = table.column_names
-    except UnicodeDecodeError:
-        raise ValueError(f"{str(path)!r} is not UTF-8 text: save it as such.") from None
+        except OSError as error:
+            raise ValueError(f"cannot read {str(path)!r}: {str(error.strerror).lower()}.") from None
+        bare = _is_number(head)  # one number per line and no header: a list of ranks
+        found = read_columns(path, _separator(head, _SEPARATORS[kind]), ["rank"] if bare else None)
+    elif kind in {".parquet", ".pq"}:
+        found = read_columns(path)
+    else:
+        raise ValueError(f"cannot read {str(path)!r}: it must end in {_ENDINGS}.")
+    names = [name for name, _ in found]
     twice = next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
     if twice is not None:
         raise ValueError(f"{str(path)!r} has two columns named {twice!r}: rename one.")
     if names and all(map(_is_number, names)):
         raise ValueError(f"{str(path)!r} has no header: name the columns in its first line, such as 'user_id,rank'.")
-    return {name: table[name].to_numpy() for name in names}
+    return dict(found)
 
 
 def _separator(head: str, usual: str) -> str:
@@ -325,12 +314,6 @@ def _npy(path: Path) -> dict[str, Array]:
     if ranks.dtype.kind not in "iuf":
         raise ValueError(f"{str(path)!r} holds {ranks.dtype.name} values; ranks are whole numbers.")
     return {"rank": ranks}
-
-
-def one_line(error: Exception) -> str:
-    """The first line of somebody else's message, printable and not endless."""
-    first = (str(error).splitlines() or [type(error).__name__])[0][:300].rstrip(".")
-    return "".join(c if c.isprintable() else "?" for c in first)
 
 
 def _is_number(text: str) -> bool:
