@@ -446,7 +446,7 @@ class Posterior:
         for weight, β, V, Q in zip(stratum.weights, stratum.modes, stratum.covariances, precisions, strict=True):
             π = stratum.model.mass(β)
             earned = π[: len(gain)] * gain
-            g = earned @ stratum.model.B[: len(gain)] / max(float(earned.sum()), 1e-300) - π @ stratum.model.B
+            g = earned @ stratum.model.B[: len(gain)] / (float(earned.sum()) or 1e-300) - π @ stratum.model.B
             share += weight * float((V @ g) @ Q @ (V @ g)) / max(float(g @ V @ g), 1e-300)
         return float(min(share, 1.0))
 
