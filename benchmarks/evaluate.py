@@ -91,8 +91,8 @@ def precision(models: list[str], runs: int, first: int, wanted: float, out: Path
             report = world.evaluate(design="adaptive", precision=wanted, rng=seed)
             row = {"model": name, "seed": seed, "seconds": time.perf_counter() - begin}
             row["share"] = report.rows[0]["items_scored"] / full
-            row["rounds"] = [each["design"] for each in report.provenance["runs"]["model"]["rounds"]]
-            row["stopped"] = report.provenance["runs"]["model"]["stopped"]
+            row["rounds"] = [each["design"] for each in report.runs["model"].rounds]
+            row["stopped"] = report.runs["model"].stop_reason
             for each in report.rows:
                 row[each["metric"]] = {
                     "half": (each["high"] - each["low"]) / 2 / each["value"],

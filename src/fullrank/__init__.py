@@ -34,8 +34,8 @@ from .estimators import (
 )
 
 from .ranks.theory import expected_naive, hoeffding, sampled_recall
-from .report import Report
-from .evaluate import Accumulator, Comparison, compare, correct, evaluate, plan
+from .report import Comparison, Report
+from .evaluate import Accumulator, compare, correct, evaluate, plan
 
 if TYPE_CHECKING:  # loaded when first asked for: they bring SciPy's sparse matrices, files and models
     from . import models

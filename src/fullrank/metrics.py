@@ -194,7 +194,7 @@ _PATTERN = re.compile(r"\s*([a-z_ -]+?)\s*(?:@\s*([0-9,\s]+))?\s*", re.IGNORECAS
 
 
 def parse_metrics(text: str | Metric | Iterable[str | Metric]) -> tuple[Metric, ...]:
-    """Metrics from words, values or a list of either; ``"ndcg@5,10"`` is two.
+    """Metrics from words, values or a list of either, each once; ``"ndcg@5,10"`` is two.
 
     >>> parse_metrics(["ndcg@5,10", "auc", AP @ 3])
     (ndcg@5, ndcg@10, auc, ap@3)
@@ -204,10 +204,15 @@ def parse_metrics(text: str | Metric | Iterable[str | Metric]) -> tuple[Metric, 
     if not isinstance(text, str):
         if not isinstance(text, Iterable):
             raise TypeError(f"`metrics` must be words like 'ndcg@10' or fr.NDCG @ 10, not {text!r}.")
-        found = tuple(metric for each in text for metric in parse_metrics(each))
+        found: dict[str, Metric] = {}
+        for metric in (metric for each in text for metric in parse_metrics(each)):
+            if found.setdefault(str(metric), metric) != metric:
+                raise ValueError(
+                    f"`metrics` holds two different metrics called {metric}: give one of them another name."
+                )
         if not found:
             raise ValueError("`metrics` is empty: name at least one, for example 'ndcg@10'.")
-        return found
+        return tuple(found.values())
     match = _PATTERN.fullmatch(text)
     cuts = [] if match is None or match[2] is None else [cut.strip() for cut in match[2].split(",")]
     if match is None or not all(cut.isdigit() and len(cut) < 20 for cut in cuts):

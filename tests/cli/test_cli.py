@@ -59,7 +59,7 @@ def test_correct_long_csv_with_two_models_equals_the_library(tmp_path, sampled):
     expected = fr.correct(
         {"A": sampled[0], "B": sampled[1]}, n_items=5000, design="uni99", metrics="ndcg@10", users=np.arange(800)
     )
-    assert document["schema"] == "fullrank.report/1"
+    assert document["schema"] == "fullrank.report/2"
     assert document["rows"] == expected.rows
 
 
@@ -140,6 +140,15 @@ def test_demo_shows_the_wrong_and_the_right_winner():
     recall = lines[lines.index("recall@10") + 1 :][:6]
     winners = [line.split("<- winner")[0] for line in recall if "winner" in line]
     assert ["Sharp" in winners[0], "Broad" in winners[1], "Sharp" in winners[2]] == [True, True, True]
+
+
+def test_the_demo_s_json_has_each_row_s_truth():
+    from fullrank.demo import run as run_demo
+
+    rows = json.loads(run("demo", "--json").stdout)["rows"]
+    full = run_demo(0).truth
+    assert [row["truth"] for row in rows] == [full.value(row["model"], row["metric"]) for row in rows]
+    assert all(row["bounds"][0] <= row["truth"] <= row["bounds"][1] for row in rows)
 
 
 def test_the_page_is_written_on_request(tmp_path, sampled):
@@ -306,7 +315,7 @@ def test_help_is_whole_and_names_what_the_verb_prints():
     assert "..." not in run("--help").stdout.split("Commands:")[1]
     for verb in ("plan", "compare"):
         said = " ".join(run(verb, "--help").stdout.split())
-        assert "fullrank.report/1" not in said
+        assert "fullrank.report/2" not in said
         assert f"fullrank.{'comparison' if verb == 'compare' else verb}/1" in said
 
 

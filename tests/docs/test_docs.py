@@ -39,7 +39,7 @@ def test_the_json_has_the_documented_fields_and_no_other(design, estimator):
     )
     document = json.loads(report.to_json())
     fields, rows = documented("field"), documented("field of a row")
-    assert document["schema"] == "fullrank.report/1"
+    assert document["schema"] == "fullrank.report/2"
     assert list(document) == list(fields)
     assert list(document["rows"][0]) == list(rows)
     for found, told in [(document, fields), (document["rows"][0], rows)]:

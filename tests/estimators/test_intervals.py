@@ -120,6 +120,76 @@ def test_bounds_hold_every_smooth_or_rough_truth():
                 assert low - 1e-9 <= metric.gain(true).mean() <= high + 1e-9
 
 
+@pytest.mark.parametrize("estimator", [fr.LogSpline(), fr.Naive(), fr.CLS(), fr.Mapping("linear")])
+def test_estimates_say_the_bounds_of_their_counts(counts, estimator):
+    dist = estimator.fit(counts[1])
+    for level in (0.95, 0.5):
+        assert dist.bounds("recall@10", level) == fr.bounds(counts[1], "recall@10", level)
+    with pytest.raises(ValueError, match="`level` must lie between 0 and 1"):
+        dist.bounds("recall@10", level=95)
+
+
+def test_the_bounds_of_auc_are_its_interval(counts):
+    dist = fr.LogSpline().fit(counts[1])
+    assert dist.bounds("auc", 0.9) == dist.interval("auc", 0.9)
+
+
+@pytest.mark.parametrize("world", ["smooth", "spike", "first only"])
+def test_bounds_with_several_targets_hold_and_stay_within_the_metric(world):
+    rng, N = np.random.default_rng(6), 2000
+    draw = {
+        "smooth": lambda T: np.minimum(np.exp(rng.gamma(3.2, 1.4, size=T)), N).astype(int),
+        "spike": lambda T: np.where(rng.random(T) < 0.4, rng.integers(1, 12, T), rng.integers(1, N, T)),
+        "first only": lambda T: np.where(np.arange(T) < 1, 3, 700),
+    }[world]
+    sizes = np.clip(rng.lognormal(1.8, 0.9, size=300), 1, 80).astype(int)
+    true = np.concatenate([np.sort(draw(T)) for T in sizes])
+    who = {
+        "users": np.repeat(np.arange(300), sizes),
+        "order": np.concatenate([np.arange(1, T + 1) for T in sizes]),
+        "targets": np.repeat(sizes, sizes),
+    }
+    full = fr.Naive().fit(fr.RankCounts.from_ranks(true, N, "full", **who))
+    sample = fr.RankCounts.from_ranks(1 + rng.binomial(99, (true - 1) / (N - 1)), N, "uni99", **who)
+    for metric in ("recall@10", "precision@10", "ndcg@10", "mrr@10", "hr@10", "ap@20"):
+        low, high = fr.bounds(sample, metric)
+        assert 0 <= low <= full.expect(metric) <= high <= 1
+    low, high = fr.bounds(sample, "hr@10")
+    assert high - low < 0.95  # the first targets speak for themselves, whatever happens to the others
+
+
+def dense_bounds(counts, metric, level=0.95):
+    """All ranks at once, for one pool size: what column generation must agree with."""
+    from scipy.optimize import linprog
+
+    from fullrank.estimators.bounds import CUTS, CompatibleRanks
+
+    prepared = CompatibleRanks.of(counts, level)
+    held = prepared._programme(prepared.unknown.weight, np.ones(len(counts.keys), dtype=bool), (1 - level) / CUTS)
+    gain = np.zeros(len(prepared.grid))
+    head = prepared.grid.mean_gain(fr.parse_metric(metric), counts.n_items)
+    gain[: len(head)] = head
+    ends = [
+        linprog(
+            sign * gain, A_ub=np.concatenate([held.before, -held.before]), b_ub=np.concatenate([held.high, -held.low]),
+            A_eq=np.ones((1, len(gain))), b_eq=[1.0],
+        ).fun
+        for sign in (1, -1)
+    ]  # fmt: skip
+    return ends[0], -ends[1]
+
+
+@pytest.mark.parametrize(("n_items", "negatives", "cases"), [(300, 9, 50), (3000, 99, 2000), (50_000, 99, 20_000)])
+def test_bounds_are_those_of_the_whole_programme(n_items, negatives, cases):
+    rng = np.random.default_rng(5)
+    true = np.minimum(np.exp(rng.gamma(3.0, 1.5, size=cases)), n_items).astype(int)
+    sample = fr.RankCounts.from_ranks(
+        1 + rng.binomial(negatives, (true - 1) / (n_items - 1)), n_items, f"uni{negatives}"
+    )
+    for metric in ("recall@10", "ndcg@50", "ap@3"):
+        assert fr.bounds(sample, metric) == pytest.approx(dense_bounds(sample, metric), abs=3e-6)
+
+
 def test_bounds_shrink_with_more_negatives_and_close_when_ranks_are_known():
     rng = np.random.default_rng(3)
     true = np.minimum(np.exp(rng.gamma(3.0, 1.5, size=2000)), 2000).astype(int)

@@ -296,13 +296,16 @@ def test_a_report_holds_its_comparison(three):
     report = fr.correct(three, metrics=["ndcg@10", "recall@5"])
     found = fr.compare(report, "recall@5")
     assert found.estimates.keys() == three.keys()
-    rows = [row for row in report.provenance["comparison"] if row["metric"] == "recall@5"]
-    assert {(row["model"], row["other"]): row["difference"] for row in rows} == {
-        (pair.model, pair.other): pair.difference for pair in found.pairs
-    }
+    assert found is report.comparison["recall@5"]
+    assert found.values == {name: report.value(name, "recall@5") for name in found.models}
+    assert found.intervals == {name: report.row(name, "recall@5").interval for name in found.models}
+    anew = fr.compare(report.estimates, "recall@5")
+    assert [(pair.model, pair.other, pair.low) for pair in found.pairs] == [
+        (pair.model, pair.other, pair.low) for pair in anew.pairs
+    ]
     best = report.winner("ndcg@10")
     assert best == fr.compare(report).winner
-    assert best.probability == report.provenance["best"]["ndcg@10"][best]
+    assert best.probability == report.comparison["ndcg@10"].best[best]
     assert set(best.tied) == {"A", "B"} - {best}
     json.loads(report.to_json(), parse_constant=lambda name: pytest.fail(name))
     plain = fr.Report(report.rows)
@@ -312,7 +315,7 @@ def test_a_report_holds_its_comparison(three):
 
 def test_one_model_needs_no_comparison(three):
     report = fr.correct({"A": three["A"]}, metrics="ndcg@10")
-    assert "comparison" not in report.provenance
+    assert not report.comparison
     found = fr.compare(report)
     assert found.best == {"A": 1.0}
     assert "nothing to compare" in str(found)

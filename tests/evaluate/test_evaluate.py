@@ -94,7 +94,7 @@ def test_forced_sampling_meets_the_precision_for_less_and_its_design_is_a_plain_
     for name, model in models.items():  # rounds change nothing: the last design from the start sees the same
         design = fr.parse_design(report.estimates[name].counts.design)
         assert fr.observe(model, split, design, rng=1, progress=False) == report.estimates[name].counts
-    assert all(run["stopped"] == "precision" for run in report.provenance["runs"].values())
+    assert all(run.stop_reason == "precision" for run in report.runs.values())
     json.loads(report.to_json())
 
 
@@ -166,7 +166,7 @@ def test_budget_of_seconds_ends_the_run(world):
     report = fr.evaluate(
         {"slow": slow}, split, "ndcg@10", design="adaptive", precision=1e-4, max_seconds=0.3, progress=False
     )
-    assert report.provenance["runs"]["slow"]["stopped"] == "budget"
+    assert report.runs["slow"].stop_reason == "budget"
     assert report.rows[0]["low"] < report.rows[0]["high"]
 
 
@@ -285,7 +285,7 @@ def test_population_is_never_surer_than_the_full_ranking(world):
     )
     for row, whole in zip(report.rows, full.rows, strict=True):
         assert half(row) > 0.85 * half(whole)  # both are estimates of the same width, theirs by 256 blocks
-    needed = report.provenance["runs"]["factors"]["needed_cases"]
+    needed = report.runs["factors"].needed_cases
     for row in report.rows:
         assert needed[row["metric"]] == pytest.approx(len(split) * (half(row) / (0.01 * row["value"])) ** 2, rel=0.1)
     assert any("it would take about" in note for note in report.notes)
@@ -301,7 +301,7 @@ def test_population_with_many_users_looks_at_some_of_them():
     assert row["cases"] < len(split)
     truth = exact(models["good"], split, "recall@10").rows[0]["value"]
     assert abs(row["value"] - truth) < 2 * half(row)
-    assert report.provenance["runs"]["factors"]["stopped"] == "precision"
+    assert report.runs["factors"].stop_reason == row.stop_reason == "precision"
 
 
 def test_guess_of_a_fit_keeps_its_values(world):

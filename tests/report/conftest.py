@@ -51,6 +51,21 @@ def plain_rows(values, metric="ndcg@10", **more):
     return [{"model": model, "value": value, **base, **more} for model, value in values.items()]
 
 
+def compared(metric, better, worse, difference, low, high):
+    """A comparison of two models as it might have come out."""
+    pair = fr.report.Difference(better, worse, difference, low, high, 0.9, 0.01, 0.01)
+    values = {better: 0.1 + difference, worse: 0.1}
+    return fr.Comparison(
+        fr.parse_metric(metric), (better, worse), values, dict.fromkeys(values, (0.0, 0.5)),
+        {better: 0.9, worse: 0.1}, (pair,), ((better,), (worse,)),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def comparison():
+    return compared
+
+
 @pytest.fixture(scope="session")
 def rows():
     return plain_rows

@@ -89,7 +89,7 @@ class WithInterval:
 
 def test_bands_come_from_intervals_and_are_missed_without_fuss(two):
     for width, found in ((0.01, 11), (None, 0), (math.nan, 0)):
-        report = fr.Report(two.rows, {}, (), {"A": WithInterval(two.estimates["A"], width)})
+        report = fr.Report(two.rows, estimates={"A": WithInterval(two.estimates["A"], width)})
         assert len(digest(report).curves(fr.NDCG)[0].band) == found
 
 
@@ -133,10 +133,10 @@ def test_verdict_weighs_intervals(rows, limits, headline, words):
 
 
 @pytest.mark.parametrize(("low", "headline"), [(0.05, "A leads"), (-0.01, "A seems to lead")])
-def test_a_comparison_decides_where_there_is_one(rows, low, headline):
+def test_a_comparison_decides_where_there_is_one(rows, comparison, low, headline):
     # the pair is stored the other way round: B minus A
-    pair = {"metric": "ndcg@10", "model": "B", "other": "A", "difference": -0.1, "low": -0.15, "high": -low}
-    report = fr.Report(rows({"A": 0.2, "B": 0.1}, low=0.0, high=0.5), {"comparison": [pair]})
+    held = {"ndcg@10": comparison("ndcg@10", "B", "A", -0.1, -0.15, -low)}
+    report = fr.Report(rows({"A": 0.2, "B": 0.1}, low=0.0, high=0.5), held)
     assert said(report).startswith(headline)
     assert "interval of the difference is" in said(report)
 

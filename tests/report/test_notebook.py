@@ -49,7 +49,7 @@ def test_counts(two, adaptive):
 
 def test_hostile_names_are_text(rows):
     attack = "<script>alert(1)</script>"
-    text = fr.Report(rows({attack: 0.1}, metric=attack, design=attack), {}, (attack,))._repr_html_()
+    text = fr.Report(rows({attack: 0.1}, metric=attack, design=attack), notes=(attack,))._repr_html_()
     assert "script" not in tags(text)
     assert "&lt;script&gt;" in text
 
@@ -72,8 +72,8 @@ def test_card_for_any_value():
 
 def test_frames(two, rows):
     late = fr.Report([*rows({f"m{i}": 0.1 for i in range(200)}), *rows({"last": 0.2}, low=0.1, high=0.3)])
-    assert late.to_polars().shape == (201, 10)
-    assert late.to_pandas().shape == (201, 10)
+    assert late.to_polars().shape == (201, 13)
+    assert late.to_pandas().shape == (201, 13)
     assert late.to_polars()["low"][-1] == 0.1
 
 

@@ -125,9 +125,9 @@ def test_exhaustive_reports_neither_estimate_nor_blind_spot(exact):
     assert "taken at face value" not in page.text.partition("How to read this")[0]
 
 
-def test_pairs_show_intervals_where_a_comparison_is_there(two):
-    pair = {"metric": "ndcg@10", "model": "A", "other": "B", "difference": 0.05, "low": 0.02, "high": 0.08}
-    report = fr.Report(two.rows, {"comparison": [pair]}, (), two.estimates)
+def test_pairs_show_intervals_where_a_comparison_is_there(two, comparison):
+    held = {"ndcg@10": comparison("ndcg@10", "A", "B", 0.05, 0.02, 0.08)}
+    report = fr.Report(two.rows, held, estimates=two.estimates)
     text = report.to_html()
     assert '<td class="up"><b>+0.0500</b><small>+0.0200 to +0.0800</small></td>' in text
     assert '<td class="down"><b>−0.0500</b><small>−0.0800 to −0.0200</small></td>' in text
@@ -214,20 +214,23 @@ def test_names_are_only_ever_text(two):
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_every_other_field_is_only_ever_text(rows, attack):
+def test_every_other_field_is_only_ever_text(rows, comparison, attack):
     hostile = rows({attack: 0.1, "B": 0.2}, metric=attack, naive=0.3, estimator=attack, design=attack)
     keys = (attack, "data", "title", "level", "target", "about")
-    pairs = [{"metric": attack, "model": attack, "other": "B", "difference": attack}, attack, None]
-    provenance = {**dict.fromkeys(keys, attack), "nested": {attack: [attack, {"x": attack}]}, "comparison": pairs}
-    page = read(fr.Report(hostile, provenance, (attack,) * 50))
+    provenance = {**dict.fromkeys(keys, attack), "nested": {attack: [attack, {"x": attack}]}}
+    held = comparison("ndcg@10", str(attack), "B", 0.1, -math.inf, math.inf)
+    runs = {str(attack): fr.report.Run(attack, ({attack: attack},), {attack: 1})}
+    page = read(fr.Report(hostile, {str(attack): held}, runs, (attack,) * 50, provenance=provenance))
     assert "and 38 more remarks" in page.text
 
 
-def test_a_metric_of_ones_own_has_results_but_no_curve(two):
+def test_a_metric_of_ones_own_has_results_and_a_curve(two):
     metric = fr.Metric("<b>mine</b>", lambda R: 1 / R**2) @ 20
     page = read(report_on({"A": two.estimates["A"].counts}, [metric], estimator="mle"))
     assert "<b>mine</b>@20" in page.text
-    assert "By cut-off" not in page.text
+    assert "<b>mine</b>@K" in page.text
+    uncut = fr.Metric("mine", lambda R: 1 / R**2)
+    assert "By cut-off" not in read(report_on({"A": two.estimates["A"].counts}, [uncut], estimator="mle")).text
 
 
 class Rows:
@@ -308,7 +311,7 @@ def test_pools_that_vary_and_several_targets():
 def test_an_empty_report_needs_no_charts(monkeypatch):
     monkeypatch.setitem(sys.modules, "altair", None)
     monkeypatch.setitem(sys.modules, "vl_convert", None)
-    page = read(fr.Report([], {"seed": 3}))
+    page = read(fr.Report([], provenance={"seed": 3}))
     assert "Nothing was evaluated" in page.text
     assert "figure" not in page.count
 

@@ -75,8 +75,8 @@ def compare(
       metrics = ["ndcg@10"]
     """
     from ..estimators.intervals import check_interval
+    from ..evaluate import compare as run
     from ..evaluate import report_on
-    from ..evaluate.compare import comparisons
     from ..metrics import parse_metrics
 
     if json + latex + markdown > 1:
@@ -99,7 +99,7 @@ def compare(
     if latex or markdown:
         typer.echo(report.to_latex() if latex else report.to_markdown())
         return
-    found = comparisons(report.estimates, wanted, level, target, rows=report.rows)
+    found = [run(report, each) for each in wanted]
     if json:
         typer.echo("[\n" + ",\n".join(each.to_json() for each in found) + "\n]")
         return

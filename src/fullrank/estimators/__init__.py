@@ -20,8 +20,8 @@ import difflib
 import re
 from collections.abc import Callable
 
+from .bounds import bounds
 from .estimate import Estimate, Estimator, Fit, PointEstimate, RankDistribution, describe
-from .intervals import bounds
 from .least_squares import CLS, BiasVariance, Multinomial
 from .likelihood import MLE, WeightedMLE
 from .logspline import HyperPrior, LogSpline

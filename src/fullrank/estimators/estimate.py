@@ -22,6 +22,7 @@ from ..ranks.counts import MAX_POOLS, NO_RANK_LAW, PoolTable, RankCounts, unique
 from ..ranks.design import ALL, Design
 from . import _grid
 from ._grid import Grid
+from .bounds import bounds_of
 from .intervals import (
     REPLICATE_POOLS,
     REPLICATES,
@@ -114,7 +115,7 @@ class Fit:
 
 @dataclass(frozen=True, eq=False)
 class PointEstimate:
-    """An estimate that has no rank distribution (CLS, Mapping): it answers ``expect`` and nothing else."""
+    """An estimate that has no rank distribution (CLS, Mapping): it answers ``expect``, ``interval`` and ``bounds``."""
 
     counts: RankCounts
     estimator: Estimator
@@ -129,6 +130,13 @@ class PointEstimate:
         """(low, high) by refitting to resampled or simulated counts; the estimator's own bias is not covered."""
         check_interval(level, target)
         return point_interval(self, parse_metric(metric), level, target)
+
+    def bounds(self, metric: Metric | str, level: float = 0.95) -> tuple[float, float]:
+        """The least and largest value of the metric that the counts alone allow: what :func:`fullrank.bounds` says.
+
+        They assume nothing about the shape of P(R). AUC, unbiased for any sample, has its interval here.
+        """
+        return bounds_of(self, parse_metric(metric), level)
 
     def curve(self, metric: Metric | str, ks: int | Iterable[int]) -> FloatArray:
         """The metric at every cut-off in ``ks`` (a number means 1..ks)."""
@@ -226,6 +234,13 @@ class RankDistribution:
             lambda whose: self._interval(metric, value, level, whose),
             lambda: self._case_variance(metric, value),
         )
+
+    def bounds(self, metric: Metric | str, level: float = 0.95) -> tuple[float, float]:
+        """The least and largest value of the metric that the counts alone allow: what :func:`fullrank.bounds` says.
+
+        They assume nothing about the shape of P(R). AUC, unbiased for any sample, has its interval here.
+        """
+        return bounds_of(self, parse_metric(metric), level)
 
     def _interval(self, metric: Metric, value: float, level: float, target: Target) -> tuple[float, float]:
         """The estimator's own interval; a point where it knows the ranks or does not speak of the population."""

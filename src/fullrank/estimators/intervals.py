@@ -1,14 +1,14 @@
 """Intervals: what full evaluation of *these* cases would show, or of the population they come from.
 
-Nothing is scored again. Three ways, by what is known:
+Nothing is scored again. Two ways, by what is known:
 
 - ranks that are known have no uncertainty about these cases; about the population, users who were not seen leave open what
   they leave open of any mean of bounded values (:func:`users_interval`). No interval for the population is narrower than
   that, nor than the one for the cases: :func:`final_interval` sees to it for every estimator;
 - an estimator without a posterior is fitted again to resampled counts (``population``) or to counts simulated from its own
-  P̂ and the design's law (``cases``). All replicates are rows of one problem, so a hundred fits cost about as much as a few;
-- bounds that assume nothing about the shape of P(R): the least and largest value of the metric over all rank distributions
-  compatible with the counts (:func:`bounds`, a linear programme).
+  P̂ and the design's law (``cases``). All replicates are rows of one problem, so a hundred fits cost about as much as a few.
+
+What assumes nothing at all about the shape of P(R) is in :mod:`fullrank.estimators.bounds`.
 """
 
 from __future__ import annotations
@@ -22,15 +22,14 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from ..metrics import Metric, parse_metric
+from ..metrics import Metric
 from ..ranks.counts import PoolTable, RankCounts
-from ..ranks.design import ALL
 from ._grid import Grid
 
 if TYPE_CHECKING:
     from .estimate import Estimate, Problem, Solve
 
-__all__ = ["Target", "bounds"]
+__all__ = ["Target"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -341,103 +340,3 @@ def _columns_of(table: PoolTable, drawn: IntArray, hits: IntArray) -> IntArray:
     order = np.argsort(keys)
     place = np.searchsorted(keys[order], drawn * radix + hits)
     return np.asarray(order[np.minimum(place, len(order) - 1)])
-
-
-# -------------------------------------------------------------------------------------------------- bounds
-
-
-def bounds(counts: RankCounts, metric: Metric | str, level: float = 0.95) -> tuple[float, float]:
-    """The least and largest value of the metric over all rank distributions that the counts do not rule out.
-
-    No smoothness, no prior: partial identification. Outcomes are ordered by the rank they speak for; at some twenty places
-    along that order the share of cases up to there has a Clopper-Pearson interval, jointly at ``level`` (Bonferroni); the
-    bounds are a linear programme over P(R). They cover both the cases (whose sum of unlike Bernoullis varies less than a
-    binomial) and the population. Where they are wide, the answer is the prior's.
-
-    >>> import fullrank as fr
-    >>> counts = fr.RankCounts.from_ranks([1] * 500 + [2] * 500, n_items=100_000, design="uni99")
-    >>> low, high = fr.bounds(counts, "recall@10")
-    >>> low < 0.01 and high > 0.3  # 99 negatives cannot tell rank 10 from rank 300 among 100,000
-    True
-    """
-    from scipy.optimize import linprog
-    from scipy.special import betaincinv
-
-    from .estimate import cells_for, empirical_value, pool_bins, refuse_compared, size_shares, with_all_outcomes
-
-    metric = parse_metric(metric)
-    check_interval(level, "cases")
-    if metric.whole_auc:
-        raise ValueError("AUC needs no bounds: its estimate is unbiased for any sample; ask for its interval instead.")
-    refuse_compared(counts, "bounds")
-    known, unknown = counts.known()
-    exact = 0.0 if known is None else empirical_value(known, metric, counts.n_items) / counts.users_weight
-    if unknown is None:
-        return exact, exact
-    tables = [with_all_outcomes(unknown, table) for table in unknown.tables(pool_bins(unknown, most=6))]
-    grid = cells_for(tables, counts.design)
-    cuts = _cut_points(unknown)
-    total = sum(float(table.weight.sum()) for table in tables)
-    rows, possible, seen = [], [], np.zeros(len(cuts))
-    for table in tables:
-        share = float(table.weight.sum()) / total
-        law = grid.law(counts.design, table.n_items, table.drawn, table.hits) * size_shares(unknown, table)
-        sampled = table.drawn != ALL
-        if not sampled.all():  # the others: cases whose rank is known are not among these
-            law[:, ~sampled] = 0.0
-            law /= np.maximum(law.sum(1, keepdims=True), 1e-300)
-        before = _speaks_for(table.drawn, table.hits, table.n_items)[:, None] <= cuts
-        rows.append(share * np.clip(law @ before, 0.0, 1.0))
-        # a rank that would have been seen to be what it is, is not theirs
-        unseen = law.sum(1) > 0
-        possible.append(unseen & (grid.lo <= table.n_items + 0.5))
-        seen += table.weight.sum(0) @ before / total
-    M = unknown.effective_cases
-    α = (1 - level) / (2 * len(cuts))
-    k = seen * M
-    low = np.where(k > 0, betaincinv(np.maximum(k, 1e-12), M - k + 1, α), 0.0)
-    high = np.where(k < M, betaincinv(k + 1, np.maximum(M - k, 1e-12), 1 - α), 1.0)
-    A = np.concatenate(rows).T
-    shares = [float(table.weight.sum()) / total for table in tables]
-    least, most = _extreme_gains(unknown, grid, metric)
-    answers = []
-    for sign, gain in ((1.0, least), (-1.0, most)):
-        found = linprog(
-            sign * np.concatenate([share * gain for share in shares]),
-            A_ub=np.concatenate([A, -A]),
-            b_ub=np.concatenate([high, -low]) + 1e-9,
-            A_eq=np.kron(np.eye(len(tables)), np.ones(len(grid))),
-            b_eq=np.ones(len(tables)),
-            bounds=[(0.0, float(each)) for each in np.concatenate(possible)],
-            method="highs",
-        )
-        answers.append(sign * found.fun if found.success else float(gain.min() if sign > 0 else gain.max()))
-    scale = float(unknown.weight.sum()) / counts.users_weight
-    return exact + scale * answers[0], exact + scale * answers[1]
-
-
-def _extreme_gains(counts: RankCounts, grid: Grid, metric: Metric) -> tuple[FloatArray, FloatArray]:
-    """The least and largest gain of a case in each cell over all (j, T): the same for one target per user."""
-    order, targets, _ = counts.groups
-    least, most = np.full(len(grid), np.inf), np.full(len(grid), -np.inf)
-    for _, _, gain in grid.gains(metric, counts.n_items, order, targets, counts.strata):
-        head = gain.shape[1]
-        least[:head] = np.minimum(least[:head], gain.min(0))
-        most[:head] = np.maximum(most[:head], gain.max(0))
-        least[head:], most[head:] = np.minimum(least[head:], 0.0), np.maximum(most[head:], 0.0)
-    if metric.k is not None and (order > metric.k).any():
-        least, most = np.minimum(least, 0.0), np.maximum(most, 0.0)
-    return least, most
-
-
-def _speaks_for(drawn: IntArray, hits: IntArray, n_items: float) -> FloatArray:
-    """The rank an outcome speaks for, 1 + (N−1)(x + ½)/(m + 1): an order of outcomes that no data decide."""
-    size = np.where(drawn == ALL, n_items - 1, drawn)
-    return np.asarray(1 + (n_items - 1) * (hits + 0.5) / (size + 1))
-
-
-def _cut_points(counts: RankCounts) -> FloatArray:
-    """Places along the order of outcomes, dense where the head is decided; a function of the design and N alone."""
-    N = counts.n_items
-    finest = max(int(size) for size in counts.sizes if size != ALL)
-    return np.geomspace((1 + (N - 1) * 0.5 / (finest + 1)) * 1.001, N * 0.9, 20)

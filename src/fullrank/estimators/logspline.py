@@ -229,7 +229,7 @@ class Posterior:
         """The interval of a sample that is unlike any recommender seen: as far as the bounds, or stretched."""
         low, high = span
         if self.unlike_shape:
-            from .intervals import bounds
+            from .bounds import bounds
 
             least, most = bounds(self.problem.counts, metric, level)
             return min(low, least), max(high, most)
@@ -282,7 +282,7 @@ class Posterior:
         for member in self.members:
             π = self.model.mass(member.mode.β[row])
             earned = π[: len(gain)] * gain
-            g = earned @ self.model.B[: len(gain)] / max(float(earned.sum()), 1e-300) - π @ self.model.B
+            g = earned @ self.model.B[: len(gain)] / (float(earned.sum()) or 1e-300) - π @ self.model.B
             along = member.spread[:, row * size : (row + 1) * size] @ g
             moved = (member.spread.T @ along).reshape(-1, size)[row]
             per_outcome = self._information(π, row)

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..metrics import Metric, parse_metric
 from ..ranks.counts import RankCounts
 from ..ranks.laws import log_gamma
+from .bounds import bounds_of
 from .estimate import Fit, RankDistribution, cut_offs, empirical, is_exhaustive, one_size
 from .intervals import Target, check_interval, point_interval
 
@@ -119,6 +120,10 @@ class AlignedCurve:
         """(low, high) by refitting to resampled or simulated counts; the mapping's own bias is not covered."""
         check_interval(level, target)
         return point_interval(self, parse_metric(metric), level, target)
+
+    def bounds(self, metric: Metric | str, level: float = 0.95) -> tuple[float, float]:
+        """The least and largest value of the metric that the counts alone allow: what :func:`fullrank.bounds` says."""
+        return bounds_of(self, parse_metric(metric), level)
 
     def curve(self, metric: Metric | str, ks: int | Iterable[int]) -> FloatArray:
         """The metric at every cut-off in ``ks`` (a number means 1..ks)."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Iterable, Sequence
 from collections.abc import Mapping as MappingType
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,208 +16,16 @@ from ..estimators.intervals import check_interval, z_of
 from ..metrics import Metric, parse_metric
 from ..ranks.counts import RankCounts
 from ..ranks.design import ALL, Design
-from ..report import Report
-from ..report.notebook import card
-from ..report.tables import latex, letters, markdown, significance_caption, superscript
+from ..report import Comparison, Difference, Report, Row
 from .pairing import Influence, case_spread, covariances, expected_counts, influences, same_cases
 
-__all__ = ["Comparison", "Difference", "compare", "comparisons"]
+__all__ = ["compare", "comparisons"]
 
 FloatArray = NDArray[np.float64]
 
 DRAWS = 20_000
-#: Name and version of the JSON of a comparison.
-SCHEMA = "fullrank.comparison/1"
 #: Times as many negatives that are tried out when models cannot be told apart.
 FACTORS = (1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Two models in one metric: ``model`` minus ``other``, the better one first.
-
-    ``probability`` that ``model`` is the better one; ``p_value`` is two-sided, ``p_holm`` adjusted for all pairs.
-    """
-
-    model: str
-    other: str
-    difference: float
-    low: float
-    high: float
-    probability: float
-    p_value: float
-    p_holm: float
-
-
-@dataclass(frozen=True, eq=False)
-class Comparison:
-    """Models by one metric, best first.
-
-    ``values``, ``intervals`` and ``best`` (the probability that a model is the best one) are by model, ``pairs`` all
-    :class:`Difference`\\ s, ``groups`` the ranking: models of one group cannot be told apart from its first.
-    """
-
-    metric: Metric
-    models: tuple[str, ...]
-    values: MappingType[str, float]
-    intervals: MappingType[str, tuple[float, float]]
-    best: MappingType[str, float]
-    pairs: tuple[Difference, ...]
-    groups: tuple[tuple[str, ...], ...]
-    level: float = 0.95
-    target: str = "cases"
-    #: Whether all models were evaluated on the same cases, so that differences are taken case by case.
-    paired: bool = True
-    about: str = ""
-    notes: tuple[str, ...] = ()
-    estimates: MappingType[str, Any] = field(default_factory=dict, repr=False)
-
-    @property
-    def winner(self) -> str:
-        """The model with the highest value."""
-        return self.models[0]
-
-    @property
-    def sure(self) -> bool:
-        """Whether the winner is the best with a probability of at least ``level``."""
-        return self.best[self.winner] >= self.level
-
-    def pair(self, model: str, other: str) -> Difference:
-        """The difference of two models, in the order asked for."""
-        for each in self.pairs:
-            if (each.model, each.other) == (model, other):
-                return each
-            if (each.model, each.other) == (other, model):
-                return Difference(
-                    model,
-                    other,
-                    -each.difference,
-                    -each.high,
-                    -each.low,
-                    1 - each.probability,
-                    each.p_value,
-                    each.p_holm,
-                )
-        raise ValueError(f"there is no pair {model!r}, {other!r}: models are {', '.join(map(repr, self.models))}.")
-
-    def told_apart(self, model: str, other: str) -> bool:
-        """Whether the two differ significantly, all pairs considered (Holm)."""
-        return self.pair(model, other).p_holm <= 1 - self.level
-
-    def more(self, model: str, other: str) -> str:
-        """What would separate two models, if they differ by as much as estimated: more negatives, or more cases.
-
-        The fit is repeated on the counts to be expected from larger samples, so this takes a second.
-        """
-        return _more(self, self.pair(model, other))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything as plain data, under the schema ``fullrank.comparison/1``."""
-        return {
-            "schema": SCHEMA,
-            "metric": str(self.metric),
-            "level": self.level,
-            "target": self.target,
-            "paired": self.paired,
-            "about": self.about,
-            "winner": self.winner,
-            "sure": self.sure,
-            "models": [
-                {
-                    "model": model,
-                    "value": self.values[model],
-                    "low": _finite(self.intervals[model][0]),
-                    "high": _finite(self.intervals[model][1]),
-                    "probability_best": self.best[model],
-                    "group": next(place for place, group in enumerate(self.groups, 1) if model in group),
-                }
-                for model in self.models
-            ],
-            "pairs": pair_rows(self),
-            "groups": [list(group) for group in self.groups],
-            "notes": list(self.notes),
-        }
-
-    def to_json(self, indent: int | None = 2) -> str:
-        """:meth:`to_dict` as strict JSON."""
-        import json
-
-        return json.dumps(self.to_dict(), indent=indent, ensure_ascii=False, allow_nan=False)
-
-    def to_latex(self, digits: int = 3) -> str:
-        """A LaTeX table; superscripts name the models that one is significantly better than."""
-        return latex(self.models, [str(self.metric)], *self._cells(), digits, self._caption())
-
-    def to_markdown(self, digits: int = 3) -> str:
-        """The same as a Markdown table."""
-        return markdown(self.models, [str(self.metric)], *self._cells(), digits, self._caption())
-
-    def _cells(self) -> tuple[dict[tuple[str, str], float], dict[tuple[str, str], frozenset[str]]]:
-        name = str(self.metric)
-        values = {(name, model): value for model, value in self.values.items()}
-        return values, {(name, model): frozenset(self._worse(model)) for model in self.models}
-
-    def _worse(self, model: str) -> list[str]:
-        return [each.other for each in self.pairs if each.model == model and each.p_holm <= 1 - self.level]
-
-    def _caption(self) -> str:
-        return significance_caption(self.level, self.target, self.about)
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
-
-    def lines(self, width: int = 80) -> list[str]:
-        """The comparison as lines of at most ``width`` columns."""
-        named = letters(self.models)
-        head = ["", "#", "model", str(self.metric), f"{self.level:.0%} interval", "P(best)"]
-        body = []
-        for place, group in enumerate(self.groups, 1):
-            for model in group:
-                low, high = self.intervals[model]
-                marks = superscript("".join(named[other] for other in self._worse(model) if other in named))
-                body.append(
-                    [f"{place}.", named.get(model, ""), model, f"{self.values[model]:.4f}{marks}",
-                     f"{low:.4f} .. {high:.4f}", f"{self.best[model]:.3f}"]
-                )  # fmt: skip
-        widths = [max(len(line[column]) for line in [head, *body]) for column in range(len(head))]
-        widths[2] = max(5, min(widths[2], width - sum(widths[:2]) - sum(widths[3:]) - 2 * (len(widths) - 1)))
-        table = [_aligned(line, widths)[:width] for line in [head, *body]]
-        table.insert(1, "-" * min(max(map(len, table)), width))
-        said = [line for text in self.sentences() for line in textwrap.wrap(text, width)]
-        notes = [line for note in self.notes for line in textwrap.wrap(f"! {note}", width, subsequent_indent="  ")]
-        return [*textwrap.wrap(self.about, width), *table, *said, *notes]
-
-    def sentences(self) -> list[str]:
-        """The verdict in words."""
-        if len(self.models) == 1:
-            return ["There is one model: nothing to compare."]
-        first, second = self.models[0], self.models[1]
-        pair = self.pair(first, second)
-        limits = f"{pair.difference:+.4f}, {self.level:.0%} interval {pair.low:+.4f} .. {pair.high:+.4f}"
-        out = []
-        if pair.difference == 0:
-            out.append(f"{first} and {second} tie.")
-        elif self.told_apart(first, second):
-            out.append(f"{first} leads {second} by {limits} ({_p(pair.p_holm)}, Holm).")
-        else:
-            out.append(f"{first} and {second} cannot be told apart: {limits} ({_p(pair.p_holm)}, Holm).")
-            out.append(self.more(first, second))
-        if len(self.models) > 2:
-            ranking = " > ".join(" = ".join(group) for group in self.groups)
-            out.append(f"Ranking (=: cannot be told apart from the first of the group): {ranking}.")
-        return [text for text in out if text]
-
-    def _repr_html_(self) -> str:
-        head = ["model", "group", str(self.metric), f"{self.level:.0%} interval", "P(best)", "better than"]
-        body = []
-        for place, group in enumerate(self.groups, 1):
-            for model in group:
-                low, high = self.intervals[model]
-                body.append(
-                    [model, str(place), f"{self.values[model]:.4f}", f"{low:.4f} to {high:.4f}",
-                     f"{self.best[model]:.3f}", ", ".join(self._worse(model)) or "–"]
-                )  # fmt: skip
-        return card(f"Comparison by {self.metric}", {}, table=(head, body[:60]), notes=[*self.sentences(), *self.notes])
 
 
 def compare(
@@ -232,7 +39,8 @@ def compare(
 ) -> Comparison:
     """Compare models: differences with intervals, P(best), groups that cannot be told apart, Holm-adjusted tests.
 
-    ``models``: a report, or counts (or estimates) by model; ``metric``: by default a report's first, or ``ndcg@10``.
+    ``models``: a report, or counts (or estimates) by model; ``metric``: by default a report's first, or ``ndcg@10``. What a
+    report has compared already is taken from there.
     ``target="cases"`` asks what the full ranking of these very cases would show; ``"population"`` how models would rank
     among all users that these are a sample of. ``paired``: whether models were evaluated on the same cases, ``"auto"`` when
     counts hold as many cases of every user block.
@@ -251,16 +59,20 @@ def compare(
     if paired not in (True, False, "auto"):
         raise ValueError(f"`paired` is {paired!r}: it must be True, False or 'auto'.")
     if isinstance(models, Report):
-        level = float(models.provenance.get("level", 0.95)) if level is None else level
-        target = str(models.provenance.get("target", "cases")) if target is None else target
-        metric = (models.metrics or ["ndcg@10"])[0] if metric is None else metric
+        wanted = models.metric(metric)
+        level = models.level if level is None else level
+        target = models.target if target is None else target
+        held = models.comparison.get(str(wanted))
+        same = held is not None and (held.metric == wanted or not models.estimates)  # a file knows names, not functions
+        if held is not None and same and (held.level, held.target, estimator, paired) == (level, target, None, "auto"):
+            return held
         given: MappingType[str, Any] = models.estimates
         if not given:
             raise ValueError("the report holds no estimates to compare: give it as made, or counts by model.")
         if estimator is not None:
             given = {name: each.counts for name, each in given.items()}
     elif isinstance(models, MappingType):
-        given = models
+        wanted, given = parse_metric("ndcg@10" if metric is None else metric), models
     else:
         raise TypeError(f"`models` must be a Report or counts by model, as in {{'EASE': counts}}, not {models!r}.")
     if not given:
@@ -275,7 +87,6 @@ def compare(
                 f"model {str(name)!r}: `models` must hold RankCounts or estimates, not {type(each).__name__}."
             )
         estimates[str(name)] = each
-    wanted = parse_metric("ndcg@10" if metric is None else metric)
     level, target = 0.95 if level is None else level, target or "cases"
     check_interval(level, target)
     return comparisons(estimates, [wanted], level, target, paired=paired)[0]
@@ -288,11 +99,11 @@ def comparisons(
     target: str,
     *,
     paired: bool | str = "auto",
-    rows: Iterable[MappingType[str, Any]] = (),
+    rows: Iterable[Row] = (),
 ) -> list[Comparison]:
     """One comparison per metric. ``rows`` of a report hold values and intervals that need not be computed again."""
     metrics = list(metrics)
-    known = {(row["model"], row["metric"]): (row["value"], row["low"], row["high"]) for row in rows}
+    known = {(row.model, str(row.metric)): (row.value, *row.interval) for row in rows if row.interval is not None}
     names = list(estimates)
     same = same_cases([each.counts for each in estimates.values()]) if paired == "auto" else bool(paired)
     if paired is True and not same_cases([each.counts for each in estimates.values()]):
@@ -317,26 +128,8 @@ def comparisons(
         value, low, high = (np.array(each, dtype=np.float64) for each in zip(*numbers, strict=True))
         here = None if found is None else [found[name][index] for name in names]
         made = _compared(metric, names, value, low, high, here, level, target)
-        out.append(replace(made, paired=same, about=about, notes=notes, estimates=dict(estimates)))
+        out.append(replace(made, paired=same, about=about, notes=notes, estimates=dict(estimates), remedy=_remedy))
     return out
-
-
-def pair_rows(comparison: Comparison) -> list[dict[str, Any]]:
-    """The differences as flat rows, as reports and pages keep them."""
-    return [
-        {
-            "metric": str(comparison.metric),
-            "model": each.model,
-            "other": each.other,
-            "difference": each.difference,
-            "low": _finite(each.low),
-            "high": _finite(each.high),
-            "probability": each.probability,
-            "p_value": each.p_value,
-            "p_holm": each.p_holm,
-        }
-        for each in comparison.pairs
-    ]
 
 
 def holm(p_values: Sequence[float]) -> FloatArray:
@@ -466,7 +259,7 @@ def _groups(models: tuple[str, ...], pairs: tuple[Difference, ...], level: float
 # -------------------------------------------------------------------------------------------------- what would settle it
 
 
-def _more(comparison: Comparison, pair: Difference) -> str:
+def _remedy(comparison: Comparison, pair: Difference) -> str:
     d = abs(pair.difference)
     names = f"{pair.model} and {pair.other}"
     if d == 0 or comparison.told_apart(pair.model, pair.other) or not comparison.estimates:
@@ -551,20 +344,3 @@ def _exact(counts: RankCounts) -> bool:
 
 def _times(factor: float) -> str:
     return f"{factor:.1f} x" if factor < 10 and factor != round(factor) else f"{factor:,.0f} x"
-
-
-def _aligned(line: list[str], widths: list[int]) -> str:
-    """A line of the table: words to the left, numbers to the right, a long name cut."""
-    place, letter, name, value, *rest = line
-    if len(name) > widths[2]:
-        name = name[: widths[2] - 1] + "…"
-    left = [cell.ljust(width) for cell, width in zip((place, letter, name, value), widths, strict=False)]
-    return "  ".join([*left, *(cell.rjust(width) for cell, width in zip(rest, widths[4:], strict=True))]).rstrip()
-
-
-def _p(value: float) -> str:
-    return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None

@@ -12,11 +12,13 @@ from numpy.typing import ArrayLike
 
 from .._version import __version__
 from ..estimators import DEFAULT_ESTIMATOR, Estimate, Estimator, LogSpline, Naive, describe, parse_estimator
+from ..estimators.bounds import bounds_of
 from ..metrics import Metric, parse_metrics
 from ..ranks.counts import RankCounts
 from ..ranks.design import Design
-from ..report import Report
-from .compare import comparisons, pair_rows
+from ..report import Comparison, Report, Row, Run
+from ..report.row import pair
+from .compare import comparisons
 
 __all__ = ["correct", "report_on"]
 
@@ -85,63 +87,45 @@ def report_on(
     estimator: Estimator | str | None = None,
     level: float = 0.95,
     target: str = "cases",
+    runs: MappingType[str, Run] | None = None,
     provenance: dict[str, Any] | None = None,
 ) -> Report:
-    """Fit every model's counts and lay the answers out as a report."""
+    """Fit every model's counts and lay the answers out as a report, what the fits warn of among its notes."""
+    runs = runs or {}
     wanted = parse_metrics(metrics)
     chosen = parse_estimator(DEFAULT_ESTIMATOR if estimator is None else estimator)
-    rows: list[dict[str, Any]] = []
-    notes: dict[str, None] = {}
+    rows: list[Row] = []
+    warnings: dict[str, None] = {}
     estimates: dict[str, Estimate] = {}
     for model, each in counts.items():
         estimate = chosen.fit(each)
         estimates[model] = estimate
         naive = Naive().fit(each) if each.design.plain else None
         for metric in wanted:
-            low, high = _interval(estimate, metric, level, target)
+            interval = _interval(estimate, metric, level, target)
             rows.append(
-                {
-                    "model": model,
-                    "metric": str(metric),
-                    "value": estimate.expect(metric),
-                    "low": low,
-                    "high": high,
-                    "naive": None if naive is None else naive.expect(metric),
-                    "estimator": describe(chosen),
-                    "design": str(each.design),
-                    "items_scored": each.items_scored,
-                    "cases": len(each),
-                }
+                Row(
+                    model,
+                    metric,
+                    float(estimate.expect(metric)),
+                    interval,
+                    _bounds(estimate, metric, level, target, interval),
+                    None if naive is None else float(naive.expect(metric)),
+                    describe(chosen),
+                    str(each.design),
+                    each.items_scored,
+                    len(each),
+                    runs[model].stop_reason if model in runs else None,
+                )
             )
-        notes.update(dict.fromkeys(f"{model}: {note}" for note in estimate.fit.notes))
-        blind = blind_spot(estimate, wanted)
-        if blind is not None:
-            notes[f"{model}: {blind}"] = None
-    more = {**_comparison(rows, estimates, wanted, level, target), **(provenance or {})}
-    return Report(rows, _provenance(estimates, chosen, level, target, more), tuple(notes), estimates)
-
-
-def blind_spot(estimate: Estimate, metrics: Iterable[Metric]) -> str | None:
-    """A warning where the prior speaks rather than the data, with the remedy; ``None`` where the data do.
-
-    The worst of the metrics is named. As long as fewer than about N/K negatives are drawn, ranks up to K look alike.
-    """
-    posterior = getattr(estimate, "posterior", None)
-    if posterior is None:
-        return None
-    counts = estimate.counts
-    N = counts.n_items
-    shares = {metric: posterior.prior_share(metric, N) for metric in metrics if metric.k is not None}
-    if not shares:
-        return None
-    metric, share = max(shares.items(), key=lambda each: each[1])
-    drawn = max((int(size) for size in counts.sizes if size), default=0)
-    needed = round(N / (metric.k or 1))
-    if share < 0.5 or drawn >= needed:
-        return None
-    return (
-        f"{metric} is in the blind spot of {drawn:,} negatives among {N:,.0f} items: {share:.0%} of what the interval rests "
-        f"on is the prior; draw about {min(needed, round(N) - 1):,} negatives, or fewer in all with fr.Adaptive()."
+        warnings.update(dict.fromkeys(f"{model}: {note}" for note in estimate.fit.notes))
+    return Report(
+        rows,
+        _comparison(rows, estimates, wanted, level, target),
+        runs,
+        tuple(warnings),
+        estimates,
+        _provenance(estimates, chosen, level, target, provenance),
     )
 
 
@@ -150,26 +134,33 @@ MOST_COMPARED = 40
 
 
 def _comparison(
-    rows: list[dict[str, Any]], estimates: dict[str, Estimate], metrics: tuple[Metric, ...], level: float, target: str
-) -> dict[str, Any]:
-    """What a report of several models says of their differences: all pairs, and the probability to be the best."""
-    if not 1 < len(estimates) <= MOST_COMPARED or any(row["low"] is None for row in rows):
+    rows: list[Row], estimates: dict[str, Estimate], metrics: tuple[Metric, ...], level: float, target: str
+) -> dict[str, Comparison]:
+    """What a report of several models says of their differences, by metric."""
+    if not 1 < len(estimates) <= MOST_COMPARED or any(row.interval is None for row in rows):
         return {}
     found = comparisons(estimates, metrics, level, target, rows=rows)
-    return {
-        "comparison": [row for each in found for row in pair_rows(each)],
-        "best": {str(each.metric): dict(each.best) for each in found},
-    }
+    return {str(each.metric): each for each in found}
 
 
-def _interval(estimate: Estimate, metric: Metric, level: float, target: str) -> tuple[float | None, float | None]:
+def _interval(estimate: Estimate, metric: Metric, level: float, target: str) -> tuple[float, float] | None:
     ask = getattr(estimate, "interval", None)
-    if ask is None:
-        return None, None
-    low, high = ask(metric, level=level, target=target)
-    if not (np.isfinite(low) and np.isfinite(high)):  # one user says nothing about the population
-        return None, None
-    return float(low), float(high)
+    return None if ask is None else pair(ask(metric, level=level, target=target))  # one user says nothing of others
+
+
+def _bounds(
+    estimate: Estimate, metric: Metric, level: float, target: str, interval: tuple[float, float] | None
+) -> tuple[float, float] | None:
+    """What the data alone allow.
+
+    Bounds speak of the cases. Of the population known ranks say no more than their interval does, which assumes nothing.
+    """
+    if metric.whole_auc:
+        return interval
+    found = bounds_of(estimate, metric, level)
+    if target == "population" and interval is not None and estimate.counts.all_compared.any():
+        return min(found[0], interval[0]), max(found[1], interval[1])
+    return found
 
 
 def _prior_cards(estimates: MappingType[str, Estimate]) -> str:

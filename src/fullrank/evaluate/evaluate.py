@@ -21,7 +21,7 @@ import numpy as np
 from ..estimators import Estimate, Estimator, LogSpline, RankDistribution
 from ..metrics import Metric
 from ..ranks.design import ALL, DEFAULT_START, Adaptive, Design
-from ..report import Report
+from ..report import Report, Row, Run
 from .correct import DEFAULT_METRICS, report_on
 from .job import DEFAULT_PRECISION, Job
 from .looking import Ints, Seen, look, look_at_all
@@ -364,6 +364,7 @@ class _Crowd:
 
 def _report(job: Job, seen: dict[str, Seen], missing: list[str], interrupted: bool) -> Report:
     counts = {name: each.counts(job.split) for name, each in seen.items()}
+    runs = {name: Run(each.why or "interrupted", tuple(each.rounds), dict(each.needed)) for name, each in seen.items()}
     about = {
         "split": job.split.name,
         "checksum": job.split.checksum,
@@ -372,13 +373,9 @@ def _report(job: Job, seen: dict[str, Seen], missing: list[str], interrupted: bo
         "precision": job.precision,
         "absolute": job.absolute,
         "seconds": round(time.perf_counter() - job.started, 3),
-        "runs": {
-            name: {"stopped": each.why or "interrupted", "rounds": each.rounds, "needed_cases": each.needed}
-            for name, each in seen.items()
-        },
     }
     report = report_on(
-        counts, job.metrics, estimator=job.estimator, level=job.level, target=job.target, provenance=about
+        counts, job.metrics, estimator=job.estimator, level=job.level, target=job.target, runs=runs, provenance=about
     )
     notes = [note for name, each in seen.items() for note in _notes_of(job, name, each, report.rows)]
     if interrupted:
@@ -387,7 +384,7 @@ def _report(job: Job, seen: dict[str, Seen], missing: list[str], interrupted: bo
     return replace(report, notes=(*notes, *report.notes))
 
 
-def _notes_of(job: Job, name: str, each: Seen, rows: list[dict[str, Any]]) -> Iterator[str]:
+def _notes_of(job: Job, name: str, each: Seen, rows: list[Row]) -> Iterator[str]:
     full = float((each.outcomes.n_items - 1).sum()) or 1.0
     share = each.items / full
     for note in each.notes:
@@ -401,9 +398,12 @@ def _notes_of(job: Job, name: str, each: Seen, rows: list[dict[str, Any]]) -> It
         )
     if each.why == "budget":
         widest = max(
-            ((row["high"] - row["low"]) / 2 / (1.0 if job.absolute else max(row["value"], 1e-12)), row["metric"])
+            (
+                (row.interval[1] - row.interval[0]) / 2 / (1.0 if job.absolute else max(abs(row.value), 1e-12)),
+                str(row.metric),
+            )
             for row in rows
-            if row["model"] == name and row["low"] is not None
+            if row.model == name and row.interval is not None
         )
         reached = f"{widest[0]:.4f}" if job.absolute else f"{widest[0]:.1%}"
         yield (

@@ -1,5 +1,7 @@
 """Stage 6: what people see: tables, JSON, pages."""
 
-from .report import Report
+from .comparison import Comparison, Difference
+from .report import Report, Run, Winner
+from .row import Row
 
-__all__ = ["Report"]
+__all__ = ["Comparison", "Difference", "Report", "Row", "Run", "Winner"]

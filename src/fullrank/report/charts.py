@@ -183,7 +183,10 @@ def panels_of(shown: Digest, style: Style, kind: str) -> list[Panel]:
 
 
 def results_panel(shown: Digest, metric: str, style: Style, colours: MappingType[str, str]) -> Panel:
-    """One row per model: the estimate with its interval, and hollow beside it what the sample says at face value."""
+    """One row per model: the estimate, its interval, faint around it the bounds, and hollow what the sample says itself.
+
+    Bounds do not stretch the axis: where they reach further than all the rest, the band goes to the edge.
+    """
     alt = load_altair()
     rows = [(m, cell) for m in shown.drawn if (cell := shown.cell(m, metric)).value is not None]
     ends = [each for _, cell in rows for each in (cell.value, cell.low, cell.high, cell.naive) if each is not None]
@@ -195,10 +198,13 @@ def results_panel(shown: Digest, metric: str, style: Style, colours: MappingType
     marks: list[dict[str, Any]] = []
     for place, (model, cell) in enumerate(rows):
         told = f"{shown.labels[model]}: {value_text(shown, metric, cell)}"
+        if cell.bounds is not None:
+            told += f"; the data alone allow {shown.span(metric, cell.bounds)}"
         if _apart(shown, metric, cell):
             told += f"; sampled, at face value {shown.text(metric, cell.naive)}"
         data.append({"row": place, "name": clean(shown.labels[model], LONGEST), "colour": colours[model], "told": told,
                      "value": cell.value, "low": cell.low, "high": cell.high,
+                     "least": _clipped(cell.bounds, 0, low, high), "most": _clipped(cell.bounds, 1, low, high),
                      "naive": cell.naive if _apart(shown, metric, cell) else None})  # fmt: skip
         marks += _placed(shown, metric, place, cell, low, high)
     y = alt.Y("row:Q", axis=None, scale=alt.Scale(domain=[len(rows) - 0.45, -0.55], nice=False, zero=False))
@@ -212,12 +218,14 @@ def results_panel(shown: Digest, metric: str, style: Style, colours: MappingType
             x=alt.value(0), text=alt.Text("name:N")
         ),
         base.mark_rule(strokeDash=[1, 3], color=style.muted).encode(x=x, x2=alt.X2("naive:Q")),
-        base.mark_rule(strokeWidth=7, opacity=0.35, strokeCap="round").encode(x=x.copy(), x2=alt.X2("high:Q"), color=colour),
+        base.mark_rule(strokeWidth=13, opacity=0.13).encode(x=alt.X("least:Q"), x2=alt.X2("most:Q"), color=colour),
+        base.mark_rule(strokeWidth=7, opacity=0.35, strokeCap="round").encode(
+            x=alt.X("low:Q"), x2=alt.X2("high:Q"), color=colour
+        ),
         base.mark_point(shape="circle", size=64, filled=True, fill=style.paper, stroke=style.muted, strokeWidth=1.5,
                         opacity=1).encode(x=alt.X("naive:Q"), **tip),
         base.mark_point(shape="circle", size=72, filled=True, opacity=1).encode(x=x.copy(), color=colour, **tip),
     ]  # fmt: skip
-    layers[2] = layers[2].encode(x=alt.X("low:Q"))
     for align in dict.fromkeys(mark["align"] for mark in marks):
         for kind, tone, weight in (("value", style.ink, 600), ("naive", style.muted, 400)):
             here = [mark for mark in marks if mark["align"] == align and mark["kind"] == kind]
@@ -235,12 +243,13 @@ def results_panel(shown: Digest, metric: str, style: Style, colours: MappingType
                     .encode(x=alt.X("at:Q"), y=y.copy(), text=alt.Text("text:N"))
                 )
     chart = alt.layer(*layers).properties(width=WIDTH, height=54 * len(rows) + 36)
-    head = ("Model", "Full catalogue", f"{shown.level:.0%} interval", "Sampled, at face value")
+    head = ("Model", "Full catalogue", f"{shown.level:.0%} interval", "Bounds", "Sampled, at face value")
     body = tuple(
         (
             shown.labels[model],
             shown.text(metric, cell.value),
             limits_text(shown, metric, cell),
+            shown.span(metric, cell.bounds),
             shown.text(metric, cell.naive),
         )
         for model, cell in rows
@@ -492,7 +501,11 @@ def limits_text(shown: Digest, metric: str, cell: Cell) -> str:
     """``0.120 to 0.145``; a dash where there is none, or where it is a point because all ranks are known."""
     if cell.low is None or cell.high is None or cell.low == cell.high:
         return "–"
-    return f"{shown.text(metric, cell.low)} to {shown.text(metric, cell.high)}"
+    return shown.span(metric, (cell.low, cell.high))
+
+
+def _clipped(bounds: tuple[float, float] | None, end: int, low: float, high: float) -> float | None:
+    return None if bounds is None else min(max(bounds[end], low), high)
 
 
 def axis_format(span: float) -> str:

@@ -11,15 +11,20 @@ import math
 import unicodedata
 from collections.abc import Iterable, Sequence
 from collections.abc import Mapping as MappingType
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..metrics import Metric, Recall, parse_metric
+from ..metrics import Metric, Recall
 from ..ranks.counts import RankCounts
 from ..ranks.design import ALL
+from .row import Row
+from .row import finite as finite_number
+
+if TYPE_CHECKING:
+    from .comparison import Comparison
 
 __all__ = ["Bin", "Cell", "Curve", "Digest", "Pair", "Size", "Verdict", "blind_spot", "clean", "decimals", "digest",
            "exact_to", "number", "verdict"]  # fmt: skip
@@ -48,6 +53,13 @@ class Cell:
     low: float | None = None
     high: float | None = None
     naive: float | None = None
+    #: What the data alone allow; ``None`` also where that is the interval itself.
+    bounds: tuple[float, float] | None = None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Both ends, where there are both."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
 
     @property
     def exact(self) -> bool:
@@ -85,12 +97,11 @@ class Size:
 
 @dataclass(frozen=True)
 class Pair:
-    """Difference of two models, first minus second."""
+    """Difference of two models, first minus second; without a comparison there is no interval."""
 
     difference: float
     low: float | None = None
     high: float | None = None
-    probability: float | None = None
 
 
 @dataclass(frozen=True)
@@ -108,11 +119,14 @@ class Digest:
     models: tuple[str, ...] = ()
     labels: MappingType[str, str] = field(default_factory=dict)
     metrics: tuple[str, ...] = ()
+    asked: MappingType[str, Metric] = field(default_factory=dict)  # by name
     cells: MappingType[tuple[str, str], Cell] = field(default_factory=dict)
     digits: MappingType[str, int] = field(default_factory=dict)
     estimates: MappingType[str, Any] = field(default_factory=dict)
-    pairs: MappingType[tuple[str, str, str], Pair] = field(default_factory=dict)
+    comparison: MappingType[str, Comparison] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    #: What the intervals assume, where the data alone allow much more.
+    assumption: str = ""
     level: float = 0.95
     target: str = "cases"
     designs: tuple[str, ...] = ()
@@ -138,10 +152,19 @@ class Digest:
         """A value of the metric with the digits that suit it."""
         return number(value, self.digits.get(metric, 4))
 
+    def span(self, metric: str, ends: tuple[float, float] | None) -> str:
+        """``0.120 to 0.145``; a dash where there is nothing."""
+        return "–" if ends is None else " to ".join(self.text(metric, end) for end in ends)
+
     @property
     def intervals(self) -> bool:
         """Whether any number has an interval that is more than a point."""
         return any(cell.low is not None and cell.low != cell.high for cell in self.cells.values())
+
+    @property
+    def bounded(self) -> bool:
+        """Whether any number has bounds that say more than its interval."""
+        return any(cell.bounds is not None for cell in self.cells.values())
 
     @property
     def naive(self) -> bool:
@@ -155,15 +178,12 @@ class Digest:
 
     @property
     def families(self) -> list[Metric]:
-        """The metrics that have a curve over K: those that are cut off and known by name, without their K, each once."""
+        """The metrics that have a curve over K, without their K, each once; of the user's own, those with a cut-off."""
         found: dict[str, Metric] = {}
         for name in self.metrics:
-            try:
-                metric = parse_metric(name)
-            except (ValueError, TypeError):  # a user's own function: its name is all that is known here
-                continue
-            if metric.name != "auc":
-                found.setdefault(metric.name, Metric(metric.name, word=metric.word))
+            metric = self.asked[name]
+            if metric.name != "auc" and (metric.function is None or metric.k is not None):
+                found.setdefault(metric.name, replace(metric, k=None))
         return list(found.values())
 
     def curves(self, family: Metric) -> list[Curve]:
@@ -203,23 +223,17 @@ class Digest:
 
     def pair(self, metric: str, first: str, second: str) -> Pair | None:
         """Difference of two models in a metric: as compared, when the report has a comparison, else value by value."""
-        if (metric, first, second) in self.pairs:
-            return self.pairs[metric, first, second]
-        if (metric, second, first) in self.pairs:
-            other = self.pairs[metric, second, first]
-            return Pair(
-                -other.difference,
-                None if other.high is None else -other.high,
-                None if other.low is None else -other.low,
-                None if other.probability is None else 1 - other.probability,
-            )
+        held = self.comparison.get(metric)
+        if held is not None and {first, second} <= set(held.models):
+            each = held.pair(first, second)
+            return Pair(each.difference, finite(each.low), finite(each.high))
         a, b = self.cell(first, metric).value, self.cell(second, metric).value
         return None if a is None or b is None else Pair(a - b)
 
 
 def digest(report: Any) -> Digest:
     """The part of the report that is shown. The rows are read twice, however many there are."""
-    rows: list[dict[str, Any]] = report.rows
+    rows: list[Row] = report.rows
     level = finite(report.provenance.get("level"))
     found = _survey(rows)
     if found.first is None:
@@ -230,22 +244,20 @@ def digest(report: Any) -> Digest:
             break
         if model not in models:
             models.append(model)
-    shown, kept = set(models), list(found.metrics)[:MOST_METRICS]
-    cells = {
-        (model, metric): Cell(*(finite(row.get(part)) for part in ("value", "low", "high", "naive")))
-        for row in rows
-        if (model := str(row["model"])) in shown and (metric := str(row["metric"])) in kept
-    }
+    shown, kept = set(models), dict(list(found.metrics.items())[:MOST_METRICS])
+    cells = {(row.model, name): _cell(row) for row in rows if row.model in shown and (name := str(row.metric)) in kept}
     labels = _distinct(models)
     return Digest(
         models=tuple(models),
         labels=labels,
         metrics=tuple(kept),
+        asked=kept,
         cells=cells,
         digits={metric: decimals(_numbers(cells, metric)) for metric in kept},
         estimates={name: each for name in models if (each := report.estimates.get(name)) is not None},
-        pairs=_pairs(report, shown, set(kept)),
+        comparison={name: each for name, each in report.comparison.items() if name in kept},
         notes=_notes(report.notes),
+        assumption=report.assumption,
         level=level if level is not None and 0 < level < 1 else 0.95,
         target=str(report.provenance.get("target", "cases")),
         designs=_few(found.designs),
@@ -263,7 +275,7 @@ class _Survey:
     """What one pass over the rows finds: names in order of appearance, and the best by the first metric."""
 
     first: str | None = None
-    metrics: dict[str, None] = field(default_factory=dict)
+    metrics: dict[str, Metric] = field(default_factory=dict)
     models: dict[str, None] = field(default_factory=dict)
     designs: dict[str, None] = field(default_factory=dict)
     estimators: dict[str, None] = field(default_factory=dict)
@@ -272,29 +284,36 @@ class _Survey:
     naive: tuple[float, str] | None = None
 
 
-def _survey(rows: Sequence[dict[str, Any]]) -> _Survey:
+def _survey(rows: Sequence[Row]) -> _Survey:
     found = _Survey()
     for place, row in enumerate(rows):
-        model, metric = str(row["model"]), str(row["metric"])
-        found.models[model] = found.metrics[metric] = None
-        for name, kept in (("design", found.designs), ("estimator", found.estimators)):
-            if row.get(name) is not None and len(kept) <= MOST_WORDS:
-                kept[str(row[name])] = None
-        if (cases := finite(row.get("cases"))) is not None and (not found.cases or int(cases) not in found.cases):
-            ends = (*found.cases, int(cases))
+        model, metric = row.model, str(row.metric)
+        found.models[model] = None
+        found.metrics.setdefault(metric, row.metric)
+        for name, kept in ((row.design, found.designs), (row.estimator, found.estimators)):
+            if name and len(kept) <= MOST_WORDS:
+                kept[name] = None
+        if row.cases and row.cases not in found.cases:
+            ends = (*found.cases, row.cases)
             found.cases = tuple(sorted({min(ends), max(ends)}))
         if found.first is None:
             found.first = metric
         if metric != found.first:
             continue
-        if (value := finite(row.get("value"))) is not None:
+        if (value := finite(row.value)) is not None:
             if len(found.best) < MOST_MODELS:
                 heapq.heappush(found.best, (value, -place, model))
             elif value > found.best[0][0]:
                 heapq.heapreplace(found.best, (value, -place, model))
-        if (naive := finite(row.get("naive"))) is not None and (found.naive is None or naive > found.naive[0]):
+        if (naive := finite(row.naive)) is not None and (found.naive is None or naive > found.naive[0]):
             found.naive = (naive, model)
     return found
+
+
+def _cell(row: Row) -> Cell:
+    low, high = (None, None) if row.interval is None else row.interval
+    bounds = None if row.bounds is None or row.bounds == row.interval else row.bounds
+    return Cell(finite(row.value), finite(low), finite(high), finite(row.naive), bounds)
 
 
 def verdict(shown: Digest) -> Verdict:
@@ -432,13 +451,8 @@ def interval(estimate: Any, metric: Metric, level: float, target: str) -> tuple[
 
 def finite(value: object) -> float | None:
     """The number, or ``None`` for anything that is not a finite one; dust is zero."""
-    try:
-        number = float(value)  # type: ignore[arg-type]  # whatever it is: that is the question
-    except (TypeError, ValueError, OverflowError):
-        return None
-    if not math.isfinite(number):
-        return None
-    return number if abs(number) >= NOTHING else 0.0
+    number = finite_number(value)
+    return 0.0 if number is not None and abs(number) < NOTHING else number
 
 
 def clean(text: object, most: int = 60) -> str:
@@ -518,16 +532,3 @@ def _distinct(models: Sequence[str]) -> dict[str, str]:
         taken.add(label)
         labels[model] = label
     return labels
-
-
-def _pairs(report: Any, models: set[str], metrics: set[str]) -> dict[tuple[str, str, str], Pair]:
-    """Differences that a comparison has put into the report: dicts with ``metric, model, other, difference, low, high``."""
-    found = {}
-    told = report.provenance.get("comparison") or ()
-    for each in told if isinstance(told, list | tuple) else ():
-        if not isinstance(each, dict) or (difference := finite(each.get("difference"))) is None:
-            continue
-        key = (str(each.get("metric")), str(each.get("model")), str(each.get("other")))
-        if key[0] in metrics and key[1] in models and key[2] in models:
-            found[key] = Pair(difference, *(finite(each.get(part)) for part in ("low", "high", "probability")))
-    return found

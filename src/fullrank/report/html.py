@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from html import escape
 from importlib.resources import files
 from itertools import count
@@ -182,6 +183,7 @@ def _results(shown: Digest, panels: dict[str, list[Panel]], fresh: Iterator[int]
     filled = "<b>Filled</b>: the value on the full catalogue" if not shown.exhaustive else "<b>Filled</b>: the value"
     if shown.intervals:
         filled += f", with its {shown.level:.0%} interval"
+    faint = "; <b>faint</b>: what the data alone allow" if shown.bounded else ""
     hollow = "; <b>hollow</b>: the same metric of the sampled ranks, taken at face value" if _any_naive(shown) else ""
     left = []
     if shown.total_models > len(shown.models):
@@ -191,18 +193,19 @@ def _results(shown: Digest, panels: dict[str, list[Panel]], fresh: Iterator[int]
     if shown.total_metrics > len(shown.metrics):
         more = f"the first {len(shown.metrics)} of {shown.total_metrics:,} metrics are shown"
         left.append(more if left else more[0].upper() + more[1:])
-    bounds = f" {_text('; '.join(left))}." if left else ""
+    left_out = f" {_text('; '.join(left))}." if left else ""
+    assumed = f'<p class="say quiet">{_text(shown.assumption)}</p>' if shown.assumption else ""
     drawn = {panel.metric: panel for panel in panels["results"]}
     figures = "".join(
         _figure(drawn.get(metric), clean(metric), _metric_table(shown, metric), next(fresh)) for metric in shown.metrics
     )
-    return f'<p class="say">{filled}{hollow}.{bounds}</p><div class="panels">{figures}</div>'
+    return f'<p class="say">{filled}{faint}{hollow}.{left_out}</p>{assumed}<div class="panels">{figures}</div>'
 
 
 def _metric_table(shown: Digest, metric: str) -> str:
     naive, intervals = _any_naive(shown), shown.intervals
     head = ["Model", "Full catalogue" if not shown.exhaustive else "Value"]
-    head += ["Sampled, at face value"] if naive else []
+    head += (["Bounds"] if shown.bounded else []) + (["Sampled, at face value"] if naive else [])
     lines = []
     for place, model in enumerate(shown.models):
         cell = shown.cell(model, metric)
@@ -211,6 +214,8 @@ def _metric_table(shown: Digest, metric: str) -> str:
             limits = "exact" if cell.exact else limits_text(shown, metric, cell)
             value += f"<small>{_text(limits)}</small>"
         cells = [f"<td>{value}</td>"]
+        if shown.bounded:
+            cells.append(f'<td class="quiet">{_text(shown.span(metric, cell.bounds))}</td>')
         if naive:
             known = cell.naive is not None and cell.value is not None and cell.value > 0
             ratio = f"<small>× {_ratio((cell.naive or 0.0) / (cell.value or 1.0))}</small>" if known else ""
@@ -295,7 +300,7 @@ def _pairs(shown: Digest) -> str:
     models = shown.models[:MOST_PAIRED]
     if len(models) < 2:
         return ""
-    known = any(pair.low is not None for pair in shown.pairs.values())
+    known = bool(shown.comparison)
     say = "Row minus column: positive where the row's model is better."
     say += (
         f" Below each difference its {shown.level:.0%} interval, from the same cases for both; coloured where it excludes 0."
@@ -343,8 +348,9 @@ def _provenance(report: Any, shown: Digest) -> str:
     facts = [
         (shown.labels[model], str(shown.estimates[model].counts)) for model in shown.drawn if model in shown.estimates
     ]
-    hidden = {"comparison", "best", "about"} if facts else {"comparison", "best"}
-    told = [(key, value) for key, value in report.provenance.items() if key not in hidden]
+    told = [(key, value) for key, value in report.provenance.items() if not (facts and key == "about")]
+    if report.runs:
+        told.append(("runs", {model: asdict(run) for model, run in report.runs.items()}))
     told = [
         (key, value) for key, value in told if value is not None and value is not False and value not in ({}, [], "")
     ]
@@ -371,6 +377,9 @@ def _reading(shown: Digest) -> str:
         (f"{level} interval",
          f"Covers what full evaluation of {whose} would show in {level} of evaluations. Two intervals may overlap although "
          "the difference between the models is clear: what decides is the interval of the difference."),
+        ("Bounds",
+         "What the data alone allow: the least and largest value over all rank distributions that the sample does not rule "
+         "out. They assume neither that ranks are spread smoothly nor that they look like those of any recommender."),
         ("Blind spot",
          "The ranks near the top that a sample of this size cannot tell apart. Metrics at small K live there. More "
          "negatives, or negatives added only for targets that are not yet beaten, make it smaller."),
@@ -380,6 +389,8 @@ def _reading(shown: Digest) -> str:
     ]  # fmt: skip
     if not shown.intervals:
         entries = [entry for entry in entries if not entry[0].endswith("interval")]
+    if not shown.bounded:
+        entries = [entry for entry in entries if entry[0] != "Bounds"]
     if not _any_naive(shown):
         entries = [entry for entry in entries if not entry[0].startswith("Sampled")]
     if not _spots(shown):

@@ -26,17 +26,22 @@ def report_html(report: Any) -> str:
         return card("Report", {"rows": "none"}, notes=shown.notes)
     naive = shown.naive and not shown.exhaustive
     head = ["model", "metric", "full catalogue"]
-    head += [f"{shown.level:.0%} interval"] * shown.intervals + ["sampled, at face value"] * naive
+    head += (
+        [f"{shown.level:.0%} interval"] * shown.intervals
+        + ["bounds"] * shown.bounded
+        + ["sampled, at face value"] * naive
+    )
     body = []
     for metric in shown.metrics:
         for model in shown.models:
             cell = shown.cell(model, metric)
             line = [shown.labels[model], clean(metric), shown.text(metric, cell.value)]
             if shown.intervals:
-                low, high = shown.text(metric, cell.low), shown.text(metric, cell.high)
-                line.append("–" if cell.low is None else f"{low} to {high}")
+                line.append(shown.span(metric, cell.interval))
+            if shown.bounded:
+                line.append(shown.span(metric, cell.bounds))
             body.append(line + [shown.text(metric, cell.naive)] * naive)
-    notes = list(shown.notes)
+    notes = [shown.assumption] * bool(shown.assumption) + list(shown.notes)
     if len(body) > MOST_ROWS or shown.total_models > len(shown.models) or shown.total_metrics > len(shown.metrics):
         notes.append(
             f"the first of {shown.total_models:,} models × {shown.total_metrics:,} metrics; all are in report.rows"

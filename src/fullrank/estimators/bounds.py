@@ -1,0 +1,266 @@
+"""Bounds that assume nothing about the shape of P(R): what the counts alone allow (partial identification).
+
+Outcomes are ordered by the rank they speak for. At some twenty places along that order the share of cases up to there has a
+Clopper-Pearson interval, jointly at the level asked for (Bonferroni); every rank distribution that keeps within all of them
+is compatible with the counts, and the least and largest value of a metric over these is a linear programme.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..metrics import Metric, parse_metric
+from ..ranks.counts import RankCounts
+from ..ranks.design import ALL
+from ._grid import Grid
+from .intervals import check_interval
+
+if TYPE_CHECKING:
+    from .estimate import Estimate
+
+__all__ = ["CompatibleRanks", "bounds", "bounds_of"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+#: Bins of pool sizes, and places along the order of outcomes: more of them hardly narrow the bounds and cost time.
+MOST_POOLS, CUTS = 6, 20
+#: Places j of a target among its user's at which a new stratum begins: users' first two targets, and the others. More strata
+#: have fewer cases each: their limits are wider, and the bounds no narrower.
+STRATA = (3,)
+#: Ranks per bin that column generation begins with.
+START = 30
+#: How far short of the programme's optimum the mean gain may stay.
+ENOUGH = 1e-6
+
+
+def bounds(counts: RankCounts, metric: Metric | str, level: float = 0.95) -> tuple[float, float]:
+    """The least and largest value of the metric over all rank distributions that the counts do not rule out.
+
+    No smoothness, no prior. The bounds cover the cases (whose sum of unlike Bernoullis varies less than a binomial) and,
+    where no rank is known, the population too. Where they are much wider than an estimate's interval, what closes the gap is
+    the estimator's assumption. For many metrics of the same counts ask an estimate, ``dist.bounds(metric)``: it gives the
+    same numbers and prepares the programme once.
+
+    >>> import fullrank as fr
+    >>> counts = fr.RankCounts.from_ranks([1] * 500 + [2] * 500, n_items=100_000, design="uni99")
+    >>> low, high = fr.bounds(counts, "recall@10")
+    >>> low < 0.01 and high > 0.3  # 99 negatives cannot tell rank 10 from rank 300 among 100,000
+    True
+    """
+    metric = parse_metric(metric)
+    check_interval(level, "cases")
+    if metric.whole_auc:
+        raise ValueError("AUC needs no bounds: its estimate is unbiased for any sample; ask for its interval instead.")
+    return CompatibleRanks.of(counts, level).bounds(metric)
+
+
+def bounds_of(estimate: Estimate, metric: Metric, level: float = 0.95) -> tuple[float, float]:
+    """The bounds from an estimate's counts, the programme prepared once for all its metrics; for AUC, its interval."""
+    check_interval(level, "cases")
+    if metric.whole_auc:
+        return estimate.interval(metric, level)
+    try:
+        prepared = _PREPARED.setdefault(estimate, {})
+    except TypeError:  # an estimate from outside need not have a hash
+        prepared = {}
+    if level not in prepared:
+        prepared[level] = CompatibleRanks.of(estimate.counts, level)
+    return prepared[level].bounds(metric)
+
+
+@dataclass(frozen=True, eq=False)
+class CompatibleRanks:
+    """What all metrics of the same counts share: how likely each rank makes an outcome up to each cut, and what was seen."""
+
+    counts: RankCounts
+    known: RankCounts | None
+    unknown: RankCounts | None
+    level: float
+    grid: Grid
+    before: FloatArray  # bins of pool sizes × cells × cuts: probability of an outcome up to the cut
+    possible: NDArray[np.bool_]  # bins × cells: ranks that a case whose rank is not known can have
+    bins: IntArray  # of every cell of the counts whose ranks are not known
+    places: IntArray  # of the same, the first cut that its outcome is up to
+
+    @classmethod
+    def of(cls, counts: RankCounts, level: float) -> CompatibleRanks:
+        """Prepare the programmes of these counts."""
+        from .estimate import cells_for, pool_bins, refuse_compared, size_shares, with_all_outcomes
+
+        refuse_compared(counts, "bounds")
+        known, unknown = counts.known()
+        if unknown is None:
+            none, grid = np.empty(0, dtype=np.int64), Grid.of(np.empty(0, dtype=np.int64))
+            return cls(counts, known, None, level, grid, np.empty((0, 0, 0)), np.empty((0, 0), dtype=bool), none, none)
+        bins = np.unique(pool_bins(unknown, most=MOST_POOLS), return_inverse=True)[1]
+        tables = [with_all_outcomes(unknown, table) for table in unknown.tables(bins)]
+        grid = cells_for(tables, counts.design)
+        cuts = _cut_points(unknown)
+        before, possible = [], []
+        for table in tables:
+            law = grid.law(counts.design, table.n_items, table.drawn, table.hits) * size_shares(unknown, table)
+            sampled = table.drawn != ALL
+            if not sampled.all():  # the others: cases whose rank is known are not among these
+                law[:, ~sampled] = 0.0
+                law /= np.maximum(law.sum(1, keepdims=True), 1e-300)
+            spoken = _speaks_for(table.drawn, table.hits, table.n_items)
+            before.append(np.clip(law @ (spoken[:, None] <= cuts), 0.0, 1.0))
+            # a rank that would have been seen to be what it is, is not theirs
+            possible.append((law.sum(1) > 0) & (grid.lo <= table.n_items + 0.5))
+        pool = np.array([table.n_items for table in tables])[bins]
+        places = np.searchsorted(cuts, _speaks_for(unknown.column("drawn"), unknown.column("hits"), pool))
+        return cls(counts, known, unknown, level, grid, np.array(before), np.array(possible), bins, places)
+
+    def bounds(self, metric: Metric) -> tuple[float, float]:
+        """The least and largest value of the metric.
+
+        With several targets per user the cases of one j differ in what they add by a factor only, which becomes their
+        weight; those of each stratum of j have a programme of their own.
+        """
+        from .estimate import empirical_value
+
+        counts, low = self.counts, 0.0
+        if self.known is not None:
+            low = empirical_value(self.known, metric, counts.n_items) / counts.users_weight
+        high = low
+        if self.unknown is None:
+            return low, high
+        unknown, group = self.unknown, self.unknown.group_of
+        stratum, scale, least, most = _extreme_gains(unknown, self.grid, metric)
+        weight = unknown.weight * scale[group]
+        strata = np.unique(stratum[scale > 0])
+        for each in strata:
+            here = (stratum[group] == each) & (weight > 0)
+            programme = self._programme(weight, here, (1 - self.level) / (CUTS * len(strata)))
+            share = float(weight[here].sum()) / counts.users_weight
+            low += share * programme.least(least[each])
+            high -= share * programme.least(-most[each])
+        return low, high
+
+    def _programme(self, weight: FloatArray, here: NDArray[np.bool_], alpha: float) -> _Programme:
+        """The rank distributions compatible with the cases of some cells, weighted."""
+        w, cases = weight[here], self.counts.cases if self.unknown is None else self.unknown.cases
+        total = float(w.sum())
+        seen = np.cumsum(np.bincount(self.places[here], w, CUTS + 1))[:CUTS] / total
+        low, high = _clopper_pearson(seen, total**2 / float((w**2 / cases[here]).sum()), alpha)
+        shares = np.bincount(self.bins[here], w, len(self.before)) / total
+        kept = shares > 0
+        before = (shares[kept, None, None] * self.before[kept]).reshape(-1, CUTS).T
+        return _Programme(shares[kept], before, low, high, self.possible[kept])
+
+
+@dataclass(frozen=True, eq=False)
+class _Programme:
+    """A linear programme over one P(R) per bin of pool sizes, with limits on the share of outcomes up to each cut."""
+
+    shares: FloatArray  # of the cases in each bin
+    before: FloatArray  # cuts × (bins × cells), times the share of the bin
+    low: FloatArray
+    high: FloatArray
+    possible: NDArray[np.bool_]
+
+    def least(self, gain: FloatArray) -> float:
+        """The least mean gain of a case, by column generation.
+
+        A programme over a few of the ranks prices all others; those that would lower it join until none does by more than
+        ``ENOUGH``. The prices bound the whole programme from below, and that bound is returned.
+        """
+        if not gain.any():
+            return 0.0
+        cost = np.outer(self.shares, gain)
+        active = self._start(gain)
+        while True:
+            found = self._solved(cost, active)
+            if not found.success:
+                if active.all():  # the counts are unlikely under any ranks: nothing is ruled out
+                    return float(gain.min())
+                active = np.ones_like(active)
+                continue
+            above, below = np.split(found.ineqlin.marginals, 2)
+            rest = cost - ((above - below) @ self.before).reshape(cost.shape) - found.eqlin.marginals[:, None]
+            rest[~self.possible] = np.inf
+            missing = float(np.minimum(rest.min(1), 0.0).sum())
+            wall = np.pad(rest, ((0, 0), (1, 1)), constant_values=np.inf)
+            more = (rest < -ENOUGH / (2 * len(rest))) & (rest <= wall[:, :-2]) & (rest <= wall[:, 2:]) & ~active
+            if missing > -ENOUGH or not more.any():
+                return max(float(found.fun) + missing, float(gain.min()))
+            active |= more
+
+    def _start(self, gain: FloatArray) -> NDArray[np.bool_]:
+        """Some ranks of each bin to begin with: a few along the way, and where the gain ends."""
+        active = np.zeros(self.possible.shape, dtype=bool)
+        ends = np.flatnonzero(np.diff(gain != 0))
+        active[:, :: max(len(gain) // START, 1)] = True
+        active[:, np.concatenate([ends, ends + 1])] = True
+        return active
+
+    def _solved(self, cost: FloatArray, active: NDArray[np.bool_]) -> Any:
+        from scipy.optimize import linprog
+
+        kept = np.flatnonzero((active & self.possible).ravel())
+        bins, cells = cost.shape
+        return linprog(
+            cost.ravel()[kept],
+            A_ub=np.concatenate([self.before[:, kept], -self.before[:, kept]]),
+            b_ub=np.concatenate([self.high, -self.low]) + 1e-9,
+            A_eq=(kept // cells == np.arange(bins)[:, None]).astype(np.float64),
+            b_eq=np.ones(bins),
+            method="highs-ds",
+            options={"presolve": False},  # of a small dense programme it takes longer than the dual simplex
+        )
+
+
+def _clopper_pearson(share: FloatArray, cases: float, alpha: float) -> tuple[FloatArray, FloatArray]:
+    """Limits of each share of so many cases that miss it with a probability of at most ``alpha``."""
+    from scipy.special import betaincinv
+
+    k = share * cases
+    low = np.where(k > 0, betaincinv(np.maximum(k, 1e-12), cases - k + 1, alpha / 2), 0.0)
+    high = np.where(k < cases, betaincinv(k + 1, np.maximum(cases - k, 1e-12), 1 - alpha / 2), 1.0)
+    return low, high
+
+
+def _extreme_gains(
+    counts: RankCounts, grid: Grid, metric: Metric
+) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
+    """The stratum of every (j, T) and its largest gain; per stratum the least and largest gain of each cell over that.
+
+    Of the metrics here, those of one j have the same shape over R′ for every T, and one that is cut off before j has none.
+    """
+    order, targets, _ = counts.groups
+    stratum = np.searchsorted(STRATA, order, side="right")
+    scale = np.zeros(len(order))
+    least = np.full((len(STRATA) + 1, len(grid)), np.inf)
+    most = -least
+    for _, which, gain in grid.gains(metric, counts.n_items, order, targets, np.zeros_like(order)):
+        scale[which] = np.abs(gain).max(1, initial=0.0)
+        some, row = scale[which] > 0, stratum[which[0]]
+        if not some.any():
+            continue
+        shape = np.zeros((int(some.sum()), len(grid)))
+        shape[:, : gain.shape[1]] = gain[some] / scale[which][some, None]
+        least[row], most[row] = np.minimum(least[row], shape.min(0)), np.maximum(most[row], shape.max(0))
+    return stratum, scale, least, most
+
+
+def _speaks_for(drawn: IntArray, hits: IntArray, n_items: float | FloatArray) -> FloatArray:
+    """The rank an outcome speaks for, 1 + (N−1)(x + ½)/(m + 1): an order of outcomes that no data decide."""
+    size = np.where(drawn == ALL, n_items - 1, drawn)
+    return np.asarray(1 + (n_items - 1) * (hits + 0.5) / (size + 1))
+
+
+def _cut_points(counts: RankCounts) -> FloatArray:
+    """Places along the order of outcomes, dense where the head is decided; a function of the design and N alone."""
+    N = counts.n_items
+    finest = max(int(size) for size in counts.sizes if size != ALL)
+    return np.geomspace((1 + (N - 1) * 0.5 / (finest + 1)) * 1.001, N * 0.9, CUTS)
+
+
+#: Programmes of estimates that still exist, by level.
+_PREPARED: WeakKeyDictionary[Estimate, dict[float, CompatibleRanks]] = WeakKeyDictionary()

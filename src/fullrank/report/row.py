@@ -1,0 +1,147 @@
+"""Row: one metric of one model, with all that is known about it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ..metrics import Metric, parse_metric
+
+__all__ = ["Row", "finite", "metric_called", "pair"]
+
+Pair = tuple[float, float]
+
+#: Keys of a row, in the order of JSON and frames; ``truth`` follows where it is known.
+KEYS = (
+    "model", "metric", "value", "low", "high", "bounds", "naive", "estimator", "design", "items_scored", "cases",
+    "stop_reason",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Row(Mapping[str, Any]):
+    """One metric of one model.
+
+    Attributes are typed: ``row.metric`` is a :class:`fullrank.Metric`, ``row.interval`` and ``row.bounds`` are pairs or
+    ``None``. As a mapping a row is flat, the way JSON and frames have it: ``row["metric"]`` is the metric's name, and
+    ``row["low"]`` and ``row["high"]`` are the ends of the interval. A row equals any mapping that says the same.
+
+    >>> row = Row("EASE", parse_metric("ndcg@10"), 0.12, (0.11, 0.13), (0.02, 0.4))
+    >>> row.metric.k, row["metric"], row.low, row["high"], row["bounds"]
+    (10, 'ndcg@10', 0.11, 0.13, (0.02, 0.4))
+    """
+
+    model: str
+    metric: Metric
+    #: On the full catalogue, estimated or exact; NaN: there is none.
+    value: float
+    #: What full evaluation would show, given what the estimator assumes.
+    interval: Pair | None = None
+    #: What the data alone allow.
+    bounds: Pair | None = None
+    #: The same formula on the sampled ranks, taken at face value.
+    naive: float | None = None
+    estimator: str = ""
+    design: str = ""
+    items_scored: int = 0
+    cases: int = 0
+    #: Why ``evaluate`` stopped looking: ``precision``, ``budget``, ``exact``, ``design``, ``cases`` or ``interrupted``.
+    stop_reason: str | None = None
+    #: The value of the full ranking, where a demonstration or a test knows it.
+    truth: float | None = None
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Row:
+        """A row from a flat mapping, whoever made it: what is no finite number is missing."""
+        if isinstance(row, cls):
+            return row
+        value = finite(row.get("value"))
+        metric = row["metric"]
+        reason = row.get("stop_reason")
+        return cls(
+            str(row["model"]),
+            metric if isinstance(metric, Metric) else metric_called(str(metric)),
+            math.nan if value is None else value,
+            pair((row.get("low"), row.get("high"))),
+            pair(row.get("bounds")),
+            finite(row.get("naive")),
+            str(row.get("estimator", "")),
+            str(row.get("design", "")),
+            int(finite(row.get("items_scored")) or 0),
+            int(finite(row.get("cases")) or 0),
+            None if reason is None else str(reason),
+            finite(row.get("truth")),
+        )
+
+    @property
+    def low(self) -> float | None:
+        """The lower end of the interval."""
+        return None if self.interval is None else self.interval[0]
+
+    @property
+    def high(self) -> float | None:
+        """The upper end of the interval."""
+        return None if self.interval is None else self.interval[1]
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in KEYS and (key != "truth" or self.truth is None):
+            raise KeyError(key)
+        return str(self.metric) if key == "metric" else getattr(self, key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(KEYS if self.truth is None else (*KEYS, "truth"))
+
+    def __len__(self) -> int:
+        return len(KEYS) + (self.truth is not None)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        # JSON has lists for pairs
+        return dict(self) == {key: tuple(each) if isinstance(each, list) else each for key, each in other.items()}
+
+    __hash__ = None  # type: ignore[assignment]  # equal to dicts, which have none
+
+
+def pair(ends: Any) -> Pair | None:
+    """Two finite numbers, or ``None``."""
+    if not isinstance(ends, list | tuple) or len(ends) != 2:
+        return None
+    low, high = finite(ends[0]), finite(ends[1])
+    return None if low is None or high is None else (low, high)
+
+
+def finite(value: object) -> float | None:
+    """The number, or ``None`` for anything that is not a finite one."""
+    try:
+        number = float(value)  # type: ignore[arg-type]  # whatever it is: that is the question
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+@lru_cache(maxsize=1024)
+def metric_called(name: str) -> Metric:
+    """The metric of this name; one of the user's own, whose function a file does not hold, is known by its name alone.
+
+    >>> metric_called("mine@20"), metric_called("mine@20").k
+    (mine@20, 20)
+    """
+    try:
+        return parse_metric(name)
+    except ValueError:
+        match = re.fullmatch(r"(.*)@([1-9][0-9]{0,17})", name, re.DOTALL)
+        word, cut = (name, None) if match is None else (match[1], int(match[2]))
+
+        def unknown(ranks: Any) -> np.ndarray[Any, Any]:
+            raise ValueError(
+                f"the function of metric `{word}` is not known here: a report that was loaded knows its name only."
+            )
+
+        return Metric(word, unknown, cut)
