@@ -24,7 +24,8 @@ import numpy as np
 
 import fullrank as fr
 from fullrank.estimators._grid import Grid
-from fullrank.estimators.logspline import SplineModel, shipped
+from fullrank.estimators.hyperprior import shipped
+from fullrank.estimators.splines import SplineModel
 
 CASES = (30, 100, 300, 1000)
 #: Recall@10 and the number of items.
@@ -37,9 +38,13 @@ WAYS = (("full", "logspline", 4.0), ("uni99", "logspline", 1.0), ("uni99", "mle"
 def laws(recall: float, n_items: int, number: int, rng: np.random.Generator) -> np.ndarray:
     """Rank distributions of the prior (one row each) with this Recall@10."""
     prior, grid = shipped("unseen"), Grid.dense(n_items)
-    model = SplineModel.on(grid, prior)
-    members = rng.choice(len(prior), 3000, p=prior.weights / prior.weights.sum())
-    drawn = [rng.multivariate_normal(prior.mean(m, n_items), prior.covariances[m]) for m in members]
+    model = SplineModel.on(grid, prior.coefficients)
+    weights, means = prior.mean_coefficients(n_items)
+    factors, shares = np.array(prior.scales).T
+    kinds, scales = rng.choice(len(weights), 3000, p=weights), rng.choice(factors, 3000, p=shares)
+    roots = [np.linalg.cholesky(kind.covariance) for kind in prior.kinds]
+    z = rng.standard_normal((3000, prior.coefficients))
+    drawn = [means[k] + np.sqrt(f) * roots[k] @ each for k, f, each in zip(kinds, scales, z, strict=True)]
     masses = model.mass(np.array(drawn))
     seen = masses[:, :10].sum(1)
     far = np.abs(np.log(seen / np.maximum(1 - seen, 1e-12)) - np.log(recall / (1 - recall)))

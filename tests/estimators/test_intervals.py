@@ -6,7 +6,8 @@ import pytest
 import fullrank as fr
 from fullrank.estimators._grid import Grid
 from fullrank.estimators.intervals import resampled, users_interval
-from fullrank.estimators.logspline import SplineModel, shipped
+from fullrank.estimators.hyperprior import shipped
+from fullrank.estimators.splines import SplineModel
 
 
 @pytest.fixture(scope="module")
@@ -346,8 +347,8 @@ def test_population_intervals_of_known_ranks_hold(cases, recall):
 def test_population_intervals_of_sampled_ranks_hold(cases, recall, n_items):
     rng = np.random.default_rng(8)
     prior = shipped("unseen")
-    model = SplineModel.on(Grid.dense(n_items), prior)
-    shape = model.mass(prior.mean(0, n_items))
+    model = SplineModel.on(Grid.dense(n_items), prior.coefficients)
+    shape = model.mass(prior.mean_coefficients(n_items)[1][1])
     law = power_law(recall, n_items, shape * np.arange(1, n_items + 1))
     held = 0
     for _ in range(40):

@@ -11,7 +11,7 @@ N = 1200
 
 def sampled_counts(shape, seed=0, cases=400, n_items=N, negatives=99):
     rng = np.random.default_rng(seed)
-    ranks = np.floor(n_items ** rng.beta(shape / 3, 1, size=cases)).astype(int)
+    ranks = np.minimum(np.exp(rng.gamma(shape, 1.5, size=cases)), n_items).astype(int)
     return fr.RankCounts.from_ranks(
         1 + rng.binomial(negatives, (ranks - 1) / (n_items - 1)), n_items, f"uni{negatives}"
     )
@@ -20,7 +20,7 @@ def sampled_counts(shape, seed=0, cases=400, n_items=N, negatives=99):
 def adaptive_counts(shape, seed=0, cases=400):
     rng = np.random.default_rng(seed)
     design = fr.Adaptive(9, 79, stop_at=1)
-    θ = (np.floor(N ** rng.beta(shape / 3, 1, size=cases)).astype(int) - 1) / (N - 1)
+    θ = (np.minimum(np.exp(rng.gamma(shape, 1.5, size=cases)), N).astype(int) - 1) / (N - 1)
     m, x = np.full(cases, 9), rng.binomial(9, θ)
     for size in design.stages(N)[1:]:
         more = (x == 0) & (size > m) & (size <= 2 * m + 1)

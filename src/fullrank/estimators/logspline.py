@@ -228,7 +228,7 @@ class Posterior:
     def _widened(self, span: tuple[float, float], metric: Metric, value: float, level: float) -> tuple[float, float]:
         """The interval of a sample that is unlike any recommender seen: as far as the bounds, or stretched."""
         low, high = span
-        if self.unlike_shape:
+        if self.unlike_shape and not metric.whole_auc:
             from .bounds import bounds
 
             least, most = bounds(self.problem.counts, metric, level)

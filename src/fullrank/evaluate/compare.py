@@ -50,7 +50,7 @@ def compare(
     :mod:`fullrank.evaluate.pairing`), so that samples drawn independently are compared as such.
 
     >>> import fullrank as fr
-    >>> sampled = {"A": [1] * 300 + [2] * 50 + [5] * 30 + [20] * 20, "B": [1] * 100 + [2] * 60 + [5] * 80 + [40] * 160}
+    >>> sampled = {"A": [1] * 600 + [2, 3, 5, 9, 20, 50] * 60, "B": [1] * 200 + [2, 3, 5, 9, 20, 50] * 120}
     >>> counts = {name: fr.RankCounts.from_ranks(ranks, n_items=2000, design="uni99") for name, ranks in sampled.items()}
     >>> result = fr.compare(counts, "ndcg@10")
     >>> result.winner, result.sure, result.told_apart("A", "B")

@@ -136,7 +136,8 @@ class Report:
         """The model with the highest value of the metric: its name, which also knows how sure that is.
 
         >>> import fullrank as fr
-        >>> report = fr.correct({"A": [1, 1, 2, 9] * 90, "B": [1, 3, 5, 9] * 90}, n_items=1000, metrics="ndcg@10")
+        >>> ranks = {"A": [1] * 600 + [2, 3, 5, 9, 20, 50] * 60, "B": [1] * 200 + [2, 3, 5, 9, 20, 50] * 120}
+        >>> report = fr.correct(ranks, n_items=1000, metrics="ndcg@10")
         >>> best = report.winner("ndcg@10")
         >>> best, best.probability > 0.95, best.tied
         ('A', True, ())
