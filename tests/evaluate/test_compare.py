@@ -31,7 +31,11 @@ def ndcg(ranks):
 
 @pytest.fixture(scope="module")
 def three():
-    return {"A": sampled(true_ranks(3.0)), "B": sampled(true_ranks(3.05, seed=4)), "C": sampled(true_ranks(4.5, seed=2))}
+    return {
+        "A": sampled(true_ranks(3.0)),
+        "B": sampled(true_ranks(3.05, seed=4)),
+        "C": sampled(true_ranks(4.5, seed=2)),
+    }
 
 
 # ------------------------------------------------------------------------------------------------ the pieces
