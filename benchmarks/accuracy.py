@@ -125,11 +125,6 @@ def one_target(task: tuple[str, str, str, int]) -> list[dict]:
         counts = draw(ranks, pool, DESIGNS[label], rng, candidates=protocol)
         fit = logspline(catalogue, protocol).fit(counts)
         held, score = scored(*fit.interval("ndcg@10"), true[9])
-        again = rng.integers(len(ranks), size=len(ranks))
-        anew = logspline(catalogue, protocol).fit(
-            draw(ranks[again], pool[again], DESIGNS[label], rng, candidates=protocol)
-        )
-        population, _ = scored(*anew.interval("ndcg@10", target="population"), true[9])
         found = {"LogSpline": fit.curve("ndcg", KS), "MLE": fr.MLE().fit(counts).curve("ndcg", KS)}
         if sample == 0 and protocol == "unseen" and not DESIGNS[label].grows:
             found |= {name: each.fit(counts).curve("ndcg", KS) for name, each in OTHERS.items()}
@@ -137,7 +132,7 @@ def one_target(task: tuple[str, str, str, int]) -> list[dict]:
             "file": file, "catalogue": catalogue, "model": model, "protocol": protocol, "design": label, "sample": sample,
             "errors": {name: relative_error(curve, true) for name, curve in found.items()},
             "recall": relative_error(fit.curve("recall", KS), recall), "held": held, "score": score,
-            "population": population, "warned": fit.posterior.unlike, "items": counts.items_scored / len(ranks),
+            "warned": fit.posterior.unlike, "items": counts.items_scored / len(ranks),
             "values": {name: curve[9] for name, curve in found.items()}, "truth": true[9],
         })  # fmt: skip
     return out
@@ -200,7 +195,7 @@ def summary_row(rows: list[dict]) -> dict:
         "error": 100 * float(np.nanmean(values)), "median": 100 * float(np.nanmedian(values)),
         "mle": 100 * float(np.nanmean(others)), "mle_median": 100 * float(np.nanmedian(others)),
         "recall": 100 * float(np.nanmean([row["recall"] for row in rows])),
-        "coverage": float(np.mean(list(held.values()))), "population": float(np.mean([row["population"] for row in rows])),
+        "coverage": float(np.mean(list(held.values()))),
         "score": float(np.nanmean(scores)), "score_median": float(np.nanmedian(scores)),
         "lowest_kind": [lowest, float(np.mean(kinds[lowest]))],
         "kinds": {name: [len(each), float(np.mean(each))] for name, each in sorted(kinds.items())},
@@ -209,7 +204,7 @@ def summary_row(rows: list[dict]) -> dict:
     }  # fmt: skip
 
 
-HEAD = "| negatives | files | items scored | NDCG error, mean (median) | MLE | coverage | population | interval score, mean (median) | lowest kind | warned | above 3 × MLE | worst ÷ MLE | least covered |"  # fmt: skip
+HEAD = "| negatives | files | items scored | NDCG error, mean (median) | MLE | coverage | interval score, mean (median) | lowest kind | warned | above 3 × MLE | worst ÷ MLE | least covered |"  # fmt: skip
 
 
 def condition_line(label: str, row: dict) -> str:
@@ -219,7 +214,7 @@ def condition_line(label: str, row: dict) -> str:
     lowest, share = row["lowest_kind"]
     return (
         f"| {label} | {row['files']} | {row['items']:,.0f} | {row['error']:.1f} % ({row['median']:.1f}) | {row['mle']:.1f} % ({row['mle_median']:.1f}) | "
-        f"{100 * row['coverage']:.1f} % | {100 * row['population']:.1f} % | {row['score']:.2f} ({row['score_median']:.2f}) | {lowest}: {100 * share:.0f} % | "
+        f"{100 * row['coverage']:.1f} % | {row['score']:.2f} ({row['score_median']:.2f}) | {lowest}: {100 * share:.0f} % | "
         f"{100 * row['warned']:.1f} % | {row['above_3']} | {worst} | {missed} |"
     )
 
@@ -390,7 +385,7 @@ def main() -> None:
         f"{LEAST} items; {samples} sample{'s' * (samples != 1)} of each, models sampled independently. LogSpline's prior has seen no catalogue of the family under "
         f"test (eleven folds of whole families; the settings of the prior were chosen on ten of them, the last is reported on its own). "
         "*Error*: |estimate − truth| / truth of NDCG@K averaged over K = 1..50 (li23's measure). *Coverage*: how often the 95 % interval of NDCG@10 holds the "
-        "truth, for these cases; *population*: on cases drawn anew. *Interval score*: (width + 40 × distance by which the truth is missed) / truth. "
+        "truth, for these cases (for the population see `benchmarks/population.py`). *Interval score*: (width + 40 × distance by which the truth is missed) / truth. "
         "*Warned*: share of fits that said their ranks look like no recommender seen before. "
         f"`python benchmarks/accuracy.py --samples {samples}` printed this in {(time.time() - began) / 60:.0f} minutes ({platform.machine()}, {os.cpu_count()} cores).",
         "", "![NDCG error against items scored](accuracy.svg)",

@@ -5,8 +5,8 @@ import pytest
 
 import fullrank as fr
 from fullrank.estimators._grid import Grid
-from fullrank.estimators.intervals import resampled, users_interval
 from fullrank.estimators.hyperprior import shipped
+from fullrank.estimators.intervals import resampled, users_interval
 from fullrank.estimators.splines import SplineModel
 
 
