@@ -27,7 +27,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 import fullrank as fr
-from accuracy import draw, folder, logspline, truth_of
+from accuracy import draw, logspline, truth_of
+from catalogues import rank_files
 from fullrank.evaluate.compare import comparisons
 
 METRICS = [fr.NDCG @ 10, fr.Recall @ 10]
@@ -91,7 +92,7 @@ def judged(scores, label, estimates, truths, target, rivals) -> None:
 def from_ranks(samples: int, target: str, only: list[str]) -> dict:
     """Independent samples from true ranks."""
     scores: dict = defaultdict(Score)
-    files = sorted(path.stem for path in folder().glob("*.npz"))
+    files = [path.stem for path in rank_files()]
     for data_set in sorted({file.split("__")[0] for file in files}):
         known = {file.split("__")[1]: truth_of(file, "unseen") for file in files if file.startswith(data_set + "__")}
         truths = {}
