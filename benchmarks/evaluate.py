@@ -24,7 +24,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import fullrank as fr
-from fullrank.ranks import observe as observing
+from fullrank.observing import observe as observing
 from fullrank.ranks.design import Adaptive
 
 MODELS = (

@@ -26,10 +26,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-import fullrank.ranks.observe as fo
+import fullrank.observing.observe as fo
 from fullrank.data.split import Split
+from fullrank.observing.threads import usable_threads
 from fullrank.ranks.design import Adaptive, Exhaustive, Sample, Top
-from fullrank.ranks.threads import usable_threads
 
 NEGATIVES = 99
 
@@ -180,7 +180,7 @@ def speed(users: int, items: int, factors: int, repeats: int, peers: bool) -> No
 
 _MEMORY = """
 import resource, sys, numpy as np, scipy.sparse as sp
-import fullrank.ranks.observe as fo
+import fullrank.observing.observe as fo
 from fullrank.data.split import Split
 from fullrank.ranks.design import Sample
 folder, n = sys.argv[1], int(sys.argv[2])
@@ -219,7 +219,7 @@ _COMPILE = """
 import sys, time
 start = time.perf_counter()
 import numpy as np, scipy.sparse as sp, numba
-import fullrank.ranks.observe as fo, fullrank.ranks.kernels
+import fullrank.observing.observe as fo, fullrank.observing.kernels
 from fullrank.data.split import Split
 from fullrank.ranks.design import parse_design
 imports = time.perf_counter() - start

@@ -26,7 +26,7 @@ import scipy.sparse as sp
 
 from fullrank.backends import ProcessBackend, RayBackend
 from fullrank.data.split import Split
-from fullrank.ranks.observe import observe_cases
+from fullrank.observing.observe import observe_cases
 
 
 class Python:
@@ -111,7 +111,7 @@ import resource, sys, time
 import numpy as np, scipy.sparse as sp
 from fullrank.data.split import Split
 from fullrank.models import read_factors
-from fullrank.ranks.observe import observe
+from fullrank.observing.observe import observe
 folder, n, history = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 rng = np.random.default_rng(2)
 seen = np.sort(rng.integers(0, n - 1, size=(n, history), dtype=np.int32), axis=1)

@@ -29,7 +29,7 @@ import numpy as np
 import fullrank as fr
 from accuracy import draw, logspline, truth_of
 from catalogues import rank_files
-from fullrank.evaluate.compare import comparisons
+from fullrank.evaluation.compare import comparisons
 
 METRICS = [fr.NDCG @ 10, fr.Recall @ 10]
 DESIGNS = {"99": fr.Sample(99), "499": fr.Sample(499), "adaptive 99..3199": fr.Adaptive(99, 3199, stop_at=1)}

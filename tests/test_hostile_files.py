@@ -6,7 +6,7 @@ import pytest
 import fullrank as fr
 from fullrank.data import readers
 from fullrank.models.fitted import load_model
-from fullrank.ranks import candidates, tables
+from fullrank.reading import candidates, tables
 
 READERS = {
     "ratings.dat": readers.read_ratings_dat,

@@ -11,11 +11,11 @@ The flow: ``Split + Scorer → observe(Design) → RankCounts → Estimator.fit 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ._version import __version__ as __version__
-from .metrics import AP, AUC, MRR, NDCG, Hit, Metric, Precision, Recall, parse_metric, parse_metrics
-from .ranks.design import Adaptive, Design, Exhaustive, Sample, Top, parse_design, register_design
-from .ranks.counts import RankCounts
-from .estimators import (
+from fullrank._version import __version__ as __version__
+from fullrank.metrics import AP, AUC, MRR, NDCG, Hit, Metric, Precision, Recall, parse_metric, parse_metrics
+from fullrank.ranks.design import Adaptive, Design, Exhaustive, Sample, Top, parse_design, register_design
+from fullrank.ranks.counts import RankCounts
+from fullrank.estimators import (
     CLS,
     MLE,
     BiasVariance,
@@ -33,16 +33,16 @@ from .estimators import (
     parse_estimator,
 )
 
-from .ranks.theory import expected_naive, hoeffding, sampled_recall
-from .report import Comparison, Report
-from .evaluate import Accumulator, compare, correct, evaluate, plan
+from fullrank.ranks.theory import expected_naive, hoeffding, sampled_recall
+from fullrank.report import Comparison, Report
+from fullrank.evaluation import Accumulator, compare, correct, evaluate, plan
 
 if TYPE_CHECKING:  # loaded when first asked for: they bring SciPy's sparse matrices, files and models
-    from . import models
-    from .data import Split, load
-    from .models import as_scorer
-    from .evaluate.recbole import from_recbole
-    from .ranks.observe import observe, observe_cases
+    from fullrank import models
+    from fullrank.data import Split, load
+    from fullrank.models import as_scorer
+    from fullrank.evaluation.recbole import from_recbole
+    from fullrank.observing.observe import observe, observe_cases
 
 
 _LATER = {

@@ -1,6 +1,6 @@
 """``python -m fullrank`` is the command line."""
 
-from .cli import main
+from fullrank.cli import main
 
 if __name__ == "__main__":
     main()

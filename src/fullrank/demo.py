@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from .evaluate import report_on
-from .ranks.counts import RankCounts
-from .ranks.design import Exhaustive, Sample
-from .report import Report
+from fullrank.evaluation import report_on
+from fullrank.ranks.counts import RankCounts
+from fullrank.ranks.design import Exhaustive, Sample
+from fullrank.report import Report
 
 __all__ = ["Demo", "run"]
 

@@ -22,9 +22,9 @@ for key in ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL
 import numpy as np  # noqa: E402
 import worlds  # noqa: E402
 
-import fullrank.ranks.task as module  # noqa: E402
-from fullrank.ranks.checkpoint import Checkpoint  # noqa: E402
-from fullrank.ranks.observe import observe_cases  # noqa: E402
+import fullrank.observing.task as module  # noqa: E402
+from fullrank.observing.checkpoint import Checkpoint  # noqa: E402
+from fullrank.observing.observe import observe_cases  # noqa: E402
 
 KINDS = ("factors", "item-item", "function")
 HOW = ("between", "inside", "torn", "outside")

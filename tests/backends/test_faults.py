@@ -20,8 +20,8 @@ import pytest
 import worlds
 
 from fullrank.models import EASE, load_model, read_factors
+from fullrank.observing.observe import observe_cases
 from fullrank.ranks.counts import RankCounts
-from fullrank.ranks.observe import observe_cases
 
 
 @pytest.mark.slow

@@ -15,11 +15,11 @@ import worlds
 from worlds import DESIGNS, KINDS, Function, Spy, Trouble, Unreadable, make_model, make_split, same
 
 import fullrank.backends.schedule as schedule
-import fullrank.ranks.task as module
+import fullrank.observing.task as module
 from fullrank.backends import ProcessBackend, resolve
 from fullrank.backends.schedule import BlockError
 from fullrank.data.split import Split
-from fullrank.ranks.observe import observe_cases
+from fullrank.observing.observe import observe_cases
 
 
 @pytest.fixture(scope="module")
@@ -217,8 +217,8 @@ import numpy as np
 import worlds
 from fullrank.backends import ProcessBackend
 import fullrank.backends.processes as processes
-import fullrank.ranks.task as module
-from fullrank.ranks.observe import observe_cases
+import fullrank.observing.task as module
+from fullrank.observing.observe import observe_cases
 if __name__ == "__main__":
     module.ROWS_PER_CALL = 8
     processes._roomy = lambda size: sys.argv[3]

@@ -16,12 +16,12 @@ import worlds
 from worlds import DESIGNS, KINDS, Function, Trouble, Unreadable, make_model, make_split, same
 
 import fullrank.backends.schedule as schedule
-import fullrank.ranks.task as module
+import fullrank.observing.task as module
 from fullrank.backends import RayBackend
 from fullrank.backends.ray import on_loopback
 from fullrank.backends.schedule import BlockError
 from fullrank.data.split import Split
-from fullrank.ranks.observe import observe_cases
+from fullrank.observing.observe import observe_cases
 
 ray = pytest.importorskip("ray")
 
@@ -223,7 +223,7 @@ ALONE = """
 import os, sys
 import worlds
 from fullrank.backends import RayBackend
-from fullrank.ranks.observe import observe_cases
+from fullrank.observing.observe import observe_cases
 
 def listening():
     # addresses on which a process of this session, or a child of it, accepts connections
@@ -285,7 +285,7 @@ def test_what_we_start_listens_on_the_loopback_only(tmp_path: Path) -> None:
 
 def test_no_cluster_there_is_said(split: Split) -> None:
     code = (
-        "import worlds\nfrom fullrank.backends import RayBackend\nfrom fullrank.ranks.observe import observe_cases\n"
+        "import worlds\nfrom fullrank.backends import RayBackend\nfrom fullrank.observing.observe import observe_cases\n"
         "observe_cases(worlds.Function(), worlds.make_split(), 'uni7', map=RayBackend(address='127.0.0.1:1'))"
     )
     path = os.pathsep.join([str(Path(worlds.__file__).parent), *sys.path])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fullrank as fr
-from fullrank.evaluate import report_on
+from fullrank.evaluation import report_on
 
 ROOT = Path(__file__).parents[2]
 FLAGS = (

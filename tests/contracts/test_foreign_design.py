@@ -16,10 +16,10 @@ import scipy.sparse as sp
 
 import fullrank as fr
 from coin import Coin
+from fullrank.observing.observe import observe_cases
+from fullrank.observing.shards import spread
 from fullrank.ranks import protocol
 from fullrank.ranks.design import ALL, Course
-from fullrank.ranks.observe import observe_cases
-from fullrank.ranks.shards import spread
 from fullrank.testing import check_design
 
 COINS = [Coin(20), Coin(20, replace=False)]

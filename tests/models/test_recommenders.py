@@ -500,7 +500,7 @@ def ml_1m():
 
 
 def percent(model, split, candidates="unseen"):
-    from fullrank.ranks.observe import observe
+    from fullrank.observing.observe import observe
 
     dist = fr.Naive().fit(observe(model, split, fr.Exhaustive(), candidates=candidates, rng=0, progress=False))
     return [100 * dist.expect(metric) for metric in (fr.Recall @ 10, fr.NDCG @ 10, fr.AP, fr.AUC)]

@@ -10,8 +10,8 @@ import scipy.sparse as sp
 
 from fullrank.data.split import Split
 from fullrank.models.scorer import Factors, ItemItem, Pairs, Rows, Scorer, Table, as_scorer
+from fullrank.observing.observe import observe_cases
 from fullrank.ranks.design import Exhaustive, Sample
-from fullrank.ranks.observe import observe_cases
 
 N_USERS, N_ITEMS = 12, 25
 

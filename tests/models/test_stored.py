@@ -16,8 +16,8 @@ import scipy.sparse as sp
 
 from fullrank.data.split import Split
 from fullrank.models.stored import StoredFactors, read_factors
-from fullrank.ranks.observe import observe_cases
-from fullrank.ranks.shards import spread
+from fullrank.observing.observe import observe_cases
+from fullrank.observing.shards import spread
 
 RNG = np.random.default_rng(3)
 U, V = RNG.normal(size=(50, 6)).astype(np.float32), RNG.normal(size=(300, 6)).astype(np.float32)

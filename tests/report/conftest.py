@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fullrank as fr
-from fullrank.evaluate import report_on
+from fullrank.evaluation import report_on
 
 N = 1200
 

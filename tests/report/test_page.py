@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse as sp
 
 import fullrank as fr
-from fullrank.evaluate import report_on
+from fullrank.evaluation import report_on
 
 pytest.importorskip("altair")
 pytest.importorskip("vl_convert")

@@ -85,7 +85,7 @@ class RayBackend:
         """The results of ``task(block)`` for all blocks, as they come."""
         if self.item_shards is None:
             return self._map(task, blocks)
-        from fullrank.ranks.shards import spread
+        from fullrank.observing.shards import spread
 
         return spread(self._map, task, blocks, self.item_shards)
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from .._version import __version__
-from . import compare, correct, data, demo, evaluate, plan, reproduce
+from fullrank._version import __version__
+from fullrank.cli import compare, correct, data, demo, evaluate, plan, reproduce
 
 __all__ = ["app", "main"]
 

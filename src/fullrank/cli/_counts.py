@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .._files import existing
+from fullrank._files import existing
 
 if TYPE_CHECKING:
-    from ..ranks.counts import RankCounts
+    from fullrank.ranks.counts import RankCounts
 
 __all__ = ["counts_from"]
 

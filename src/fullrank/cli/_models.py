@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from .._files import existing
-from .._tables import read_columns
+from fullrank._files import existing
+from fullrank._tables import read_columns
 
 __all__ = ["columns_from", "named", "read_config", "split_and_models"]
 
@@ -63,8 +63,8 @@ def split_and_models(
     Row p of a model belongs to user (item) p of the files where their names are such numbers, and to the p-th name in
     sorted order where they are others: what fits neither would be evaluated on the wrong rows, and is refused.
     """
-    from ..data import Split, given_test, interactions, load
-    from ..data.frames import raw_columns
+    from fullrank.data import Split, given_test, interactions, load
+    from fullrank.data.frames import raw_columns
 
     if (data is None) == (train is None):
         raise ValueError("say what to evaluate on: either --data ml-1m, or --train FILE (and --test FILE).")
@@ -148,7 +148,7 @@ def _stored(what: str) -> Any:
         return tuple(_array(Path(each)) for each in parts)
     path = Path(what)
     if path.suffix.lower() == ".npz":
-        from ..models import load_model
+        from fullrank.models import load_model
 
         return load_model(existing(path))
     if ":" in what and not path.exists():

@@ -19,7 +19,7 @@ __all__ = [
 
 
 def _estimators() -> list[str]:
-    from ..estimators import ESTIMATORS
+    from fullrank.estimators import ESTIMATORS
 
     return [*ESTIMATORS, "bv0.01", "mn_mle"]
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ._counts import counts_from
-from ._models import read_config
-from ._options import (
+from fullrank.cli._counts import counts_from
+from fullrank.cli._models import read_config
+from fullrank.cli._options import (
     Candidates,
     DesignText,
     Distinct,
@@ -27,8 +27,8 @@ from ._options import (
 )
 
 if TYPE_CHECKING:
-    from ..ranks.counts import RankCounts
-    from ..ranks.design import Design
+    from fullrank.ranks.counts import RankCounts
+    from fullrank.ranks.design import Design
 
 __all__ = ["compare"]
 
@@ -74,10 +74,10 @@ def compare(
       design = "uni99"
       metrics = ["ndcg@10"]
     """
-    from ..estimators.intervals import check_interval
-    from ..evaluate import compare as run
-    from ..evaluate import report_on
-    from ..metrics import parse_metrics
+    from fullrank.estimators.intervals import check_interval
+    from fullrank.evaluation import compare as run
+    from fullrank.evaluation import report_on
+    from fullrank.metrics import parse_metrics
 
     if json + latex + markdown > 1:
         raise ValueError("--json, --latex and --markdown exclude one another: ask for one.")
@@ -133,7 +133,7 @@ def _settings(files: list[Path], flags: dict[str, Any]) -> tuple[dict[str, Any],
 
 
 def _design(given: dict[str, Any]) -> Design | None:
-    from ..ranks.design import Sample, parse_design
+    from fullrank.ranks.design import Sample, parse_design
 
     design, negatives = given.get("design"), given.get("negatives")
     if design is not None and negatives is not None:
@@ -147,9 +147,9 @@ def _read(
     path: Path, items: int | None, design: Design | None, candidates: str | None, seed: int
 ) -> dict[str, RankCounts]:
     """Saved counts, or whatever :func:`read_counts` takes."""
-    from ..evaluate.correct import refuse_other_candidates
-    from ..ranks.counts import RankCounts
-    from ..ranks.tables import read_counts
+    from fullrank.evaluation.correct import refuse_other_candidates
+    from fullrank.ranks.counts import RankCounts
+    from fullrank.reading.tables import read_counts
 
     if path.suffix.lower() == ".npz":
         counts = RankCounts.load(path)

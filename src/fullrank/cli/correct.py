@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ._counts import counts_from
-from ._options import (
+from fullrank.cli._counts import counts_from
+from fullrank.cli._options import (
     Candidates,
     DesignText,
     Distinct,
@@ -79,9 +79,9 @@ def correct(
           --train ml-1m.train.rating --items 3706 --negatives 99
       fullrank correct run.trec --qrels qrels.txt --items 50000 --negatives 999
     """
-    from ..evaluate import DEFAULT_METRICS, report_on
-    from ..ranks.design import Sample, parse_design
-    from ..ranks.tables import read_counts
+    from fullrank.evaluation import DEFAULT_METRICS, report_on
+    from fullrank.ranks.design import Sample, parse_design
+    from fullrank.reading.tables import read_counts
 
     if (design is None) == (negatives is None):
         raise ValueError("say how negatives were drawn: either --negatives 99 or --design 'uni99'.")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ._options import show_lines
+from fullrank.cli._options import show_lines
 
 __all__ = ["app"]
 
@@ -15,7 +15,7 @@ app = typer.Typer(rich_markup_mode=None)
 
 
 def _names() -> list[str]:
-    from ..data import available
+    from fullrank.data import available
 
     return [each["name"] for each in available()]
 
@@ -37,7 +37,7 @@ def data(
         return
     import json as as_json
 
-    from ..data import available, data_folder
+    from fullrank.data import available, data_folder
 
     found = available()
     if json:
@@ -70,7 +70,7 @@ def data_show(
     """
     import difflib
 
-    from ..data import available
+    from fullrank.data import available
 
     found = {each["name"]: each for each in available()}
     if name not in found:
@@ -97,7 +97,7 @@ def data_import(
     Example:
       fullrank data import ml-1m ~/Downloads/ml-1m.zip
     """
-    from ..data import import_files
+    from fullrank.data import import_files
 
     made = import_files(name, source)
     typer.echo(f"{name}: {made['interactions']:,} interactions, {made['users']:,} users, {made['items']:,} items")

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ._options import Html, Json, Seed, say_page, show_lines
+from fullrank.cli._options import Html, Json, Seed, say_page, show_lines
 
 if TYPE_CHECKING:
-    from ..demo import Demo
+    from fullrank.demo import Demo
 
 __all__ = ["demo", "demo_lines"]
 
@@ -28,7 +28,7 @@ def demo(
       fullrank demo
       fullrank demo --seed 7 --html demo.html
     """
-    from ..demo import run
+    from fullrank.demo import run
 
     result = run(seed)
     if html is not None:

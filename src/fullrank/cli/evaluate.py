@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from .._files import existing
-from ._models import named, read_config, split_and_models
-from ._options import Estimator, Html, Json, Level, Metrics, Target, show
+from fullrank._files import existing
+from fullrank.cli._models import named, read_config, split_and_models
+from fullrank.cli._options import Estimator, Html, Json, Level, Metrics, Target, show
 
 __all__ = ["evaluate"]
 
@@ -87,8 +87,8 @@ def evaluate(
 
     Ctrl-C ends the run with what was reached so far; --checkpoint goes on there.
     """
-    from ..evaluate import DEFAULT_METRICS
-    from ..evaluate import evaluate as run
+    from fullrank.evaluation import DEFAULT_METRICS
+    from fullrank.evaluation import evaluate as run
 
     flags = {
         "data": data, "train": train, "test": test, "how": how, "models": model, "metrics": metric, "precision": precision,
@@ -128,10 +128,10 @@ def _from_tables(
     tables: dict[str, str], train: Any, n_items: int | None, metrics: Any, options: dict[str, Any], seed: int
 ) -> Any:
     """Scores or ranks that are there already: nothing is left to decide, so they are corrected as they are."""
-    from ..evaluate import report_on
-    from ..ranks.counts import RankCounts
-    from ..ranks.design import parse_design
-    from ..ranks.tables import read_counts
+    from fullrank.evaluation import report_on
+    from fullrank.ranks.counts import RankCounts
+    from fullrank.ranks.design import parse_design
+    from fullrank.reading.tables import read_counts
 
     extra = sorted(set(options) - {"design", "estimator", "target", "level", "candidates"})
     if extra:

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from .._files import existing
-from ._models import read_config
-from ._options import Html, Level, Metrics, Target, say_page, show_lines, width
+from fullrank._files import existing
+from fullrank.cli._models import read_config
+from fullrank.cli._options import Html, Level, Metrics, Target, say_page, show_lines, width
 
 __all__ = ["plan"]
 
@@ -47,8 +47,8 @@ def plan(
     """
     import json as as_json
 
-    from ..evaluate import plan as run
-    from ..ranks.counts import RankCounts
+    from fullrank.evaluation import plan as run
+    from fullrank.ranks.counts import RankCounts
 
     flags = {
         "items": items, "cases": cases, "metrics": metric, "precision": precision, "absolute": absolute, "target": target,

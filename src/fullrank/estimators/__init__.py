@@ -20,14 +20,14 @@ import difflib
 import re
 from collections.abc import Callable
 
-from .bounds import bounds
-from .estimate import Estimate, Estimator, Fit, PointEstimate, RankDistribution, describe
-from .least_squares import CLS, BiasVariance, Multinomial
-from .likelihood import MLE, WeightedMLE
-from .logspline import HyperPrior, LogSpline
-from .mapping import AlignedCurve, Mapping
-from .maxent import MaxEntropy
-from .naive import Naive, RankEstimate
+from fullrank.estimators.bounds import bounds
+from fullrank.estimators.estimate import Estimate, Estimator, Fit, PointEstimate, RankDistribution, describe
+from fullrank.estimators.least_squares import CLS, BiasVariance, Multinomial
+from fullrank.estimators.likelihood import MLE, WeightedMLE
+from fullrank.estimators.logspline import HyperPrior, LogSpline
+from fullrank.estimators.mapping import AlignedCurve, Mapping
+from fullrank.estimators.maxent import MaxEntropy
+from fullrank.estimators.naive import Naive, RankEstimate
 
 __all__ = [
     "CLS",

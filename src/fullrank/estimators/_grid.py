@@ -14,9 +14,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ..metrics import Metric, rank_offset
-from ..ranks.counts import PoolTable
-from ..ranks.design import ALL, Design
+from fullrank.metrics import Metric, rank_offset
+from fullrank.ranks.counts import PoolTable
+from fullrank.ranks.design import ALL, Design
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

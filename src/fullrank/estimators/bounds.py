@@ -14,14 +14,14 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from ..metrics import Metric, parse_metric
-from ..ranks.counts import RankCounts
-from ..ranks.design import ALL
-from ._grid import Grid
-from .intervals import check_interval
+from fullrank.estimators._grid import Grid
+from fullrank.estimators.intervals import check_interval
+from fullrank.metrics import Metric, parse_metric
+from fullrank.ranks.counts import RankCounts
+from fullrank.ranks.design import ALL
 
 if TYPE_CHECKING:
-    from .estimate import Estimate
+    from fullrank.estimators.estimate import Estimate
 
 __all__ = ["CompatibleRanks", "bounds", "bounds_of"]
 
@@ -91,7 +91,7 @@ class CompatibleRanks:
     @classmethod
     def of(cls, counts: RankCounts, level: float) -> CompatibleRanks:
         """Prepare the programmes of these counts."""
-        from .estimate import cells_for, pool_bins, refuse_compared, size_shares, with_all_outcomes
+        from fullrank.estimators.estimate import cells_for, pool_bins, refuse_compared, size_shares, with_all_outcomes
 
         refuse_compared(counts, "bounds")
         known, unknown = counts.known()
@@ -123,7 +123,7 @@ class CompatibleRanks:
         With several targets per user the cases of one j differ in what they add by a factor only, which becomes their
         weight; those of each stratum of j have a programme of their own.
         """
-        from .estimate import empirical_value
+        from fullrank.estimators.estimate import empirical_value
 
         counts, low = self.counts, 0.0
         if self.known is not None:

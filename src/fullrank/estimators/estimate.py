@@ -17,13 +17,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import ThreadpoolController
 
-from ..metrics import Metric, Recall, parse_metric, rank_offset
-from ..ranks.counts import MAX_POOLS, NO_RANK_LAW, PoolTable, RankCounts, unique_rows
-from ..ranks.design import ALL, Design
-from . import _grid
-from ._grid import Grid
-from .bounds import bounds_of
-from .intervals import (
+from fullrank.estimators import _grid
+from fullrank.estimators._grid import Grid
+from fullrank.estimators.bounds import bounds_of
+from fullrank.estimators.intervals import (
     REPLICATE_POOLS,
     REPLICATES,
     Replicates,
@@ -38,6 +35,9 @@ from .intervals import (
     resampled,
     simulated,
 )
+from fullrank.metrics import Metric, Recall, parse_metric, rank_offset
+from fullrank.ranks.counts import MAX_POOLS, NO_RANK_LAW, PoolTable, RankCounts, unique_rows
+from fullrank.ranks.design import ALL, Design
 
 __all__ = ["Estimate", "Estimator", "Fit", "PointEstimate", "RankDistribution", "describe"]
 

@@ -22,12 +22,12 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from ..metrics import Metric
-from ..ranks.counts import PoolTable, RankCounts
-from ._grid import Grid
+from fullrank.estimators._grid import Grid
+from fullrank.metrics import Metric
+from fullrank.ranks.counts import PoolTable, RankCounts
 
 if TYPE_CHECKING:
-    from .estimate import Estimate, Problem, Solve
+    from fullrank.estimators.estimate import Estimate, Problem, Solve
 
 __all__ = ["Target"]
 
@@ -221,7 +221,7 @@ def simulated(problem: Problem, solve: Solve, size: int, rng: np.random.Generato
     case takes its own quantile of P̂, so that P̂ itself hardly varies between replicates. P̂ is MLE's whatever the estimator:
     a signed or tilted one is no distribution that such data come from.
     """
-    from .likelihood import em
+    from fullrank.estimators.likelihood import em
 
     masses = em(problem, 50, "uniform", 0.0)[0]
     centre = masses / masses.sum(1, keepdims=True)
@@ -298,8 +298,8 @@ def _slim(estimate: Estimate) -> Estimate:
 
 def _samples(counts: RankCounts, target: Target, size: int) -> Iterator[RankCounts]:
     """Counts as they might have been: of other users (``population``), or of the same cases with other negatives."""
-    from .estimate import build_problem
-    from .likelihood import MLE
+    from fullrank.estimators.estimate import build_problem
+    from fullrank.estimators.likelihood import MLE
 
     rng = np.random.default_rng(0)
     if target == "population":

@@ -14,10 +14,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..metrics import Metric
-from ..ranks.counts import RankCounts
-from ._linalg import positive_solve
-from .estimate import (
+from fullrank.estimators._linalg import positive_solve
+from fullrank.estimators.estimate import (
     Estimator,
     Fit,
     PointEstimate,
@@ -30,6 +28,8 @@ from .estimate import (
     one_size,
     one_thread,
 )
+from fullrank.metrics import Metric
+from fullrank.ranks.counts import RankCounts
 
 __all__ = ["CLS", "BiasVariance", "Multinomial"]
 

@@ -13,9 +13,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..metrics import parse_metric
-from ..ranks.counts import PoolTable, RankCounts
-from .estimate import Fit, Problem, RankDistribution, fit_distribution
+from fullrank.estimators.estimate import Fit, Problem, RankDistribution, fit_distribution
+from fullrank.metrics import parse_metric
+from fullrank.ranks.counts import PoolTable, RankCounts
 
 __all__ = ["MLE", "WeightedMLE"]
 

@@ -21,12 +21,20 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ..metrics import Metric, parse_metric
-from ..ranks.counts import MAX_POOLS, RankCounts
-from ..ranks.design import ALL
-from .estimate import Fit, Problem, RankDistribution, build_problem, empirical, one_thread, refuse_compared
-from .hyperprior import HyperPrior, anything, bins_of, shipped
-from .splines import Mode, Outcomes, SplineModel, balanced_normals, em_step, posterior_mode
+from fullrank.estimators.estimate import (
+    Fit,
+    Problem,
+    RankDistribution,
+    build_problem,
+    empirical,
+    one_thread,
+    refuse_compared,
+)
+from fullrank.estimators.hyperprior import HyperPrior, anything, bins_of, shipped
+from fullrank.estimators.splines import Mode, Outcomes, SplineModel, balanced_normals, em_step, posterior_mode
+from fullrank.metrics import Metric, parse_metric
+from fullrank.ranks.counts import MAX_POOLS, RankCounts
+from fullrank.ranks.design import ALL
 
 __all__ = ["HyperPrior", "LogSpline"]
 
@@ -229,7 +237,7 @@ class Posterior:
         """The interval of a sample that is unlike any recommender seen: as far as the bounds, or stretched."""
         low, high = span
         if self.unlike_shape and not metric.whole_auc:
-            from .bounds import bounds
+            from fullrank.estimators.bounds import bounds
 
             least, most = bounds(self.problem.counts, metric, level)
             return min(low, least), max(high, most)

@@ -9,12 +9,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..metrics import Metric, parse_metric
-from ..ranks.counts import RankCounts
-from ..ranks.laws import log_gamma
-from .bounds import bounds_of
-from .estimate import Fit, RankDistribution, cut_offs, empirical, is_exhaustive, one_size
-from .intervals import Target, check_interval, point_interval
+from fullrank.estimators.bounds import bounds_of
+from fullrank.estimators.estimate import Fit, RankDistribution, cut_offs, empirical, is_exhaustive, one_size
+from fullrank.estimators.intervals import Target, check_interval, point_interval
+from fullrank.metrics import Metric, parse_metric
+from fullrank.ranks.counts import RankCounts
+from fullrank.ranks.laws import log_gamma
 
 __all__ = ["AlignedCurve", "Mapping"]
 

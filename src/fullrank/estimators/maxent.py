@@ -8,9 +8,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..ranks.counts import RankCounts
-from ._linalg import positive_solve
-from .estimate import Fit, Problem, RankDistribution, fit_distribution, size_shares
+from fullrank.estimators._linalg import positive_solve
+from fullrank.estimators.estimate import Fit, Problem, RankDistribution, fit_distribution, size_shares
+from fullrank.ranks.counts import RankCounts
 
 __all__ = ["MaxEntropy"]
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..ranks.counts import RankCounts
-from ..ranks.design import ALL
-from .estimate import RankDistribution, empirical, is_exhaustive, refuse_unordered, taken_as_known
+from fullrank.estimators.estimate import RankDistribution, empirical, is_exhaustive, refuse_unordered, taken_as_known
+from fullrank.ranks.counts import RankCounts
+from fullrank.ranks.design import ALL
 
 __all__ = ["Naive", "RankEstimate"]
 

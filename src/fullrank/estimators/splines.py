@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ._grid import Grid
+from fullrank.estimators._grid import Grid
 
 FloatArray = NDArray[np.float64]
 

@@ -39,10 +39,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._columns import find_column
-from .._files import write_atomically
-from .checks import check_weights, constant, per_case, refuse, whole_numbers
-from .design import ALL, Design, parse_design
+from fullrank._columns import find_column
+from fullrank._files import write_atomically
+from fullrank.ranks.checks import check_weights, constant, per_case, refuse, whole_numbers
+from fullrank.ranks.design import ALL, Design, parse_design
 
 __all__ = ["BLOCKS", "NOTHING", "PoolTable", "RankCounts"]
 

@@ -35,9 +35,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .checks import constant, refuse
-from .laws import ALL, compared, known_law, log_hypergeom, sampled_law, share
-from .protocol import Course, Design, given, kinds, possible, register_design
+from fullrank.ranks.checks import constant, refuse
+from fullrank.ranks.laws import ALL, compared, known_law, log_hypergeom, sampled_law, share
+from fullrank.ranks.protocol import Course, Design, given, kinds, possible, register_design
 
 __all__ = ["ALL", "Adaptive", "Course", "Design", "Exhaustive", "Sample", "Top", "parse_design", "register_design"]
 

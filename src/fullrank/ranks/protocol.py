@@ -13,8 +13,8 @@ from typing import ClassVar, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .checks import constant, refuse
-from .laws import ALL
+from fullrank.ranks.checks import constant, refuse
+from fullrank.ranks.laws import ALL
 
 __all__ = ["Course", "Design", "given", "kinds", "possible", "register_design"]
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..metrics import Metric, Recall, parse_metric
-from .design import Design, Sample, parse_design
+from fullrank.metrics import Metric, Recall, parse_metric
+from fullrank.ranks.design import Design, Sample, parse_design
 
 __all__ = ["expected_naive", "hoeffding", "sampled_recall"]
 

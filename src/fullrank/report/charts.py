@@ -12,10 +12,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..metrics import Metric
-from ..ranks.counts import RankCounts
-from ..ranks.design import ALL
-from .digest import Bin, Cell, Curve, Digest, blind_spot, clean, decimals, digest, exact_to, number, percent, sizes
+from fullrank.metrics import Metric
+from fullrank.ranks.counts import RankCounts
+from fullrank.ranks.design import ALL
+from fullrank.report.digest import (
+    Bin,
+    Cell,
+    Curve,
+    Digest,
+    blind_spot,
+    clean,
+    decimals,
+    digest,
+    exact_to,
+    number,
+    percent,
+    sizes,
+)
 
 __all__ = ["NOTEBOOK", "PAGE", "Style", "plot_counts", "plot_distribution", "plot_report", "svg"]
 

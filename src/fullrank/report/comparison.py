@@ -9,10 +9,10 @@ from collections.abc import Mapping as MappingType
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..metrics import Metric
-from .notebook import card
-from .row import finite, metric_called
-from .tables import latex, letters, markdown, significance_caption, superscript
+from fullrank.metrics import Metric
+from fullrank.report.notebook import card
+from fullrank.report.row import finite, metric_called
+from fullrank.report.tables import latex, letters, markdown, significance_caption, superscript
 
 __all__ = ["SCHEMA", "Comparison", "Difference"]
 

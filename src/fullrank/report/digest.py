@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..metrics import Metric, Recall
-from ..ranks.counts import RankCounts
-from ..ranks.design import ALL
-from .row import Row
-from .row import finite as finite_number
+from fullrank.metrics import Metric, Recall
+from fullrank.ranks.counts import RankCounts
+from fullrank.ranks.design import ALL
+from fullrank.report.row import Row
+from fullrank.report.row import finite as finite_number
 
 if TYPE_CHECKING:
-    from .comparison import Comparison
+    from fullrank.report.comparison import Comparison
 
 __all__ = ["Bin", "Cell", "Curve", "Digest", "Pair", "Size", "Verdict", "blind_spot", "clean", "decimals", "digest",
            "exact_to", "number", "verdict"]  # fmt: skip

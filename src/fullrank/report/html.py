@@ -18,11 +18,11 @@ from string import Template
 from typing import Any
 from xml.etree import ElementTree
 
-from .._files import write_atomically
-from .._version import __version__
-from ..ranks.design import ALL
-from .charts import KINDS, PAGE, Panel, limits_text, panels_of, svg
-from .digest import (
+from fullrank._files import write_atomically
+from fullrank._version import __version__
+from fullrank.ranks.design import ALL
+from fullrank.report.charts import KINDS, PAGE, Panel, limits_text, panels_of, svg
+from fullrank.report.digest import (
     MOST_DRAWN,
     MOST_PAIRED,
     Digest,

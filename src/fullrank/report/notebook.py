@@ -10,9 +10,9 @@ from collections.abc import Mapping as MappingType
 from html import escape
 from typing import Any
 
-from ..ranks.counts import RankCounts
-from ..ranks.design import ALL
-from .digest import Digest, blind_spot, clean, digest, number, percent, sizes
+from fullrank.ranks.counts import RankCounts
+from fullrank.ranks.design import ALL
+from fullrank.report.digest import Digest, blind_spot, clean, digest, number, percent, sizes
 
 __all__ = ["card", "counts_html", "distribution_html", "report_html"]
 
@@ -72,7 +72,7 @@ def distribution_html(distribution: Any) -> str:
 
 def counts_html(counts: RankCounts) -> str:
     """What was seen: cases, design, cost, and sampled ranks or sample sizes."""
-    from .charts import sampled_bins
+    from fullrank.report.charts import sampled_bins
 
     low, high = (round(each) for each in counts.pool_range)
     full = len(counts) * max(counts.n_items - 1, 1)

@@ -11,11 +11,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, overload
 
-from .._files import existing
-from ..metrics import NDCG, Metric, parse_metric
-from .comparison import Comparison
-from .row import Row
-from .tables import latex, markdown, significance_caption
+from fullrank._files import existing
+from fullrank.metrics import NDCG, Metric, parse_metric
+from fullrank.report.comparison import Comparison
+from fullrank.report.row import Row
+from fullrank.report.tables import latex, markdown, significance_caption
 
 __all__ = ["SCHEMA", "Report", "Run", "Winner"]
 
@@ -259,18 +259,18 @@ class Report:
         It opens offline, on a phone, in light and dark, prints, and stays below 2 MB whatever the number of models.
         Needs the extra ``report`` for its charts.
         """
-        from .html import page, write_page
+        from fullrank.report.html import page, write_page
 
         return page(self) if path is None else write_page(page(self), path)
 
     def plot(self, kind: str = "results") -> Any:
         """An Altair chart: ``results``, ``curves`` (metric@K), ``ranks`` or ``budget``. Needs the extra ``report``."""
-        from .charts import plot_report
+        from fullrank.report.charts import plot_report
 
         return plot_report(self, kind)
 
     def _repr_html_(self) -> str:
-        from .notebook import report_html
+        from fullrank.report.notebook import report_html
 
         return report_html(self)
 
@@ -296,7 +296,7 @@ class Report:
 
     def lines(self, width: int = 80) -> list[str]:
         """The table as lines of at most ``width`` columns; names are cleaned and cut, and rows past 500 are counted only."""
-        from .digest import clean
+        from fullrank.report.digest import clean
 
         rows = self.rows[:MOST_LINES]
         sizes = [abs(row.value) for row in rows if abs(row.value) > 1e-9]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..metrics import Metric, parse_metric
+from fullrank.metrics import Metric, parse_metric
 
 __all__ = ["Row", "finite", "metric_called", "pair"]
 

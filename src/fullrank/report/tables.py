@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping as MappingType
 from collections.abc import Sequence
 
-from .digest import clean
+from fullrank.report.digest import clean
 
 __all__ = ["LETTERS", "latex", "letters", "markdown", "metric_label", "significance_caption", "superscript"]
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .designs import check_design
-from .estimators import check_estimator
+from fullrank.testing.designs import check_design
+from fullrank.testing.estimators import check_estimator
 
 __all__ = ["check_design", "check_estimator", "check_scorer"]
 

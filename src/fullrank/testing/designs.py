@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ..ranks.design import ALL, Design, parse_design
-from ._say import check
+from fullrank.ranks.design import ALL, Design, parse_design
+from fullrank.testing._say import check
 
 if TYPE_CHECKING:
-    from ..ranks.observe import CaseOutcomes
+    from fullrank.observing.observe import CaseOutcomes
 
 __all__ = ["check_design"]
 
@@ -153,8 +153,8 @@ def _observed(design: Design, ranks: IntArray, N: int, seed: int) -> CaseOutcome
     """Cases with these ranks, observed with a model that scores every item below the one before."""
     import scipy.sparse as sp
 
-    from ..data.split import Split
-    from ..ranks.observe import observe_cases
+    from fullrank.data.split import Split
+    from fullrank.observing.observe import observe_cases
 
     users = np.arange(len(ranks))
     model = np.ones((len(ranks), 1)), -np.arange(N, dtype=np.float64)[:, None]

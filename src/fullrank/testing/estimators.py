@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fullrank
-
-from ..estimators.estimate import Estimate, Estimator, RankDistribution
-from ..metrics import Metric, Recall, parse_metrics
-from ..ranks.counts import RankCounts
-from ..ranks.design import ALL, Adaptive, Design, Exhaustive, Sample, Top
-from ._say import check, check_refusal, check_sentence
+from fullrank.estimators.estimate import Estimate, Estimator, RankDistribution
+from fullrank.metrics import Metric, Recall, parse_metrics
+from fullrank.ranks.counts import RankCounts
+from fullrank.ranks.design import ALL, Adaptive, Design, Exhaustive, Sample, Top
+from fullrank.testing._say import check, check_refusal, check_sentence
 
 __all__ = ["check_estimator"]
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ..data.split import Split
-from ..models.scorer import Pairs, Scorer, as_scorer
-from ..ranks.design import Exhaustive, Sample
-from ..ranks.observe import observe_cases
-from ._say import check
+from fullrank.data.split import Split
+from fullrank.models.scorer import Pairs, Scorer, as_scorer
+from fullrank.observing.observe import observe_cases
+from fullrank.ranks.design import Exhaustive, Sample
+from fullrank.testing._say import check
 
 __all__ = ["check_scorer"]
 

@@ -1,0 +1,277 @@
+"""Accumulator: rank counts from scores as they stream by, in a loop of one's own. Nothing but counts is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fullrank.estimators import Estimator
+from fullrank.evaluation.correct import DEFAULT_METRICS, report_on
+from fullrank.metrics import Metric
+from fullrank.ranks.counts import RankCounts, check_candidates
+from fullrank.ranks.design import Design, parse_design
+from fullrank.report import Report
+
+__all__ = ["Accumulator"]
+
+TIES = ("random", "optimistic", "pessimistic")
+
+
+def refuse_top(design: Design) -> Design:
+    """A row of scores is a sample or everything; that a rank is beyond k, it cannot say."""
+    if design.beyond is not None:
+        raise ValueError(
+            f"`design` is '{design}'; allowed with rows of scores are 'full', 'uni99' and the like, and 'adaptive'."
+        )
+    return design
+
+
+class Accumulator:
+    """Batches of scores in, a report out.
+
+    ``design``: how the candidates of a row were drawn; ``n_items``: candidates of the full ranking, target included (not
+    needed with ``Exhaustive()``, where every row is the full ranking). ``ties``: an item that scores the same as the
+    target ranks above it at random (seeded by ``rng``), never (``"optimistic"``) or always (``"pessimistic"``).
+    ``candidates``: among which items, as in :meth:`fullrank.RankCounts.from_ranks`.
+
+    >>> import fullrank as fr
+    >>> import numpy as np
+    >>> acc = fr.Accumulator("uni99", n_items=3706)
+    >>> rng = np.random.default_rng(0)
+    >>> for _ in range(10):
+    ...     scores = rng.normal(size=(64, 100))
+    ...     scores[:, 0] += 2.0  # the held-out item is in column 0
+    ...     acc.update(scores, target=0)
+    >>> len(acc), str(acc.counts)
+    (640, '640 cases of uni99 among 3,706 items (unseen)')
+    >>> acc.report("ndcg@10").rows[0]["value"] < acc.report("ndcg@10").rows[0]["naive"]
+    True
+    """
+
+    def __init__(
+        self,
+        design: Design | str,
+        n_items: int | None = None,
+        *,
+        candidates: str = "unseen",
+        ties: str = "random",
+        rng: int | np.random.Generator | None = 0,
+        name: str = "model",
+    ) -> None:
+        self.design = refuse_top(parse_design(design))
+        if ties not in TIES:
+            raise ValueError(f"`ties` is {ties!r}; allowed are {', '.join(repr(each) for each in TIES)}.")
+        self.n_items = n_items
+        self.candidates = check_candidates(candidates)
+        self.ties = ties
+        self.name = name
+        self._rng = np.random.default_rng(rng)
+        self._counts: RankCounts | None = None
+        self._parts: list[RankCounts] = []
+        self._rows = 0
+
+    def update(
+        self,
+        scores: Any,
+        target: Any = 0,
+        *,
+        users: ArrayLike | None = None,
+        n_items: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+    ) -> None:
+        """Take in a batch: ``scores`` of shape (rows, candidates), an array or tensor.
+
+        ``target`` says which candidate is the held-out one: a column, or one per row (whole numbers); or 0/1 relevance in
+        the shape of ``scores`` (several targets per row are several cases of one user); or, as floats of shape (rows,), the
+        targets' own scores beside ``scores`` of negatives alone. A candidate at −∞ is none: items a user has seen, or
+        padding of rows with fewer negatives. NaN is refused.
+
+        ``users``: ids, so that cases of one user stay together and models can be compared in pairs; without them every row
+        is its own user. ``n_items``: candidates of the full ranking per row, where they differ. ``weights``: one per row.
+        """
+        values = _array(scores)
+        if values.ndim != 2 or values.shape[0] == 0:
+            raise ValueError(f"`scores` has shape {values.shape}: it must be (rows, candidates), one row per case.")
+        values, relevant = _relevance(values, _array(target))
+        if np.isnan(values).any():
+            first = int(np.flatnonzero(np.isnan(values).any(1))[0])
+            raise ValueError(f"`scores` has NaN in row {first}: a score that is no number cannot be ranked.")
+        row, column = np.nonzero(relevant)
+        own = values[row, column]
+        if (own == -np.inf).any():
+            raise ValueError(
+                f"`scores` is −inf for the target of row {int(row[own == -np.inf][0])}: it is no candidate."
+            )
+        targets = relevant.sum(1)
+        negative = ~relevant & (values != -np.inf)
+        drawn = negative.sum(1)[row]
+        u = self._rng.random(len(values))[row]
+        above = (negative[row] & (values[row] > own[:, None])).sum(1)
+        tied = (negative[row] & (values[row] == own[:, None])).sum(1)
+        if self.ties == "random":
+            above = above + np.floor(u * (tied + 1)).astype(np.int64)
+        elif self.ties == "pessimistic":
+            above = above + tied
+        ids = np.arange(self._rows, self._rows + len(values)) if users is None else np.asarray(_array(users))
+        if ids.shape != (len(values),):
+            raise ValueError(f"`users` has shape {ids.shape} for {len(values)} rows: give one per row.")
+        several = bool((targets > 1).any())
+        part = RankCounts.from_ranks(
+            above + 1,
+            self._pool(n_items, drawn, row, len(values)),
+            self.design,
+            drawn=None if self.design.exhaustive else self._drawn(drawn, row),
+            users=ids[row],
+            weights=None if weights is None else np.asarray(_array(weights), dtype=np.float64)[row],
+            order=_places(row, own) if several else None,
+            targets=targets[row] if several else None,
+            candidates=self.candidates,
+        )
+        self._parts.append(part)
+        self._rows += len(values)
+        if len(self._parts) >= 64:
+            self._gather()
+
+    def merge(self, other: Accumulator) -> Accumulator:
+        """Take in what another one has seen (of other cases); returns itself."""
+        if not isinstance(other, Accumulator):
+            raise TypeError(f"`other` must be an Accumulator, not {type(other).__name__}.")
+        if other.design != self.design:
+            raise ValueError(f"cannot merge '{other.design}' into '{self.design}': outcomes follow different laws.")
+        if other.candidates != self.candidates:
+            raise ValueError(
+                f"cannot merge candidates '{other.candidates}' into '{self.candidates}': ranks follow different laws."
+            )
+        if other._gather() is not None:
+            self._parts.append(other.counts)
+            self._rows += other._rows
+        return self
+
+    def __add__(self, other: Accumulator) -> Accumulator:
+        if not isinstance(other, Accumulator):
+            return NotImplemented
+        both = Accumulator(self.design, self.n_items, candidates=self.candidates, ties=self.ties, name=self.name)
+        return both.merge(self).merge(other)
+
+    def reset(self) -> None:
+        """Forget what was seen."""
+        self._counts, self._parts, self._rows = None, [], 0
+
+    def __len__(self) -> int:
+        counts = self._gather()
+        return 0 if counts is None else len(counts)
+
+    @property
+    def counts(self) -> RankCounts:
+        """What was seen so far, as counts: to save, add, compare or fit."""
+        counts = self._gather()
+        if counts is None:
+            raise ValueError("the accumulator has seen nothing yet: call update(scores, target) first.")
+        return counts
+
+    def report(
+        self,
+        metrics: str | Metric | Iterable[str | Metric] = DEFAULT_METRICS,
+        *,
+        estimator: Estimator | str | None = None,
+        level: float = 0.95,
+        target: str = "cases",
+    ) -> Report:
+        """The report so far; updates may go on. Without an estimator: LogSpline."""
+        return report_on({self.name: self.counts}, metrics, estimator=estimator, level=level, target=target)
+
+    def __repr__(self) -> str:
+        counts = self._gather()
+        return f"<Accumulator: {f'nothing yet of {self.design}' if counts is None else counts}>"
+
+    def _gather(self) -> RankCounts | None:
+        parts = [*([] if self._counts is None else [self._counts]), *self._parts]
+        if len(parts) > 1:
+            self._counts = _summed(parts)
+        elif parts:
+            self._counts = parts[0]
+        self._parts = []
+        return self._counts
+
+    def _pool(self, n_items: ArrayLike | None, drawn: NDArray[Any], row: NDArray[Any], rows: int) -> NDArray[Any]:
+        if self.design.exhaustive:
+            return np.asarray(drawn + 1)
+        given = self.n_items if n_items is None else n_items
+        if given is None:
+            raise ValueError(
+                "`n_items` is missing: how many candidates (target included) the full ranking has; "
+                "give it to Accumulator or, one per row, to update."
+            )
+        pools = np.asarray(_array(given))
+        if pools.ndim and pools.shape != (rows,):
+            raise ValueError(f"`n_items` has shape {pools.shape} for {rows} rows: give one number, or one per row.")
+        return np.asarray(np.broadcast_to(pools, (rows,))[row])
+
+    def _drawn(self, drawn: NDArray[Any], row: NDArray[Any]) -> NDArray[Any]:
+        most = self.design.stages(int(drawn.max()) + 1)[0]
+        if self.design.plain and (drawn > most).any():
+            place = int(np.argmax(drawn > most))
+            raise ValueError(
+                f"row {int(row[place])} of `scores` has {int(drawn[place])} negatives beside its target but the design is "
+                f"'{self.design}': if that many were drawn, write Sample({int(drawn[place])})."
+            )
+        return drawn
+
+
+def _array(values: Any) -> NDArray[Any]:
+    """A NumPy array of what came; tensors of torch leave their device and their graph."""
+    if hasattr(values, "detach"):
+        values = values.detach()
+        if str(values.dtype) == "torch.bfloat16":  # NumPy has no such type
+            values = values.float()
+        values = values.cpu().numpy()
+    return np.asarray(values)
+
+
+def _relevance(scores: NDArray[Any], target: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Scores and, in their shape, which of them are targets."""
+    rows, columns = scores.shape
+    if target.ndim == 2 and target.shape == scores.shape and columns > 1:
+        if not np.isin(target, (0, 1)).all():
+            raise ValueError("`target` in the shape of `scores` must hold 0 and 1 only: which candidates are relevant.")
+        relevant = target.astype(bool)
+        if not relevant.any(1).all():
+            row = int(np.flatnonzero(~relevant.any(1))[0])
+            raise ValueError(f"`target` has no relevant candidate in row {row}: leave such rows out.")
+        return scores, relevant
+    if target.dtype.kind == "f":
+        if target.shape not in {(rows,), (rows, 1)}:
+            raise ValueError(f"`target` as scores has shape {target.shape} for {rows} rows: give one score per row.")
+        scores = np.concatenate([target.reshape(rows, 1), scores], axis=1)
+        target = np.zeros((), dtype=np.int64)
+    if target.dtype.kind not in "iu" or target.shape not in {(), (rows,), (rows, 1)}:
+        raise ValueError(
+            f"`target` has shape {target.shape} and type {target.dtype}: give a column, one per row, 0/1 in the shape of "
+            f"`scores` {scores.shape}, or one score per row as floats."
+        )
+    column = np.broadcast_to(target.reshape(-1), (rows,))
+    if (column < -scores.shape[1]).any() or (column >= scores.shape[1]).any():
+        row = int(np.flatnonzero((column < -scores.shape[1]) | (column >= scores.shape[1]))[0])
+        raise ValueError(f"`target` is column {int(column[row])} in row {row}: there are {scores.shape[1]} candidates.")
+    relevant = np.zeros(scores.shape, dtype=bool)
+    relevant[np.arange(rows), column] = True
+    return scores, relevant
+
+
+def _places(row: NDArray[Any], own: NDArray[Any]) -> NDArray[np.int64]:
+    """The place of each target among those of its row, best first; equal ones in the order of their columns."""
+    order = np.lexsort((np.arange(len(row)), -own, row))
+    first = np.concatenate([[0], np.flatnonzero(np.diff(row)) + 1])
+    out = np.empty(len(row), dtype=np.int64)
+    out[order] = np.arange(len(row)) - np.repeat(first, np.diff([*first, len(row)])) + 1
+    return out
+
+
+def _summed(parts: list[RankCounts]) -> RankCounts:
+    """The sum, halves first: each count is touched a few times however many parts there are."""
+    while len(parts) > 1:
+        parts = [a + b for a, b in zip(parts[::2], parts[1::2], strict=False)] + parts[len(parts) & ~1 :]
+    return parts[0]

@@ -1,0 +1,204 @@
+"""Ranks that one already has, corrected: from counts to a report."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable
+from collections.abc import Mapping as MappingType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fullrank._version import __version__
+from fullrank.estimators import DEFAULT_ESTIMATOR, Estimate, Estimator, LogSpline, Naive, describe, parse_estimator
+from fullrank.estimators.bounds import bounds_of
+from fullrank.evaluation.compare import comparisons
+from fullrank.metrics import Metric, parse_metrics
+from fullrank.ranks.counts import RankCounts
+from fullrank.ranks.design import Design
+from fullrank.report import Comparison, Report, Row, Run
+from fullrank.report.row import pair
+
+__all__ = ["correct", "report_on"]
+
+DEFAULT_METRICS = ("recall@10", "ndcg@10", "ap@10")
+
+
+def correct(
+    ranks: MappingType[str, ArrayLike | RankCounts] | ArrayLike | RankCounts,
+    n_items: ArrayLike | None = None,
+    design: Design | str = "uni99",
+    metrics: str | Metric | Iterable[str | Metric] = DEFAULT_METRICS,
+    *,
+    estimator: Estimator | str | None = None,
+    drawn: ArrayLike | None = None,
+    users: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    level: float = 0.95,
+    target: str = "cases",
+    candidates: str | None = None,
+) -> Report:
+    """Full-catalogue metrics from sampled ranks that you already have.
+
+    ``ranks``: one-based sampled ranks (or :class:`RankCounts`) by model, or of a single model; ``n_items``: number of
+    candidates, target included, one or one per case; ``design``: how the negatives were drawn; ``candidates``: among which
+    items, as in :meth:`RankCounts.from_ranks` (``"unseen"`` if not given); counts know theirs.
+
+    >>> import fullrank as fr
+    >>> report = fr.correct({"EASE": [1, 1, 2, 7, 40] * 200}, n_items=3706, design="uni99", metrics="ndcg@10")
+    >>> report.rows[0]["naive"] > 2 * report.rows[0]["value"]  # what uni99 shows is far too rosy
+    True
+    """
+    by_model = ranks if isinstance(ranks, MappingType) else {"model": ranks}
+    if not by_model:
+        raise ValueError("`ranks` is empty: give ranks by model, as in {'EASE': ranks}.")
+    counts: dict[str, RankCounts] = {}
+    for name, each in by_model.items():
+        if isinstance(each, RankCounts):
+            refuse_other_candidates(each, candidates, f"model {str(name)!r}: ")
+            counts[str(name)] = each
+            continue
+        if n_items is None:
+            raise ValueError("`n_items` is missing: how many candidates (target included) the full ranking would have.")
+        try:
+            counts[str(name)] = RankCounts.from_ranks(
+                each, n_items, design, drawn=drawn, users=users, weights=weights,
+                candidates="unseen" if candidates is None else candidates,
+            )  # fmt: skip
+        except (ValueError, TypeError) as error:
+            raise type(error)(f"model {str(name)!r}: {error}") from None
+    return report_on(counts, metrics, estimator=estimator, level=level, target=target)
+
+
+def refuse_other_candidates(counts: RankCounts, candidates: str | None, where: str = "") -> None:
+    """Refuse a name of candidates that is not what the counts say themselves."""
+    if candidates not in (None, counts.candidates):
+        raise ValueError(
+            f"{where}`candidates` is {candidates!r}, but the counts say {counts.candidates!r}: leave it out, or, where the "
+            f"counts are wrong, give dataclasses.replace(counts, candidates={candidates!r})."
+        )
+
+
+def report_on(
+    counts: MappingType[str, RankCounts],
+    metrics: str | Metric | Iterable[str | Metric] = DEFAULT_METRICS,
+    *,
+    estimator: Estimator | str | None = None,
+    level: float = 0.95,
+    target: str = "cases",
+    runs: MappingType[str, Run] | None = None,
+    provenance: dict[str, Any] | None = None,
+) -> Report:
+    """Fit every model's counts and lay the answers out as a report, what the fits warn of among its notes."""
+    runs = runs or {}
+    wanted = parse_metrics(metrics)
+    chosen = parse_estimator(DEFAULT_ESTIMATOR if estimator is None else estimator)
+    rows: list[Row] = []
+    warnings: dict[str, None] = {}
+    estimates: dict[str, Estimate] = {}
+    for model, each in counts.items():
+        estimate = chosen.fit(each)
+        estimates[model] = estimate
+        naive = Naive().fit(each) if each.design.plain else None
+        for metric in wanted:
+            interval = _interval(estimate, metric, level, target)
+            rows.append(
+                Row(
+                    model,
+                    metric,
+                    float(estimate.expect(metric)),
+                    interval,
+                    _bounds(estimate, metric, level, target, interval),
+                    None if naive is None else float(naive.expect(metric)),
+                    describe(chosen),
+                    str(each.design),
+                    each.items_scored,
+                    len(each),
+                    runs[model].stop_reason if model in runs else None,
+                )
+            )
+        warnings.update(dict.fromkeys(f"{model}: {note}" for note in estimate.fit.notes))
+    return Report(
+        rows,
+        _comparison(rows, estimates, wanted, level, target),
+        runs,
+        tuple(warnings),
+        estimates,
+        _provenance(estimates, chosen, level, target, provenance),
+    )
+
+
+#: More models than this are not compared pair by pair.
+MOST_COMPARED = 40
+
+
+def _comparison(
+    rows: list[Row], estimates: dict[str, Estimate], metrics: tuple[Metric, ...], level: float, target: str
+) -> dict[str, Comparison]:
+    """What a report of several models says of their differences, by metric."""
+    if not 1 < len(estimates) <= MOST_COMPARED or any(row.interval is None for row in rows):
+        return {}
+    found = comparisons(estimates, metrics, level, target, rows=rows)
+    return {str(each.metric): each for each in found}
+
+
+def _interval(estimate: Estimate, metric: Metric, level: float, target: str) -> tuple[float, float] | None:
+    ask = getattr(estimate, "interval", None)
+    return None if ask is None else pair(ask(metric, level=level, target=target))  # one user says nothing of others
+
+
+def _bounds(
+    estimate: Estimate, metric: Metric, level: float, target: str, interval: tuple[float, float] | None
+) -> tuple[float, float] | None:
+    """What the data alone allow.
+
+    Bounds speak of the cases. Of the population known ranks say no more than their interval does, which assumes nothing.
+    """
+    if metric.whole_auc:
+        return interval
+    found = bounds_of(estimate, metric, level)
+    if target == "population" and interval is not None and estimate.counts.all_compared.any():
+        return min(found[0], interval[0]), max(found[1], interval[1])
+    return found
+
+
+def _prior_cards(estimates: MappingType[str, Estimate]) -> str:
+    """What the priors that spoke were learned from."""
+    priors = [
+        posterior.prior for each in estimates.values() if (posterior := getattr(each, "posterior", None)) is not None
+    ]
+    return _joined(prior.describe() for prior in priors)
+
+
+def _provenance(
+    estimates: MappingType[str, Estimate],
+    estimator: Estimator,
+    level: float,
+    target: str,
+    more: dict[str, Any] | None,
+) -> dict[str, Any]:
+    counts = [each.counts for each in estimates.values()]
+    candidates = _joined(each.candidates for each in counts)
+    prior = _joined(
+        estimator.prior_name(each.counts.candidates, each.counts.several_targets)
+        for each in estimates.values()
+        if isinstance(estimator, LogSpline) and getattr(each, "posterior", None) is not None  # else every rank is known
+    )
+    spoke = f" (prior: {prior})" if prior not in ("", "own", candidates) else ""
+    return {
+        "about": f"{counts[0]}; {describe(estimator)}{spoke}",
+        "fullrank": __version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "candidates": candidates,
+        "estimator": describe(estimator),
+        **({"prior": prior, "prior_card": _prior_cards(estimates)} if prior else {}),
+        "level": level,
+        "target": target,
+        **(more or {}),
+    }
+
+
+def _joined(names: Iterable[str]) -> str:
+    return " and ".join(dict.fromkeys(names))

@@ -1,0 +1,223 @@
+"""How the errors of several models go together: what the same cases and the same negatives tell of a difference.
+
+Counts keep user blocks, the same for every model, but not which negatives were drawn. What each block adds to an estimate
+is therefore known (its *influence*: the change of the estimate when the block weighs a little more), and so is the
+covariance of two estimates over the population of users. How much of it is due to the *negatives* is known from below: of
+the covariance C of two influences per case, at most √(B₁B₂) can come from the cases themselves, B the variance of the
+mean influence given the rank; the rest must be shared negatives. Independent samples leave no rest, unlike models hardly
+any, and variants of one model most of it. What cannot be shown is taken as zero: the interval of a difference is then too
+wide, never too narrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fullrank.estimators import MLE, Estimate, RankDistribution
+from fullrank.estimators._grid import Grid
+from fullrank.estimators.intervals import cell_gains
+from fullrank.metrics import Metric
+from fullrank.ranks.counts import BLOCKS, RankCounts, unique_rows
+from fullrank.ranks.design import Design
+
+__all__ = ["Influence", "case_spread", "covariances", "expected_counts", "influences", "same_cases"]
+
+FloatArray = NDArray[np.float64]
+
+#: Log-densities of ranks move along this many hat functions of log R: each by about ``REACH``, and smoothly (the penalty on
+#: second differences of the P-spline). So chosen, influences go with refits of LogSpline (tests).
+HATS, REACH, SMOOTH = 12, 0.5, 100.0
+#: Fewer user blocks than this say nothing about a correlation.
+FEWEST_BLOCKS = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Influence:
+    """What user blocks add to an estimate, beyond its mean, and where its variance comes from."""
+
+    blocks: FloatArray  # one number per block: they sum to zero
+    sampled: float  # of the variance of a case's influence, the part that is left when its rank is known
+    prior: float = 0.0  # of the variance of the estimate, the part that is the prior's
+
+    @property
+    def spread(self) -> float:
+        """The standard error over the population, as blocks show it."""
+        return float(np.sqrt(self.blocks @ self.blocks))
+
+
+def same_cases(counts: Sequence[RankCounts]) -> bool:
+    """Whether all models were evaluated on the same cases, as far as counts can tell: as many of each user block."""
+    seen = [np.bincount(each.column("block"), each.weight, BLOCKS) for each in counts]
+    return all(np.allclose(each, seen[0], rtol=1e-9) for each in seen[1:])
+
+
+def influences(estimate: Estimate, metrics: Sequence[Metric]) -> list[Influence]:
+    """The influence of user blocks on each metric.
+
+    An estimate is taken as Σ_o share(o) E[gain | o]: a block changes the shares, and, through the likelihood of a spline in
+    log R, the rank distribution behind E[gain | o]. Both at first order, on a coarse grid and at the mean pool size: this
+    serves correlations.
+    """
+    counts = estimate.counts
+    shape = None if all(metric.whole_auc for metric in metrics) or not _unknown(counts) else _Shape.of(estimate)
+    users = np.bincount(counts.column("block"), counts.weight / counts.column("targets"), BLOCKS)
+    posterior = getattr(estimate, "posterior", None)
+    out = []
+    for metric in metrics:
+        if shape is None or metric.whole_auc:  # every case shows it: known ranks, and AUC whatever the sample
+            each, sampled = cell_gains(counts, metric), 0.0
+        else:
+            each, sampled = shape.influence(metric)
+        total = np.bincount(counts.column("block"), counts.weight * each, BLOCKS)
+        blocks = (total - users * (total.sum() / users.sum())) / users.sum()
+        out.append(
+            Influence(blocks, sampled, 0.0 if posterior is None else posterior.prior_share(metric, counts.n_items))
+        )
+    return out
+
+
+def covariances(found: Sequence[Influence], spreads: FloatArray, target: str) -> FloatArray:
+    """Covariance matrix of the errors of models evaluated on the same cases, their standard errors given.
+
+    What an influence explains of a standard error goes together as blocks show it (``population``), or as little as it can
+    (``cases``, see above); the rest of the error, the prior's part, is taken as each model's own.
+    """
+    out = np.diag(spreads**2)
+    number = int((np.abs(np.array([each.blocks for each in found])).sum(0) > 0).sum())
+    for i, one in enumerate(found):
+        for k in range(i):
+            two = found[k]
+            both = one.spread * two.spread
+            if both <= 0 or (target == "cases" and number < FEWEST_BLOCKS):
+                continue
+            together = float(np.clip(one.blocks @ two.blocks / both, -1.0, 1.0))
+            parts = np.array([one.spread, two.spread])
+            if target == "cases":
+                # a correlation of blocks is itself uncertain: one standard error on the safe side (Fisher's z)
+                together = float(np.tanh(np.arctanh(min(together, 1 - 1e-9)) - 1 / np.sqrt(number - 3)))
+                shared = together - np.sqrt((1 - one.sampled) * (1 - two.sampled))
+                within = np.sqrt(one.sampled * two.sampled)
+                together = float(np.clip(shared / within, 0.0, 1.0)) if within > 0 else 0.0
+                parts = parts * np.sqrt([one.sampled, two.sampled])
+            if one.sampled + two.sampled > 0:  # else all ranks are known, and the influence is all there is
+                parts = np.minimum(parts, spreads[[i, k]] * np.sqrt([1 - one.prior, 1 - two.prior]))
+            else:
+                parts = spreads[[i, k]]
+            out[i, k] = out[k, i] = together * parts[0] * parts[1]
+    return out
+
+
+def case_spread(one: Influence, two: Influence, paired: bool) -> tuple[float, float]:
+    """The standard error over the population that a difference keeps when all ranks are known: at least, and about.
+
+    Ranks explain B of each influence's variance; how they go together is seen through the noise of sampling.
+    """
+    number = max(int((np.abs(one.blocks) + np.abs(two.blocks) > 0).sum()), 2)
+    B = [each.spread * np.sqrt(1 - each.sampled) for each in (one, two)]
+    if not paired or B[0] * B[1] <= 0:
+        return float(np.hypot(*B)), float(np.hypot(*B))
+    seen = float(one.blocks @ two.blocks) / (B[0] * B[1])
+    noise = 0.0 if one.sampled == two.sampled == 0 else 2 * one.spread * two.spread / np.sqrt(number) / (B[0] * B[1])
+    least, guess = (
+        float(np.sqrt(B[0] ** 2 + B[1] ** 2 - 2 * np.clip(ρ, 0.0, 1.0) * B[0] * B[1])) for ρ in (seen + noise, seen)
+    )
+    return least, guess
+
+
+def expected_counts(estimate: Estimate, design: Design) -> RankCounts:
+    """The counts to be expected had the same cases been sampled by another design: P̂(R) times its law, in whole cases."""
+    shape, counts = _Shape.of(estimate), estimate.counts
+    N = round(counts.n_items)
+    drawn, hits = design.outcomes(N)
+    likely = shape.π @ shape.grid.law(design, N, drawn, hits)
+    M = max(round(counts.effective_cases), 1)
+    edges = np.round(np.cumsum(likely) / likely.sum() * M).astype(np.int64)
+    number = np.diff(edges, prepend=0)
+    return RankCounts.from_outcomes(
+        np.repeat(drawn, number), np.repeat(hits, number), N, design, candidates=counts.candidates
+    )
+
+
+def _unknown(counts: RankCounts) -> bool:
+    return not counts.all_compared.all()
+
+
+@dataclass(frozen=True, eq=False)
+class _Shape:
+    """A rank distribution on a coarse grid, and what each outcome says of it."""
+
+    counts: RankCounts
+    grid: Grid
+    π: FloatArray
+    A: FloatArray  # cells × outcomes
+    outcome: NDArray[np.int64]  # of every cell of the counts
+    hats: FloatArray
+
+    @classmethod
+    def of(cls, estimate: Estimate) -> _Shape:
+        """From an estimate with a distribution; from MLE's where it has none or takes outcomes as ranks."""
+        counts = estimate.counts
+        dist: Any = estimate
+        if not isinstance(dist, RankDistribution) or not len(dist.grid):
+            dist = MLE(n_items="mean").fit(counts)
+        outcomes, outcome = unique_rows(counts.outcomes)
+        N = int(np.ceil(counts.pool_range[1]))
+        tops = np.unique(np.concatenate([np.arange(1, min(100, N) + 1), np.geomspace(min(100, N), N, 200).round()]))
+        tops = tops.astype(np.int64)
+        grid = Grid(np.concatenate([[1], tops[:-1] + 1]), tops)
+        weight = np.bincount(dist.rows, dist.fitted.groups[2])
+        fine = np.maximum(np.average(dist.masses, axis=0, weights=weight), 0.0)
+        below = np.interp(tops, np.concatenate([[0], dist.grid.hi]), np.concatenate([[0.0], np.cumsum(fine)]))
+        π = np.maximum(np.diff(below, prepend=0.0), 1e-12)
+        A = grid.law(counts.design, counts.n_items, outcomes[:, 0], outcomes[:, 1])
+        x = 0.5 * (np.log(grid.lo) + np.log(grid.hi)) / max(np.log(N), 1e-9) * (HATS - 1)
+        hats = np.maximum(1 - np.abs(x[:, None] - np.arange(HATS)), 0.0)
+        return cls(counts, grid, π / π.sum(), A, outcome, hats)
+
+    def influence(self, metric: Metric) -> tuple[FloatArray, float]:
+        """ψ of every cell of the counts, and the share of its variance that is left when ranks are known."""
+        counts, π, A, B = self.counts, self.π, self.A, self.hats
+        likely = np.maximum(π @ A, 1e-300)
+        gains = self._gains(metric)
+        strata = counts.strata[counts.group_of]
+        share = np.zeros((len(gains), A.shape[1]))
+        np.add.at(share, (strata, self.outcome), counts.weight / counts.weight.sum())
+        expected = ((π * gains) @ A) / likely  # E[gain | outcome], strata × outcomes
+        hats = (A.T @ (B * π[:, None])) / likely[:, None]
+        scores = hats - π @ B
+        seen = share.sum(0)
+        M = counts.effective_cases
+        information = M * (scores * seen[:, None]).T @ scores
+        slope = np.zeros(HATS)
+        for row, gain in enumerate(gains):
+            moved = (A.T @ (B * (π * gain)[:, None])) / likely[:, None] - expected[row][:, None] * hats
+            slope += share[row] @ moved
+        bend = np.diff(np.eye(HATS), 2, axis=0)
+        held = np.eye(HATS) / REACH**2 + SMOOTH * bend.T @ bend
+        through = M * scores @ np.linalg.solve(information + held, slope)
+        ψ = _over_strata(share, expected) + through
+        kept = np.maximum(A.sum(1), 1e-300)
+        given = (A @ ψ) / kept
+        squared = (A @ ψ**2) / kept
+        mean = π @ given
+        total = π @ squared - mean**2
+        left = π @ (squared - given**2)
+        sampled = float(np.clip(left / total, 0.0, 1.0)) if total > 0 else 0.0
+        return expected[strata, self.outcome] + through[self.outcome], sampled
+
+    def _gains(self, metric: Metric) -> FloatArray:
+        """The gain in every cell, averaged over the (j, T) of each stratum."""
+        counts = self.counts
+        pooled, _ = self.grid.pooled_gains(metric, counts.n_items, counts.groups, counts.strata)
+        return np.asarray(pooled / np.bincount(counts.strata, counts.groups[2])[:, None])
+
+
+def _over_strata(share: FloatArray, values: FloatArray) -> FloatArray:
+    """The mean of ``values`` over strata for every outcome, by the share of cases."""
+    total = share.sum(0)
+    return np.asarray((share * values).sum(0) / np.maximum(total, 1e-300))

@@ -1,0 +1,431 @@
+"""``plan``: before anything is scored, what to sample, what it will cost and what it will reach."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fullrank.estimators import LogSpline, RankDistribution
+from fullrank.estimators.intervals import check_interval
+from fullrank.evaluation.rehearsal import AIM, Guess, Rehearsal, made_up
+from fullrank.metrics import Metric, parse_metrics
+from fullrank.ranks.counts import MOST_ITEMS, RankCounts
+from fullrank.ranks.design import Adaptive, Design, Exhaustive, Sample
+from fullrank.report import Report
+
+__all__ = ["Choice", "Plan", "plan"]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A design, what it scores and what it leaves open."""
+
+    design: Design
+    cases: int
+    items: int  # negatives scored in all
+    share: float  # of the full ranking
+    half_width: float  # of the interval that is widest for its value
+    relative: float  # the same, relative to the value
+    prior_share: float | None  # how much of the answer would be the prior's
+    meets: bool  # whether the precision is met
+    recommended: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What can be done, and what is best done. ``print`` it; :meth:`plot` draws cost against precision."""
+
+    n_items: int
+    cases: int
+    metrics: tuple[str, ...]
+    precision: float
+    absolute: bool
+    target: str
+    level: float
+    source: str
+    values: Mapping[str, float]  # what the guess of the ranks makes of every metric
+    choices: tuple[Choice, ...]
+    #: (share of the full ranking, relative half-width) of the best designs, cheapest first
+    frontier: tuple[tuple[float, float], ...]
+    #: li23 eq. 13: (negatives, share of cases that come to rest there, C_j)
+    stages: tuple[tuple[int, float, float], ...]
+    #: The ceiling beyond which telling one more case apart costs more than ranking one in full
+    efficient_ceiling: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def recommended(self) -> Choice:
+        """The cheapest choice that is expected to reach the precision."""
+        return next(each for each in self.choices if each.recommended)
+
+    @property
+    def design(self) -> Design:
+        """The recommended design."""
+        return self.recommended.design
+
+    @property
+    def items(self) -> int:
+        """Negatives that the recommended design scores."""
+        return self.recommended.items
+
+    @property
+    def half_width(self) -> float:
+        """Its relative half-width, of the metric where that is widest."""
+        return self.recommended.relative
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain values, for JSON."""
+        return {
+            "schema": "fullrank.plan/1",
+            "n_items": self.n_items,
+            "cases": self.cases,
+            "metrics": list(self.metrics),
+            "precision": self.precision,
+            "absolute": self.absolute,
+            "target": self.target,
+            "level": self.level,
+            "source": self.source,
+            "values": dict(self.values),
+            "choices": [{**vars(each), "design": str(each.design)} for each in self.choices],
+            "frontier": [list(each) for each in self.frontier],
+            "stages": [{"negatives": m, "share": share, "cost": cost} for m, share, cost in self.stages],
+            "efficient_ceiling": self.efficient_ceiling,
+            "notes": list(self.notes),
+        }
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def lines(self, width: int = 80) -> list[str]:
+        """As lines of at most ``width`` columns."""
+        wanted = f"{self.precision:g}" if self.absolute else f"{100 * self.precision:g} %"
+        whom = "these cases" if self.target == "cases" else "the population"
+        head = (
+            f"{', '.join(self.metrics)} to ±{wanted} ({self.level:.0%} interval, for {whom}): "
+            f"{self.cases:,} cases, {self.n_items:,} items. Ranks as in {self.source}."
+        )
+        out = textwrap.wrap(head, width)
+        out.append(f"  {'design':<46}{'of full':>8}{'per case':>10}{'± of value':>11}")
+        out.append("-" * 77)
+        for each in self.choices:
+            mark = ">" if each.recommended else " "
+            half = "exact" if each.half_width == 0 else f"{each.relative:.1%}"
+            per_case = each.items / max(each.cases, 1)
+            out.append(
+                f"{mark} {_short(str(each.design)):<46}{_share(each.share):>8}{per_case:>10,.0f}{half:>11}".rstrip()
+            )
+        best = self.recommended
+        told = f"> {_how(best)}: {best.items:,} items are scored, {_share(best.share)} of the full ranking"
+        told += f", for {best.cases:,} of the cases." if best.cases < self.cases else "."
+        out += textwrap.wrap(told, width, subsequent_indent="  ")
+        for note in self.notes:
+            out += textwrap.wrap(f"! {note}", width, subsequent_indent="  ")
+        return out
+
+    def _repr_html_(self) -> str:
+        from fullrank.report.notebook import card
+
+        facts = {
+            "wanted": f"{', '.join(self.metrics)} to ±{self.precision:g}" + ("" if self.absolute else " of the value"),
+            "cases": f"{self.cases:,}",
+            "items": f"{self.n_items:,}",
+            "ranks as in": self.source,
+        }
+        return card("Plan", facts, table=self._table(), notes=self.notes)
+
+    def _table(self) -> tuple[list[str], list[list[str]]]:
+        body = [
+            [
+                ("→ " if each.recommended else "") + str(each.design),
+                _share(each.share),
+                f"{each.items:,}",
+                "exact" if each.half_width == 0 else f"±{each.relative:.1%}",
+                "–" if each.prior_share is None else f"{each.prior_share:.0%}",
+            ]
+            for each in self.choices
+        ]
+        return ["design", "of full", "items scored", "half-width", "the prior's part"], body
+
+    def to_html(self, path: str | Path | None = None) -> str | Path:
+        """The plan as a small self-contained page: written to ``path`` atomically, or returned as text. Needs ``report``."""
+        from fullrank.report.charts import PAGE, Panel
+        from fullrank.report.html import sheet, write_page
+
+        best = self.recommended
+        half = "exactly" if best.half_width == 0 else f"to ±{best.relative:.1%}"
+        headline = f"{', '.join(self.metrics)} {half} from {_share(best.share)} of the full ranking"
+        whom = "these cases" if self.target == "cases" else "the population"
+        wanted = f"±{self.precision:g}" if self.absolute else f"±{100 * self.precision:g} %"
+        how = _how(best)
+        lede = f"{how[0].upper()}{how[1:]}: {best.items:,} items are scored. Ranks are taken to be as in {self.source}."
+        facts = [
+            ("Wanted", wanted, f"{self.level:.0%} interval, for {whom}"),
+            ("Cases", f"{self.cases:,}", "held-out items"),
+            ("Candidates", f"{self.n_items:,}", "per case, target included"),
+        ]
+        about = (
+            "What each share of the full ranking buys: half-width of the interval over items scored; dashed: wanted."
+        )
+        panel = Panel(self._chart(PAGE), "Cost and precision", about, (), ()) if self.frontier else None
+        text = sheet("plan", headline, lede, facts, self.notes, self._table(), panel)
+        return text if path is None else write_page(text, path)
+
+    def plot(self) -> Any:
+        """An Altair chart of cost against precision: the best designs as a line, the choices as points."""
+        from fullrank.report.charts import NOTEBOOK, finish
+
+        return finish(self._chart(NOTEBOOK), NOTEBOOK)
+
+    def _chart(self, style: Any) -> Any:
+        from fullrank.report.charts import WIDTH, load_altair
+
+        alt = load_altair()
+        line = [{"items": 100 * share, "half": 100 * half} for share, half in self.frontier if half > 0 and share > 0]
+        points: list[dict[str, Any]] = []
+        for each in sorted(self.choices, key=lambda each: each.share):
+            if each.relative > 0 and each.share > 0:
+                x, y = 100 * each.share, 100 * each.relative
+                near = bool(points) and x < 4 * points[-1]["items"] and 0.6 < y / points[-1]["half"] < 1.6
+                left = below = x > 1.5  # no room to the right; and to the left of the dot the line is above it
+                if near and not left:  # of two labels beside one another the lower goes below its dot
+                    below = y <= points[-1]["half"]
+                    points[-1]["below"] = not below
+                points.append({
+                    "items": x, "half": y, "name": str(each.design).replace(" without replacement", ""), "below": below,
+                    "left": left, "told": f"{each.design}: {_share(each.share)} of the items, ±{each.relative:.1%}",
+                    "colour": style.series[1] if each.recommended else style.muted,
+                })  # fmt: skip
+        low = 0.7 * min(each["items"] for each in [*line, *points])
+        names = "datum.value >= 0.01 ? format(datum.value, '~r') + '%' : format(datum.value, '~e') + '%'"
+        axis = alt.Axis(values=[each for each in _TICKS[::2] if each >= low], labelExpr=names, grid=False)
+        across = alt.Scale(type="log", domain=[low, 100], nice=False)
+        x_of = alt.X("items:Q", title="items scored, of the full ranking", axis=axis, scale=across)
+        halves = [each["half"] for each in [*line, *points]]
+        up = alt.Axis(values=_TICKS, labelExpr="format(datum.value, '~r') + '%'")
+        reach = alt.Scale(type="log", domain=[0.8 * min(halves), 1.4 * max(halves)], nice=False)
+        y_of = alt.Y("half:Q", title="half-width, of the value", axis=up, scale=reach)
+        layers = []
+        if not self.absolute:
+            goal = alt.Chart(alt.Data(values=[{"half": 100 * self.precision}]))
+            layers.append(goal.mark_rule(strokeDash=[4, 3], color=style.muted).encode(y=y_of))
+        layers.append(alt.Chart(alt.Data(values=line)).mark_line(color=style.series[0]).encode(x=x_of, y=y_of))
+        dots = alt.Chart(alt.Data(values=points))
+        tip = {"tooltip": alt.Tooltip("told:N", title=" "), "description": alt.Description("told:N")}
+        layers.append(
+            dots.mark_point(filled=True, size=70, opacity=1).encode(
+                x=x_of, y=y_of, color=alt.Color("colour:N", scale=None), **tip
+            )
+        )
+        for left in (False, True):
+            for below in (False, True):
+                here = [each for each in points if (each["left"], each["below"]) == (left, below)]
+                if here:
+                    words = alt.Chart(alt.Data(values=here)).mark_text(
+                        align="right" if left else "left", dx=-7 if left else 7, dy=13 if below else -8, color=style.ink
+                    )
+                    layers.append(words.encode(x=x_of, y=y_of, text="name:N"))
+        return alt.layer(*layers).properties(width=WIDTH, height=220)
+
+
+def plan(
+    n_items: int | None = None,
+    cases: int | None = None,
+    metric: str | Metric | Iterable[str | Metric] = "ndcg@10",
+    precision: float = 0.02,
+    *,
+    pilot: RankDistribution | RankCounts | Report | None = None,
+    target: str = "cases",
+    absolute: bool = False,
+    level: float = 0.95,
+    max_items: int | None = None,
+    gather_cost: float = 1.0,
+    start: int | None = None,
+) -> Plan:
+    """What to sample so that the interval's half-width comes to ``precision``, and what that costs.
+
+    Cost and precision depend on the ranks, of which there is only a guess: a ``pilot`` (an estimate, counts, a report of a
+    small run), else what recommenders usually show. Cases are made up from the guess and every design is rehearsed on
+    them (:mod:`fullrank.evaluation.rehearsal`). ``gather_cost``: how many times dearer an item scored alone is than one in
+    a whole row; where sampling then costs more than ranking everything, the plan says so. ``fr.evaluate(…,
+    design="adaptive", precision=…)`` carries the plan out, and corrects it as it goes.
+
+    >>> import fullrank as fr
+    >>> plan = fr.plan(n_items=20_000, cases=3_000, metric="ndcg@10", precision=0.1)
+    >>> plan.recommended.share < 0.2
+    True
+    """
+    wanted = parse_metrics(metric)
+    check_interval(level, target)
+    if not isinstance(precision, int | float) or isinstance(precision, bool) or not precision > 0:
+        raise ValueError(f"`precision` is {precision!r}; allowed are numbers above zero, such as 0.02.")
+    guess, n_items, cases = _guess(pilot, n_items, cases)
+    for name, value, least in (("n_items", n_items, 2), ("cases", cases, 1)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise ValueError(f"`{name}` is {value!r}; allowed are whole numbers from {least}.")
+    values = {metric: guess.value(metric) for metric in wanted}
+    goals = {m: float(precision) if absolute else precision * max(values[m], 1e-12) for m in wanted}
+    floors = {m: guess.floor(m, cases, level) if target == "population" else 0.0 for m in wanted}
+    full = float(cases) * (n_items - 1)
+    rehearsal = Rehearsal.of(guess, cases, wanted, start or int(np.clip(n_items // 40, min(9, n_items - 1), 99)))
+    notes: list[str] = []
+
+    def choice(
+        design: Design, per_case: float, half: Mapping[Metric, float], prior: float | None, part: float
+    ) -> Choice:
+        widths = {m: float(np.hypot(half[m], floors[m] / np.sqrt(part))) for m in wanted}
+        ratios = {m: widths[m] / max(values[m], 1e-12) for m in wanted}
+        worst = max(ratios, key=lambda m: ratios[m])
+        items = per_case * part * cases
+        meets = all(widths[m] <= goals[m] * 1.0001 for m in wanted)
+        return Choice(
+            design, round(part * cases), round(items), items / full, widths[worst], ratios[worst], prior, meets
+        )
+
+    choices = [choice(Exhaustive(), n_items - 1, dict.fromkeys(wanted, 0.0), None, 1.0)]
+    ranks = guess.ranks(min(cases, 20_000))
+    for design in (Sample(99), Sample(999), Adaptive(99, 3199, 1)):
+        if design.stages(n_items)[-1] >= n_items - 1:
+            continue
+        counts = made_up(design, ranks, n_items, candidates=guess.candidates)
+        dist = guess.estimator.fit(counts)
+        half = {m: _half(dist, m, level) * float(np.sqrt(len(counts) / cases)) for m in wanted}
+        choices.append(choice(design, counts.items_scored / len(counts), half, _prior(dist, wanted), 1.0))
+    reachable = {m: goal > floors[m] for m, goal in goals.items()}
+    part = 1.0
+    room = None if max_items is None else max_items / cases
+    if target == "population" and (all(reachable.values()) or max_items is not None):
+        part, stop, ceiling = rehearsal.thinned(goals, floors, level, max_items=max_items)
+        found = rehearsal.at(goals, level, stop, ceiling, part)
+    else:
+        inner = {m: AIM * float(np.sqrt(max(goals[m] ** 2 - floors[m] ** 2, (0.32 * floors[m]) ** 2))) for m in wanted}
+        found = rehearsal.cheapest(inner, level, most_items=room)
+    dist = guess.estimator.fit(rehearsal.counts(found.stop, found.ceiling))
+    best = choice(found.design, found.items, found.half_widths, _prior(dist, wanted), part)
+    exact_is_cheaper = best.share * gather_cost >= 1.0 and (max_items is None or full <= max_items)
+    choices.append(Choice(**{**vars(best), "recommended": not exact_is_cheaper}))
+    if exact_is_cheaper:
+        choices[0] = Choice(**{**vars(choices[0]), "recommended": True})
+        notes.append(
+            f"an item scored alone costs {gather_cost:g} × one in a whole row: ranking everything is cheaper than "
+            f"{_share(best.share)} of the items one by one."
+        )
+    for m in wanted:
+        if not reachable[m]:
+            needed = int(np.ceil(cases * (floors[m] / goals[m]) ** 2))
+            notes.append(
+                f"{cases:,} cases cannot tell {m} of the population that precisely, not even ranked in full "
+                f"(±{floors[m] / max(values[m], 1e-12):.1%}); it would take about {needed:,} cases."
+            )
+    if max_items is not None and not best.meets and all(reachable.values()):
+        notes.append("the budget does not reach the precision; the design that comes nearest is shown.")
+    blind = [each for each in choices if (each.prior_share or 0.0) > 0.5]
+    if blind:
+        notes.append(
+            f"blind spot: with {' and '.join(str(each.design) for each in blind)} more than half of what the interval "
+            "rests on is the prior."
+        )
+    stages, ceiling = sampling_cost(rehearsal)
+    notes.append(
+        f"beyond {ceiling:,} negatives, telling one more case apart costs more than ranking one in full (C_j of li23 "
+        "eq. 13)."
+    )
+    return Plan(
+        n_items, cases, tuple(str(m) for m in wanted), float(precision), absolute, target, level, guess.source,
+        {str(m): value for m, value in values.items()}, tuple(choices), _frontier(rehearsal, found, values, level),
+        stages, ceiling, tuple(notes),
+    )  # fmt: skip
+
+
+def sampling_cost(rehearsal: Rehearsal) -> tuple[tuple[tuple[int, float, float], ...], int]:
+    """li23 eq. 13: at stage j, (M − Σ_{p<j} m_p)(n_j − n_{j−1})/m_j items are sampled for each case that comes to rest.
+
+    Returned with the largest stage at which that is less than N, the price of ranking a case in full.
+    """
+    stages = np.flatnonzero(rehearsal.doublings)
+    rests = np.bincount(rehearsal.outcomes(1, int(rehearsal.sizes[-1]))[0], minlength=len(rehearsal.sizes))[stages]
+    sizes = rehearsal.sizes[stages]
+    alive = rests.sum() - np.concatenate([[0], np.cumsum(rests)[:-1]])
+    cost = alive * np.diff(sizes, prepend=0) / np.maximum(rests, 1e-9)
+    good = np.flatnonzero((cost <= rehearsal.guess.n_items) & (rests > 0) & (sizes < sizes[-1]))
+    efficient = int(sizes[good[-1]]) if len(good) else int(sizes[0])
+    rows = [(int(m), float(r / rests.sum()), float(c)) for m, r, c in zip(sizes, rests, cost, strict=True) if r > 0]
+    return tuple(rows), efficient
+
+
+def _guess(pilot: Any, n_items: int | None, cases: int | None) -> tuple[Guess, int, int]:
+    if pilot is None:
+        if n_items is None or cases is None:
+            raise ValueError(
+                "`n_items` and `cases` are needed: how large the catalogue is and how many test cases there are."
+            )
+        if isinstance(n_items, bool) or not isinstance(n_items, int | np.integer) or not 2 <= n_items <= MOST_ITEMS:
+            raise ValueError(f"`n_items` is {n_items!r}; allowed are whole numbers from 2 to 2**50.")
+        return Guess.prior(int(n_items)), int(n_items), int(cases)
+    if isinstance(pilot, Report):
+        if not pilot.estimates:
+            raise ValueError(
+                "`pilot` is a report without estimates (was it read from a file?): give its counts instead."
+            )
+        pilot = next(iter(pilot.estimates.values()))
+    if not isinstance(pilot, RankDistribution):
+        counts = pilot if isinstance(pilot, RankCounts) else getattr(pilot, "counts", None)
+        if counts is None:
+            raise TypeError(
+                f"`pilot` is a {type(pilot).__name__}; allowed are an estimate, RankCounts or a Report of a small run."
+            )
+        pilot = LogSpline().fit(counts)
+    N = round(pilot.counts.n_items)
+    if n_items is not None and abs(n_items - N) > 0.05 * N:
+        raise ValueError(f"`n_items` is {n_items!r}, but the pilot has {N:,} candidates: leave it out, or the pilot.")
+    return Guess.of(pilot), N, len(pilot.counts) if cases is None else cases
+
+
+def _half(dist: RankDistribution, metric: Metric, level: float) -> float:
+    low, high = dist.interval(metric, level)
+    return (high - low) / 2
+
+
+def _prior(dist: RankDistribution, metrics: Iterable[Metric]) -> float | None:
+    if dist.posterior is None:
+        return None
+    return max((dist.posterior.prior_share(m, dist.counts.n_items) for m in metrics if m.k is not None), default=None)
+
+
+def _frontier(rehearsal: Rehearsal, found: Any, values: Mapping[Metric, float], level: float) -> tuple[Any, ...]:
+    tried, screen = rehearsal.candidates(values, level)
+    # what the fit of the chosen design finds beyond the screen is taken for all
+    place = next(i for i, (_, stop, top) in enumerate(tried) if (stop, top) == (found.stop, found.ceiling))
+    widths = []
+    for m, value in values.items():
+        beyond = found.half_widths[m] / screen[m][place] if screen[m][place] > 0 else 1.0
+        widths.append(max(beyond, 1.0) * screen[m] / max(value, 1e-12))
+    worst = np.max(widths, axis=0)
+    best, out = np.inf, []
+    for (items, *_), half in zip(tried, worst, strict=True):
+        if half < best:
+            best = float(half)
+            out.append((items / (rehearsal.guess.n_items - 1), best))
+    return tuple(out)
+
+
+#: Ticks of logarithmic axes in percent: every power of ten is at an even place.
+_TICKS = [float(f"{digit}e{power}") for power in range(-9, 4) for digit in (1, 3)]
+
+
+def _share(share: float) -> str:
+    return f"{share:.0%}" if share >= 0.9995 else f"{share:.1%}" if share >= 0.01 else f"{100 * share:.2g}%"
+
+
+def _short(design: str) -> str:
+    return design if len(design) <= 46 else design.replace(" without replacement", " w/o replacement")[:46]
+
+
+def _how(best: Choice) -> str:
+    if best.design.exhaustive:
+        return "rank everything"
+    return f"sample in rounds, about as far as '{best.design}'"

@@ -1,0 +1,273 @@
+"""RecBole in one line: a trained `Trainer` and its test data become a report, whatever its `eval_args` say.
+
+What RecBole 1.2 does, and what is made of it:
+
+* ``uniN``: N negatives per positive, uniform with replacement, put together for the positives of a user. They never hold
+  what the sampler calls used (the user's items in train, validation and test). Repeats collapse, so what counts is the
+  number of distinct negatives; they are shared by the user's targets, whose ranks are among them and not among each other.
+* Sequential models have a history per positive: each positive is a case of its own, ranked among its own N negatives, all
+  items but the target being candidates (``repeatable``). That is also what RecBole's full ranking of them means.
+* ``full``: every candidate is compared, and the report is exact.
+* ``popN`` draws by popularity, which has no law in the rank alone; ``labeled`` ranks nothing. Both are refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fullrank.estimators import Estimator
+from fullrank.evaluation.correct import DEFAULT_METRICS, report_on
+from fullrank.metrics import Metric
+from fullrank.ranks.counts import RankCounts
+from fullrank.ranks.design import Design, Exhaustive, Sample
+from fullrank.report import Report
+
+__all__ = ["from_recbole"]
+
+Ints: TypeAlias = NDArray[np.int64]
+
+#: RecBole's metrics that are a function of ranks; they mean the same here.
+_METRICS = ("recall", "mrr", "ndcg", "hit", "precision", "map")
+#: Scores that are ranked at once.
+_SCORES = 1 << 22
+
+
+def from_recbole(
+    trainer: Any,
+    test_data: Any,
+    metrics: str | Metric | Iterable[str | Metric] | None = None,
+    *,
+    estimator: Estimator | str | None = None,
+    level: float = 0.95,
+    target: str = "cases",
+    ties: str = "random",
+    rng: int | np.random.Generator | None = 0,
+) -> Report:
+    """Evaluate RecBole's trained model on its test data: sampled evaluation is corrected, full ranking is exact.
+
+    ``trainer`` is RecBole's, or a mapping from names to trainers, all for the same ``test_data``; what ``data_preparation``
+    returned for validation will do as well. ``metrics``: by default what the trainer's config says (``metrics``, ``topk``).
+    The model is evaluated with the weights it has: load a checkpoint before, if you want another than the last epoch's.
+
+    RecBole draws negatives from NumPy's global generator. It is seeded by ``rng`` for each model, so that all are ranked
+    among the same negatives, and put back afterwards. ``ties`` as in ``observe``; the rest as in ``correct``.
+    """
+    trainers = dict(trainer) if isinstance(trainer, Mapping) else {_name_of(trainer): trainer}
+    if not trainers:
+        raise ValueError("`trainer` is empty: give a RecBole trainer, or trainers by name.")
+    for each in trainers.values():
+        _refuse_other(each, test_data)
+    notes: tuple[str, ...] = ()
+    if metrics is None:
+        metrics, notes = _own_metrics(next(iter(trainers.values())).config)
+    from fullrank.observing.observe import seed_of
+
+    seed = seed_of(rng)
+    counts = {str(name): _counts(each, test_data, ties, seed) for name, each in trainers.items()}
+    about = {"recbole": _Data.of(next(iter(trainers.values())), test_data).told}
+    report = report_on(counts, metrics, estimator=estimator, level=level, target=target, provenance=about)
+    return replace(report, notes=(*report.notes, *notes))
+
+
+@dataclass(frozen=True)
+class _Data:
+    """What RecBole's data loader is about to do."""
+
+    design: Design
+    items: int  # without the padding, item 0
+    user_field: str
+    item_field: str
+    used: Any  # the items of each user that are never drawn; None: only the target itself
+    sequential: bool
+    told: dict[str, Any]
+
+    @classmethod
+    def of(cls, trainer: Any, test_data: Any) -> _Data:
+        data, config = test_data._dataset, trainer.config
+        args = getattr(test_data, "neg_sample_args", None)
+        design: Design = Exhaustive() if args is None else Sample(int(args["sample_num"]))
+        sampler = getattr(test_data, "_sampler", None)
+        repeatable = type(sampler).__name__ == "RepeatableSampler"
+        sequential = _called(config["MODEL_TYPE"]) == "SEQUENTIAL"
+        told = {"dataset": str(config["dataset"]), "eval_args": str(config["eval_args"])}
+        used = None if repeatable or (sequential and args is None) else getattr(sampler, "used_ids", None)
+        return cls(design, int(data.item_num) - 1, data.uid_field, data.iid_field, used, sequential, told)
+
+    @property
+    def candidates(self) -> str:
+        """Whether items that the user has met are candidates."""
+        return "all" if self.used is None else "unseen"
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Rows (list, item, score) and cases (list, user, target, number of candidates) of one or several batches."""
+
+    lists: Ints
+    items: Ints
+    scores: NDArray[np.float64]
+    of: Ints
+    users: Ints
+    targets: Ints
+    pools: Ints
+
+    @classmethod
+    def joined(cls, parts: list[_Batch]) -> _Batch:
+        """Several batches as one; their lists are told apart."""
+        shifts = np.cumsum([0, *(int(part.of.max(initial=-1)) + 1 for part in parts)])
+        names = ("items", "scores", "users", "targets", "pools")
+        whole = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+        for name in ("lists", "of"):
+            whole[name] = np.concatenate([getattr(part, name) + by for part, by in zip(parts, shifts, strict=False)])
+        return cls(**whole)
+
+
+def _counts(trainer: Any, test_data: Any, ties: str, seed: int) -> RankCounts:
+    """Go through the test data as `Trainer.evaluate` does, and rank what it scores."""
+    from fullrank.models.scorer import _evaluating
+
+    data = _Data.of(trainer, test_data)
+    full = isinstance(data.design, Exhaustive)
+    total, waiting, size = None, [], 0
+    with _evaluating(trainer.model), _seeded(seed):
+        trainer.tot_item_num = data.items + 1
+        if full and trainer.item_tensor is None:
+            trainer.item_tensor = test_data._dataset.get_item_feature().to(trainer.device)
+        for batch in test_data:
+            waiting.append(_compared(trainer, data, batch) if full else _drawn(trainer, data, batch))
+            size += len(waiting[-1].items)
+            if size >= _SCORES:
+                part = _ranked(_Batch.joined(waiting), data, ties, seed)
+                total, waiting, size = part if total is None else total + part, [], 0
+    if waiting:
+        part = _ranked(_Batch.joined(waiting), data, ties, seed)
+        total = part if total is None else total + part
+    if total is None:
+        raise ValueError("`test_data` has no batches, so there is nothing to rank.")
+    return total
+
+
+def _ranked(batch: _Batch, data: _Data, ties: str, seed: int) -> RankCounts:
+    from fullrank.reading.candidate_ranking import Cases, How, Listed, rank_lists
+
+    # a list is one user's, or, of a sequential model, one positive's: its number is the user, and knows the user's name
+    owners = np.zeros(int(batch.of.max()) + 1, dtype=np.int64)
+    owners[batch.of] = batch.users
+    cases = Cases(batch.of, batch.of, batch.targets, owners)
+    rows = Listed(batch.lists, batch.items, batch.scores, f"RecBole's model of {data.told['dataset']}")
+    return rank_lists(rows, cases, How(batch.pools, data.design, data.candidates, ties, seed, "error"))
+
+
+def _compared(trainer: Any, data: _Data, batch: Any) -> _Batch:
+    """A batch of full ranking: all items but the padding and those that RecBole takes out."""
+    from fullrank.models.scorer import _numpy
+
+    interaction, history, positive_u, positive_i = batch
+    users = _numpy(interaction[data.user_field])
+    scores = _numpy(trainer._full_sort_batch_eval(batch)[1])
+    there = np.ones(scores.shape, dtype=bool)
+    there[:, 0] = False
+    if history is not None:
+        there[tuple(_numpy(each) for each in history)] = False
+    lists, items = there.nonzero()
+    of, targets = _numpy(positive_u), _numpy(positive_i)
+    others = np.bincount(of, minlength=len(users))[of] - 1
+    return _Batch(lists, items, scores[there].astype(np.float64), of, users[of], targets, there.sum(1)[of] - others)
+
+
+def _drawn(trainer: Any, data: _Data, batch: Any) -> _Batch:
+    """A batch of sampled evaluation: of each user the positives, then, N times over, a negative for each of them."""
+    from fullrank.models.scorer import _numpy
+
+    interaction, row, of, targets = batch
+    size = len(interaction)
+    if size <= trainer.test_batch_size:
+        scores = _numpy(trainer.model.predict(interaction.to(trainer.device)))
+    else:
+        scores = _numpy(trainer._spilt_predict(interaction, size))
+    row, of, targets = _numpy(row), _numpy(of), _numpy(targets)
+    items, names = _numpy(interaction[data.item_field]), _numpy(interaction[data.user_field])
+    positives, begin = np.bincount(of), np.searchsorted(row, np.arange(int(of[-1]) + 1))
+    place = np.arange(size) - begin[row]
+    owner = (np.cumsum(positives) - positives)[row] + place % positives[row]  # the positive that a row belongs to
+    own = place < positives[row]
+    if (np.bincount(row) % positives).any() or not np.array_equal(items[own], targets):
+        raise ValueError(
+            f"`test_data` has a batch of {size:,} rows in which users do not begin with their positives, as in RecBole 1.2: "
+            "use that version, or `mode: full`."
+        )
+    users = names[begin[of]]
+    if data.sequential:
+        lists, of, kept = owner, np.arange(len(targets)), np.ones(size, dtype=bool)
+    else:  # a positive that the test data hold twice is one case, and brings its negatives once
+        once = np.sort(np.unique(of * (data.items + 1) + targets, return_index=True)[1])
+        lists, kept = row, np.isin(owner, once)
+        of, users, targets = of[once], users[once], targets[once]
+    # an item that was drawn again counts once; RecBole keeps any of its scores, which differ by rounding at most
+    first = np.zeros(size, dtype=bool)
+    first[np.flatnonzero(kept)[np.unique((lists * (data.items + 1) + items)[kept], return_index=True)[1]]] = True
+    others = np.bincount(of)[of] - 1
+    gone = others if data.used is None else np.array([len(each) for each in data.used[users]]) - 1
+    return _Batch(lists[first], items[first], scores[first].astype(np.float64), of, users, targets, data.items - gone)
+
+
+# ------------------------------------------------------------------------------------------------------ what is allowed
+
+
+def _refuse_other(trainer: Any, test_data: Any) -> None:
+    """Refuse what is not RecBole's, and evaluation that has no ranks to correct."""
+    for what, given, needed in (
+        ("trainer", trainer, ("config", "model", "_full_sort_batch_eval", "_spilt_predict")),
+        ("test_data", test_data, ("_dataset", "_sampler")),
+    ):
+        if not all(hasattr(given, name) for name in needed):
+            expected = "a trained RecBole `Trainer`" if what == "trainer" else "RecBole's data loader of the test data"
+            raise TypeError(f"`{what}` is a {type(given).__name__}; {expected} was expected.")
+    args = getattr(test_data, "neg_sample_args", None)
+    kind = "none" if args is None else str(args["distribution"])
+    if _called(trainer.config["eval_type"]) != "RANKING" or (args is not None and kind == "none"):
+        raise ValueError(
+            "`test_data` is evaluated by labels (`mode: labeled`), not by ranks: use `mode: uni100` or `full`."
+        )
+    if args is not None and kind != "uniform":
+        raise ValueError(
+            f"`test_data` draws its negatives by {kind} (`mode: pop{args['sample_num']}`), which has no law in the rank "
+            "alone and cannot be corrected: use `uni100` or `full`."
+        )
+    if not trainer.config["single_spec"]:
+        raise ValueError("`trainer` is one of several processes, and sees a part of the test data: evaluate in one.")
+
+
+def _own_metrics(config: Any) -> tuple[list[str] | tuple[str, ...], tuple[str, ...]]:
+    """The metrics that RecBole was told to compute, and a note on those that are no function of the rank."""
+    asked = [str(each) for each in config["metrics"]]
+    wanted = [f"{each.lower()}@{k}" for each in asked if each.lower() in _METRICS for k in config["topk"]]
+    left = [each for each in asked if each.lower() not in _METRICS]
+    note = f"RecBole's {', '.join(left)} cannot be corrected and {'is' if len(left) == 1 else 'are'} left out."
+    return wanted or DEFAULT_METRICS, (note,) if left else ()
+
+
+def _name_of(trainer: Any) -> str:
+    return type(getattr(trainer, "model", trainer)).__name__
+
+
+def _called(choice: Any) -> str:
+    """The name of one of RecBole's enumerated choices."""
+    return str(getattr(choice, "name", choice))
+
+
+@contextlib.contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Seed NumPy's global generator, which RecBole draws from, and put it back as it was."""
+    state = np.random.get_state()  # noqa: NPY002  # RecBole's, not ours
+    np.random.seed(seed % 2**32)  # noqa: NPY002
+    try:
+        yield
+    finally:
+        np.random.set_state(state)  # noqa: NPY002

@@ -1,0 +1,408 @@
+"""A run before the run: made-up cases with a guessed rank distribution, followed through every stage of sampling.
+
+What a design will cost and how sure it will be depends on the ranks, which nobody knows yet. But a guess of their
+distribution (a pilot's, or the prior's) is enough to draw cases, sample them once to the very end, and read off what each
+design would have seen. Two answers, one quick and one slow:
+
+- *screened*: given P(R), a case's rank follows its own posterior; the sum of Var[M(R) | outcome] over cases is what a
+  design leaves open. No fit is needed, so hundreds of designs can be looked at;
+- *fitted*: LogSpline on the made-up counts, as the run itself will do. What P(R) itself leaves open is then in it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fullrank.estimators import LogSpline, RankDistribution
+from fullrank.estimators._grid import Grid
+from fullrank.estimators.hyperprior import shipped
+from fullrank.estimators.intervals import z_of
+from fullrank.estimators.splines import SplineModel
+from fullrank.metrics import Metric
+from fullrank.ranks.counts import RankCounts
+from fullrank.ranks.design import ALL, Adaptive, Design, Sample
+
+__all__ = ["AIM", "Candidate", "Guess", "Rehearsal", "made_up"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+#: Half-widths vary a little from sample to sample: plans aim below the goal by this much.
+AIM = 0.97
+#: A design that leaves nothing open is taken where it scores at most so many times the items of the cheapest that would do.
+EXACT_IS_WORTH = 1.15
+#: Cases that are made up; more would only repeat one another.
+MOST_CASES = 20_000
+#: Numbers of hits at which designs are tried to stop.
+STOPS = (1, 2, 3, 4, 5, 6, 8, 10, 13, 16, 20, 26, 32, 50, 64)
+#: Ceilings tried between one doubling and the next.
+STEPS = 4
+#: Outcomes with more hits than this are taken as decided by the screen; fits know better.
+MOST_HITS = 200
+
+
+@dataclass(frozen=True, eq=False)
+class Guess:
+    """A rank distribution to plan with, on few cells; ``rows`` says which row of ``masses`` holds for a (j, T)."""
+
+    grid: Grid
+    masses: FloatArray
+    groups: tuple[IntArray, IntArray, FloatArray]  # j, T, share of the cases
+    rows: IntArray
+    n_items: int
+    source: str
+    estimator: LogSpline  # what the run will be fitted with
+    candidates: str = "unseen"  # what the run's counts will say
+
+    @classmethod
+    def prior(cls, n_items: int, candidates: str = "unseen") -> Guess:
+        """What recommenders usually show: the mean of the prior that LogSpline starts from."""
+        grid = _cells(n_items)
+        estimator = LogSpline()
+        prior = shipped(estimator.prior_name(candidates))
+        weights, means = prior.mean_coefficients(n_items)
+        mass = weights @ SplineModel.on(grid, prior.coefficients).mass(means)
+        source = "what recommenders usually show (the prior)"
+        one = np.ones(1, dtype=np.int64)
+        groups = (one, one, np.ones(1))
+        return cls(grid, mass[None, :], groups, one - 1, int(n_items), source, estimator, candidates)
+
+    @classmethod
+    def of(cls, dist: RankDistribution, source: str = "a pilot") -> Guess:
+        """The distribution of a fit, put on the cells of a plan."""
+        counts = dist.counts
+        N = round(counts.n_items)
+        grid = _cells(N)
+        edges = np.concatenate([[0], grid.hi]).astype(np.float64)
+        masses: list[FloatArray] = []
+        parts = []
+        if dist.fitted is not None:
+            ends = np.concatenate([[0], dist.grid.hi]).astype(np.float64)
+            for row in dist.masses:
+                cumulated = np.concatenate([[0.0], np.cumsum(np.maximum(row, 0.0))])
+                cumulated[-1] = max(cumulated[-1], 1e-300)
+                masses.append(np.diff(np.interp(edges, ends, cumulated / cumulated[-1])))
+            parts.append((*dist.fitted.groups, dist.rows))
+        if dist.known is not None:
+            known, rows = dist.known, dist.known.strata
+            cell = np.searchsorted(grid.hi, np.minimum(known.above + 1, N))
+            stratum = rows[known.group_of]
+            table = np.zeros((int(rows.max()) + 1, len(grid)))
+            np.add.at(table, (stratum, cell), known.weight)
+            parts.append((*known.groups, rows + len(masses)))
+            masses.extend(table / table.sum(1, keepdims=True))
+        order, targets, weight, rows = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+        estimator = dist.estimator if isinstance(dist.estimator, LogSpline) else LogSpline()
+        groups = (order, targets, weight / weight.sum())
+        return cls(grid, np.stack(masses), groups, rows, N, source, estimator, counts.candidates)
+
+    @cached_property
+    def mass(self) -> FloatArray:
+        """P(R′) of a case, whatever its (j, T)."""
+        pooled = np.bincount(self.rows, self.groups[2], len(self.masses)) @ self.masses
+        return np.asarray(pooled / pooled.sum())
+
+    @property
+    def users_share(self) -> float:
+        """Users per case."""
+        _, targets, share = self.groups
+        return float((share / targets).sum())
+
+    def gains(self, metric: Metric) -> tuple[FloatArray, FloatArray]:
+        """E[M | cell] and E[M² | cell] of a case: the (j, T) that are in a cell, mixed."""
+        first, second = self.grid.pooled_gains(metric, self.n_items, self.groups, self.rows)
+        whole = np.maximum(self.mass, 1e-300)
+        return (self.masses * first).sum(0) / whole, (self.masses * second).sum(0) / whole
+
+    def value(self, metric: Metric) -> float:
+        """The metric, a mean over users."""
+        return float(self.mass @ self.gains(metric)[0]) / self.users_share
+
+    def floor(self, metric: Metric, cases: float, level: float) -> float:
+        """The half-width for the population that even the full ranking of this many cases leaves open."""
+        first, second = self.gains(metric)
+        variance = max(float(self.mass @ second) - float(self.mass @ first) ** 2, 0.0)
+        return z_of(level) * float(np.sqrt(variance / cases)) / self.users_share
+
+    def ranks(self, cases: int) -> IntArray:
+        """As many ranks, at the quantiles of the distribution: the guess itself, without chance."""
+        places = (np.arange(cases) + 0.5) / cases
+        top = np.cumsum(self.mass)
+        cell = np.minimum(np.searchsorted(top, places), len(self.grid) - 1)
+        inside = (places - (top - self.mass)[cell]) / np.maximum(self.mass[cell], 1e-300)
+        width = self.grid.width[cell]
+        return np.asarray(self.grid.lo[cell] + np.minimum(inside * width, width - 1).astype(np.int64), dtype=np.int64)
+
+
+def made_up(design: Design, ranks: IntArray, n_items: int, seed: int = 0, *, candidates: str = "unseen") -> RankCounts:
+    """What a design would see of cases with these ranks."""
+    drawn, hits = design.simulate(ranks, n_items, np.random.default_rng(seed))
+    return RankCounts.from_outcomes(drawn, hits, int(n_items), design, candidates=candidates)
+
+
+def _cells(n_items: int) -> Grid:
+    """Every rank to 200, then steps of 3 %."""
+    N = int(n_items)
+    if N <= 200:
+        return Grid.dense(N)
+    number = max(int(np.log(N / 200) / 0.03), 2)
+    hi = np.unique(np.concatenate([np.arange(1, 201), np.round(np.geomspace(200, N, number)).astype(np.int64)]))
+    return Grid(np.concatenate([[1], hi[:-1] + 1]), hi)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A design that was tried, how many items it scores and what it leaves open."""
+
+    design: Design
+    stop: int
+    ceiling: int
+    items: float  # per case, on the mean
+    half_widths: Mapping[Metric, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Rehearsal:
+    """``n`` made-up cases and their hits after ``sizes`` negatives, drawn without replacement."""
+
+    guess: Guess
+    cases: int
+    start: int
+    sizes: IntArray
+    doublings: NDArray[np.bool_]
+    hits: IntArray  # sizes × cases; those beaten `most` times are followed no further
+    most: int
+
+    @classmethod
+    def of(cls, guess: Guess, cases: int, metrics: Iterable[Metric], start: int = 99, seed: int = 0) -> Rehearsal:
+        """Draw cases from the guess and sample each to the end, or until it is beaten often enough for any design."""
+        N = guess.n_items
+        n = int(min(cases, MOST_CASES))
+        cut = max((metric.k or MOST_HITS for metric in metrics if not metric.whole_auc), default=10)
+        most = int(min(cut, STOPS[-1], max(N - 1, 1)))
+        stages = [m or N - 1 for m in Adaptive(min(start, max(N - 1, 1)), "all", 1, replace=False).stages(N)]
+        sizes = set(stages)
+        for a, b in pairwise(stages):
+            sizes |= {round(a + (b - a) * i / STEPS) for i in range(1, STEPS)}
+        order = np.array(sorted(sizes), dtype=np.int64)
+        doublings = np.isin(order, stages)
+        rng = np.random.default_rng(seed)
+        above = guess.ranks(n) - 1
+        hits = np.zeros((len(order), n), dtype=np.int64)
+        x, live = np.zeros(n, dtype=np.int64), np.ones(n, dtype=bool)
+        before = 0
+        for place, (m, whole) in enumerate(zip(order.tolist(), doublings.tolist(), strict=True)):
+            good = above[live] - x[live]
+            if N < 10**9:
+                x[live] += rng.hypergeometric(good, N - 1 - before - good, m - before)
+            else:  # NumPy's hypergeometric ends there, and the binomial is as good, of the fewer of the two as trials
+                few, many = np.minimum(good, m - before), np.maximum(good, m - before)
+                x[live] += rng.binomial(few, np.minimum(many / (N - 1 - before), 1.0))
+            hits[place] = x
+            before = m
+            if whole:
+                live &= x < most
+        return cls(guess, int(cases), stages[0], order, doublings, hits, most)
+
+    # ------------------------------------------------------------------------------------------------ outcomes
+
+    def outcomes(self, stop: int, ceiling: int) -> tuple[IntArray, IntArray]:
+        """Where in ``sizes`` each case comes to rest, and its hits there."""
+        place = np.minimum(self._first(stop), int(np.searchsorted(self.sizes, ceiling)))
+        return place, self.hits[place, np.arange(len(place))]
+
+    def _first(self, stop: int) -> IntArray:
+        """The first doubling at which each case is beaten ``stop`` times, as a place in ``sizes``."""
+        stages = np.flatnonzero(self.doublings)
+        beaten = self.hits[stages] >= stop
+        return np.where(beaten.any(0), stages[np.argmax(beaten, axis=0)], len(self.sizes) - 1)
+
+    def nearest(self, ceiling: int) -> int:
+        """The ceiling among those rehearsed that is nearest to this one."""
+        return int(self.sizes[np.argmin(np.abs(self.sizes - ceiling))])
+
+    def counts(self, stop: int, ceiling: int) -> RankCounts:
+        """The counts that the design would give."""
+        place, hits = self.outcomes(stop, ceiling)
+        N = self.guess.n_items
+        drawn = np.where(self.sizes[place] == N - 1, ALL, self.sizes[place])
+        return RankCounts.from_outcomes(drawn, hits, N, self.design(stop, ceiling), candidates=self.guess.candidates)
+
+    def design(self, stop: int, ceiling: int) -> Adaptive:
+        """The design of that name."""
+        top: int | str = "all" if ceiling >= self.guess.n_items - 1 else int(ceiling)
+        return Adaptive(self.start, top, int(stop), replace=False)
+
+    def items(self, stop: int, ceiling: int) -> float:
+        """Negatives scored per case."""
+        return float(self.sizes[self.outcomes(stop, ceiling)[0]].mean())
+
+    # ------------------------------------------------------------------------------------------------ what is left open
+
+    @cached_property
+    def _open(self) -> dict[Metric, FloatArray]:
+        return {}
+
+    def left_open(self, metric: Metric) -> FloatArray:
+        """Var[M(R) | size, hits] for every size and the numbers of hits that leave anything open."""
+        if metric in self._open:
+            return self._open[metric]
+        N, grid = self.guess.n_items, self.guess.grid
+        reach = int(min(metric.k or MOST_HITS, MOST_HITS, N))
+        first, second = self.guess.gains(metric)
+        middle = np.round(np.sqrt(grid.lo.astype(np.float64) * grid.hi))
+        out = np.zeros((len(self.sizes), reach + 1))  # the last column: beaten more often, nothing open
+        x = np.arange(reach)
+        for place, m in enumerate(self.sizes.tolist()):
+            if m == N - 1 or metric.whole_auc:
+                continue
+            possible = x[x <= m]
+            law = Sample(m, replace=False).law(middle, N, np.full(len(possible), m), possible)
+            weight = self.guess.mass[:, None] * law
+            total = np.maximum(weight.sum(0), 1e-300)
+            out[place, : len(possible)] = np.maximum(second @ weight / total - (first @ weight / total) ** 2, 0.0)
+        self._open[metric] = out
+        return out
+
+    def screened(self, metric: Metric, stop: int, ceiling: int, level: float) -> float:
+        """The half-width for these cases if P(R) were known."""
+        place, hits = self.outcomes(stop, ceiling)
+        table = self.left_open(metric)
+        variance = float(table[place, np.minimum(hits, table.shape[1] - 1)].mean()) / self.cases
+        return z_of(level) * float(np.sqrt(variance)) / self.guess.users_share
+
+    def fitted(self, metrics: Iterable[Metric], stop: int, ceiling: int, level: float) -> dict[Metric, float]:
+        """The half-widths for these cases that LogSpline gives on the made-up counts, at the guess's own values."""
+        counts = self.counts(stop, ceiling)
+        dist = self.guess.estimator.fit(counts)
+        fewer = float(np.sqrt(len(counts) / self.cases))
+        out = {}
+        for metric in metrics:
+            low, high = dist.interval(metric, level)
+            value = max(dist.expect(metric), 1e-300)
+            out[metric] = (high - low) / 2 * fewer * self.guess.value(metric) / value
+        return out
+
+    # ------------------------------------------------------------------------------------------------ choosing
+
+    def candidates(
+        self, metrics: Iterable[Metric], level: float, least: tuple[int, int] = (1, 0)
+    ) -> tuple[list[tuple[float, int, int]], dict[Metric, FloatArray]]:
+        """(items per case, stop, ceiling) of designs that go at least as far as ``least``, cheapest first, all screened."""
+        stops = sorted({stop for stop in STOPS if least[0] <= stop < self.most} | {max(self.most, least[0])})
+        tops = np.flatnonzero(self.sizes >= min(max(least[1], self.start), self.sizes[-1]))
+        each = np.arange(self.hits.shape[1])
+        left = {}
+        for metric in metrics:
+            table = self.left_open(metric)
+            left[metric] = table[np.arange(len(self.sizes))[:, None], np.minimum(self.hits, table.shape[1] - 1)]
+        rows = []
+        for stop in stops:
+            first = self._first(stop)
+            for top in tops:
+                place = np.minimum(first, top)
+                found = [float(left[metric][place, each].mean()) for metric in left]
+                rows.append((float(self.sizes[place].mean()), stop, int(self.sizes[top]), *found))
+        rows.sort()
+        scale = z_of(level) / self.guess.users_share / float(np.sqrt(self.cases))
+        widths = {metric: scale * np.sqrt([row[3 + i] for row in rows]) for i, metric in enumerate(left)}
+        return [(row[0], int(row[1]), int(row[2])) for row in rows], widths
+
+    def at(self, goals: Mapping[Metric, float], level: float, stop: int, ceiling: int, part: float = 1.0) -> Candidate:
+        """One design, fitted; for a part of the cases."""
+        widths = self.fitted(goals, stop, ceiling, level)
+        fewer = float(np.sqrt(part))
+        half = {metric: width / fewer for metric, width in widths.items()}
+        return Candidate(self.design(stop, ceiling), stop, ceiling, self.items(stop, ceiling), half)
+
+    def thinned(
+        self,
+        goals: Mapping[Metric, float],
+        floors: Mapping[Metric, float],
+        level: float,
+        least: tuple[int, int] = (1, 0),
+        max_items: float | None = None,
+    ) -> tuple[float, int, int]:
+        """Users and negatives together, for the population: (share of the cases, stop, ceiling).
+
+        With c items per case, the variance v that a design leaves open of a case and V that of the metric between cases, m
+        cases cost c·m and leave (V + v)/m: the best design has the least c·(V + v), whatever the goal. ``floors`` are the
+        half-widths that all cases, ranked in full, leave open. With ``max_items``: the narrowest interval within them.
+        """
+        tried, screen = self.candidates(goals, level, least)
+        items = np.array([each for each, *_ in tried])
+        room = np.full(len(tried), np.inf) if max_items is None else AIM * max_items / (items * self.cases)
+
+        # What P(R) leaves open comes on top of the screen, by a factor that falls as designs see more: fits at a few of them
+        few = np.unique(np.searchsorted(items, np.geomspace(items[0], items[-1], 7)[:5]))
+        beyond: dict[Metric, list[float]] = {m: [] for m in goals}
+        for place in few:
+            found = self.fitted(goals, tried[place][1], tried[place][2], level)
+            for m in goals:
+                beyond[m].append(found[m] ** 2 / max(float(screen[m][place]) ** 2, 1e-300))
+        enough = np.zeros(len(tried))
+        for m, goal in goals.items():
+            factor = np.exp(np.interp(np.log(items), np.log(items[few]), np.log(np.clip(beyond[m], 1e-3, 1e6))))
+            enough = np.maximum(enough, (floors[m] ** 2 + factor * screen[m] ** 2) / (AIM * goal) ** 2)
+        taken = np.minimum(np.minimum(enough, room), 1.0)  # share of the cases
+        excess = np.maximum(enough / np.maximum(taken, 1e-12), 1.0)  # (half-width / goal)²
+        best = int(np.lexsort((items * taken, np.round(excess, 2)))[0])
+        return float(taken[best]), tried[best][1], tried[best][2]
+
+    def cheapest(
+        self,
+        goals: Mapping[Metric, float],
+        level: float,
+        least: tuple[int, int] = (1, 0),
+        most_items: float | None = None,
+        fits: int = 5,
+    ) -> Candidate:
+        """The cheapest design that is expected to reach every goal (half-widths for these cases).
+
+        Screened first; the winner is fitted, and what the fit finds beyond the screen is asked of the others as well, until
+        one holds. With ``most_items`` per case and no design that reaches the goals within them: the one that comes nearest.
+        """
+        tried, screen = self.candidates(goals, level, least)
+        affordable = np.array([most_items is None or items <= most_items for items, *_ in tried])
+        affordable[0] |= not affordable.any()
+        ratio = np.max([screen[metric] / goals[metric] for metric in goals], axis=0)
+
+        def pick(beyond: float) -> int:
+            """The first that the screen, made ``beyond`` times stricter, lets pass."""
+            good = np.flatnonzero(affordable & (ratio * beyond <= 1.0))
+            return int(good[0]) if len(good) else int(np.argmin(np.where(affordable, ratio, np.inf)))
+
+        strict, loose, upper, last = 1.0, 0.0, 0.0, pick(1e300)
+        best, widths = pick(1.0), {metric: float(screen[metric][pick(1.0)]) for metric in goals}
+        passed = False
+        for _ in range(fits):
+            now = pick(strict)
+            if passed and now == best:
+                break
+            found = self.fitted(goals, tried[now][1], tried[now][2], level)
+            excess = max(found[metric] / goal for metric, goal in goals.items())
+            if excess <= 1.0:
+                best, widths, passed = now, found, True
+                if loose == 0.0:
+                    break
+                upper = strict
+            else:
+                loose = strict
+                if not passed:
+                    best, widths = now, found
+                    if now == last:
+                        break
+            # between what failed and what passed, or as much stricter as the fit found it to be wider
+            further = max(excess / max(float(ratio[now]), 1e-12), 1.05 * loose)
+            strict = float(np.sqrt(loose * upper)) if upper else further
+        sure = np.flatnonzero(affordable & (ratio == 0.0))  # nothing at all is left open
+        if len(sure) and tried[sure[0]][0] <= EXACT_IS_WORTH * tried[best][0]:
+            best, widths = int(sure[0]), dict.fromkeys(goals, 0.0)
+        items, stop, ceiling = tried[best]
+        return Candidate(self.design(stop, ceiling), stop, ceiling, items, widths)

@@ -1,0 +1,149 @@
+"""Factor models against every candidate: matrix products in tiles, items by falling norm, cases closed early."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fullrank.observing.kernel_inputs import State, fixed, scratch_of, structure
+from fullrank.observing.threads import ONE_BLAS_THREAD, Team
+
+if TYPE_CHECKING:
+    from fullrank.observing.task import Task
+
+__all__ = ["count_products"]
+
+Array = NDArray[Any]
+
+#: Users in a matrix product, and scores: large enough that the BLAS runs at its limit, small enough for the cache.
+TILE_USERS, TILE_SCORES = 1024, 1 << 20
+#: Items in the first of these products; each later one takes twice as many, to no more than that.
+FIRST_ITEMS, MOST_ITEMS = 128, 4096
+#: Items of no more bytes are copied into the order of their norms; others are gathered for every product.
+COPIED_BYTES = 1 << 27
+# by task, not by model: one whose arrays are trained on in place is measured again at the next call
+_BOUNDS: weakref.WeakKeyDictionary[Task, _ByNorm] = weakref.WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class _ByNorm:
+    """Items by falling norm."""
+
+    bound: Array  # on the norm of each item
+    order: Array  # the items
+    place: Array  # of each item in that order
+    copied: Array | None
+
+    def take(self, items: Array, first: int, last: int, room: Array) -> Array:
+        """The factors of the items at these places."""
+        if self.copied is not None:
+            return self.copied[first:last]
+        return np.take(items, self.order[first:last], axis=0, out=room[: last - first], mode="clip")
+
+
+def _norms(team: Team, matrix: Array) -> Array:
+    from fullrank.observing import kernels as k
+
+    out = np.empty(len(matrix))
+
+    def run(spans: Iterator[tuple[int, int]]) -> None:
+        for first, last in spans:
+            k.row_norms(fixed(matrix), first, last, out)
+
+    team.share(len(matrix), run, least=1024)
+    return out
+
+
+def _by_norm(team: Team, task: Task) -> _ByNorm:
+    found, scorer, n = _BOUNDS.get(task), task.scorer, task.n_items
+    if found is None:
+        bound = _norms(team, scorer.items[:n])
+        if scorer.bias is not None:
+            bound = np.hypot(bound, scorer.bias[:n])
+        order = np.argsort(-bound, kind="stable")
+        place = np.empty(n, dtype=np.int32)
+        place[order] = np.arange(n, dtype=np.int32)
+        copied = scorer.items[order] if scorer.items[:n].nbytes <= COPIED_BYTES else None
+        found = _BOUNDS[task] = _ByNorm(bound, order, place, copied)
+    return found
+
+
+def count_products(task: Task, state: State) -> bool:
+    """Count in tiles of matrix products, while they are in the cache; false where scores could overflow.
+
+    Items come by falling norm: rounding is then bounded tightly in each tile, and cases are closed early (`count_tile`).
+    """
+    from fullrank.observing import kernels as k
+
+    team = Team()
+    model, work = structure(task)
+    cases, kind, width = state.cases, model.items.dtype, model.items.shape[1]
+    n = len(cases.users)
+    rows = np.ascontiguousarray(model.users[cases.users])
+    user_bound = _norms(team, rows)
+    items = _by_norm(team, task)
+    item_bound, order = items.bound, items.order
+    if task.scorer.bias is not None:
+        user_bound = np.hypot(user_bound, 1.0)
+    if not float(user_bound.max()) * float(item_bound.max()) < float(np.finfo(kind).max) / 16:
+        return False  # overflow, infinities or NaN: item by item, where each score is looked at
+    # A dot product of n terms in floating point is within n·u·‖user‖‖item‖ of the true one (u: unit roundoff) in any order
+    # of summation, and within (n/8 + 11)·u in that of `dot_rows`; the rest covers the bias and the bounds' own rounding.
+    unit = (width + width / 8 + 24) * float(np.finfo(kind).eps) / 2
+    user_bound *= unit
+    out_ptr = np.zeros(n + 1, dtype=np.int64)
+    np.cumsum(cases.hi - cases.lo + np.diff(cases.ptr), out=out_ptr[1:])
+    out = np.empty(out_ptr[-1], dtype=np.int32)
+    cursor = out_ptr[:-1].copy()
+    scores = np.empty(len(state.hits), dtype=kind)
+    closed = np.zeros(len(state.hits), dtype=bool)
+    limit = np.full(len(state.hits), task.n_items)
+    state.hits[:] = 0
+    seen = (state.compared, state.pool, state.order, state.status)
+
+    def start(spans: Iterator[tuple[int, int]]) -> None:
+        scratch = scratch_of(task, state, work)
+        for first, last in spans:
+            k.prepare(model, cases, state.rules, first, last, scratch, out_ptr, out, scores, *seen)
+            k.by_norm(items.place, first, last, out_ptr, out)
+
+    team.share(n, start)
+    if state.status.any():
+        return True
+    if task.limit:
+        limit[state.pool - 1 > task.few] = task.limit
+    turns = -(-n // (team.size * TILE_USERS))
+    tall = -(-n // (team.size * turns))  # every thread has the same number of tiles, all of one height
+
+    def count(spans: Iterator[tuple[int, int]]) -> None:
+        buffer = np.empty(max(TILE_SCORES, 64 * tall), dtype=kind)
+        room = np.empty((MOST_ITEMS, width), dtype=kind)
+        for first, last in spans:
+            group, left = np.arange(first, last), rows[first:last]
+            place, wide = 0, FIRST_ITEMS
+            while len(group) and place < task.n_items:
+                wide = min(wide, task.n_items - place, max(TILE_SCORES // len(group), 64))
+                right = items.take(model.items, place, place + wide, room)
+                tile = buffer[: len(group) * wide].reshape(len(group), wide)
+                np.dot(left, right.T, out=tile)
+                rest = item_bound[order[place + wide]] if place + wide < task.n_items else 0.0
+                going = np.empty(len(group), dtype=bool)
+                k.count_tile(
+                    model, cases, state.rules, group, tile, place, order, cursor, out_ptr, out, scores, user_bound,
+                    item_bound, item_bound[order[place]], (1 / unit + 2) * rest, limit, state.hits, closed, going,
+                )  # fmt: skip
+                if not going.all():
+                    group, left = group[going], left[going]
+                place, wide = place + wide, min(2 * wide, MOST_ITEMS)
+
+    with ONE_BLAS_THREAD as alone:
+        if alone:
+            team.share(n, count, step=tall)
+        else:  # the products themselves use all threads
+            count(iter([(u, min(u + tall, n)) for u in range(0, n, tall)]))
+    return True

@@ -1,0 +1,440 @@
+"""The one ranking of ready candidates: rows (list, item, score) and cases (list, user, target) in, counts out."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fullrank.data.frames import among
+from fullrank.data.readers import _LARGEST_POSITION
+from fullrank.data.split import Split
+from fullrank.observing.kernel_inputs import fixed, rules_of, scratch_for
+from fullrank.observing.observe import TIES, seed_of
+from fullrank.observing.task import SCORES_PER_CALL
+from fullrank.ranks.checks import per_case
+from fullrank.ranks.counts import RankCounts
+from fullrank.ranks.design import ALL, Design, Sample, parse_design
+from fullrank.reading.candidate_files import others
+
+__all__ = ["Cases", "How", "Listed", "plain", "rank_lists", "refuse_absent", "refuse_outside", "refuse_unknown"]
+
+Array: TypeAlias = NDArray[Any]
+Ints: TypeAlias = NDArray[np.int64]
+RNG: TypeAlias = int | np.random.Generator | None
+
+
+@dataclass(frozen=True)
+class How:
+    """What the caller said about the lists, checked before anything is read or scored."""
+
+    n_items: Any
+    design: Design | str
+    candidates: str
+    ties: str
+    rng: RNG
+    missing: str
+
+    def __post_init__(self) -> None:
+        _ = self.negatives
+        choices = {"ties": TIES, "missing": ("error", "drop")}
+        if self.split is not None:  # which counts them; without one, any name of one's own will do
+            choices["candidates"] = ("unseen", "all")
+        for what, allowed in choices.items():
+            if getattr(self, what) not in allowed:
+                raise ValueError(f"`{what}` is {getattr(self, what)!r}; allowed are {', '.join(map(repr, allowed))}.")
+
+    @property
+    def declared(self) -> Design:
+        """The design that was named."""
+        return parse_design(self.design)
+
+    @property
+    def negatives(self) -> int | None:
+        """How many negatives a list is said to hold; ``None``: all there are."""
+        declared = self.declared
+        # a type question: what the distinct items of a list with repeats follow is known of Sample alone
+        if type(declared) is Sample:
+            return declared.negatives
+        if not declared.exhaustive:
+            raise ValueError(
+                f"`design` is '{declared}', but a candidate list is one sample: 'uni99' and 'full' are allowed."
+            )
+        return None
+
+    @property
+    def split(self) -> Split | None:
+        """The split that candidates are counted from, if there is one."""
+        return self.n_items if isinstance(self.n_items, Split) else None
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Item `items[r]` stands in list `lists[r]` with score `scores[r]`; repeats and targets may be among them."""
+
+    lists: Ints
+    items: Ints
+    scores: NDArray[np.float64]
+    source: str
+
+
+@dataclass(frozen=True)
+class Cases:
+    """User `users[c]` has the target `targets[c]`, to be ranked among the items of list `lists[c]`.
+
+    Users and items are numbers; `user_names` and `item_names` say whose, None if the number is the name. Where they are
+    a split's positions, the names are for messages only: ties and blocks go by position, as in `observe`.
+    """
+
+    lists: Ints
+    users: Ints
+    targets: Ints
+    user_names: Array | None = None
+    item_names: Array | None = None
+    by_position: bool = False
+
+    @classmethod
+    def at_positions(cls, split: Split | None, lists: Ints, users: Ints, targets: Ints) -> Cases:
+        """Cases known by their positions in a split."""
+        names = (None, None) if split is None else (split.user_ids, split.item_ids)
+        return cls(lists, users, targets, *names, by_position=True)
+
+    def take(self, kept: Array) -> Cases:
+        """Some of the cases."""
+        return replace(self, lists=self.lists[kept], users=self.users[kept], targets=self.targets[kept])
+
+    def owner_of(self, lists: Ints) -> Ints:
+        """The user of each list."""
+        order = np.argsort(self.lists, kind="stable")
+        return np.asarray(self.users[order[np.searchsorted(self.lists[order], lists)]])
+
+    def user_ids(self) -> Array:
+        """What users are called outside."""
+        return self.users if self.by_position or self.user_names is None else self.user_names[self.users]
+
+    def tie_keys(self) -> tuple[Ints, Callable[[Ints], Ints]]:
+        """What ties are drawn from: of the users, and a function that gives those of items."""
+        if self.by_position:
+            return self.users, lambda items: items
+        return _keys(self.user_names)(self.users), _keys(self.item_names)
+
+    def user(self, code: Any) -> str:
+        """A user, for messages."""
+        return f"user {plain(code, self.user_names)}"
+
+    def item(self, code: Any) -> str:
+        """An item, for messages."""
+        return f"item {plain(code, self.item_names)}"
+
+
+def rank_lists(rows: Listed, cases: Cases, how: How) -> RankCounts:
+    """Count, for every case, the distinct negatives of its list and those of them that rank above the target."""
+    split = how.split
+    if not len(cases.targets):
+        raise ValueError("there are no targets, so there is nothing to rank.")
+    width = int(max(rows.items.max(initial=0), cases.targets.max())) + 1
+    _refuse_repeated_cases(cases, width)
+    total = len(cases.targets)
+    rows, cases, kept = _matched(rows, cases, how.missing)
+    _, inverse, times = np.unique(cases.users, return_inverse=True, return_counts=True)
+    T = times[inverse]
+    N = _candidates_of(how, cases, kept, total, T)
+
+    order = np.lexsort((rows.items, rows.lists))
+    lists, items, scores = rows.lists[order], rows.items[order], rows.scores[order]
+    keys, users = lists * width + items, cases.owner_of(lists)
+    _refuse_bad_scores(rows.source, users, items, scores, keys, cases)
+    first = np.r_[True, keys[1:] != keys[:-1]]
+    wanted = cases.lists * width + cases.targets
+    place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    absent = keys[place] != wanted
+    if absent.any():
+        c = int(np.flatnonzero(absent)[0])
+        raise ValueError(
+            f"{rows.source} has no score for {cases.item(cases.targets[c])}, a target of {cases.user(cases.users[c])}"
+            f"{others(absent.sum())}; every target needs one (lists cut at the top hold no uniform sample)."
+        )
+    negative = first & ~among(users * width + items, np.sort(cases.users * width + cases.targets))
+    target_scores = scores[place]
+    lists, users, items, scores = lists[negative], users[negative], items[negative], scores[negative]
+    lo, hi = (np.searchsorted(lists, cases.lists, side=side) for side in ("left", "right"))
+    drawn = hi - lo
+    if (drawn == 0).any():
+        c = int(np.flatnonzero(drawn == 0)[0])
+        raise ValueError(
+            f"{cases.user(cases.users[c])}{others((drawn == 0).sum())} has no negatives beside the target."
+        )
+    if split is not None and how.candidates == "unseen":
+        _refuse_seen(split, users, items, cases)
+    design, N = _settled(how, drawn, N, T, cases)
+    if split is not None and not design.exhaustive:
+        _look_uniform(split, how.candidates, items, drawn / (N - 1), cases)
+    hits, places = _hits(cases, target_scores, lo, hi, items, scores, how)
+    weights = None
+    if split is not None and split.weights is not None:
+        by_user = np.zeros(split.n_users)
+        by_user[split.users] = split.weights
+        weights = by_user[cases.users]
+    return RankCounts.from_outcomes(
+        np.where(drawn == N - 1, ALL, drawn), hits, N, design, weights=weights, order=places, targets=T,
+        users=cases.user_ids(), candidates=how.candidates,
+    )  # fmt: skip
+
+
+def _matched(rows: Listed, cases: Cases, missing: str) -> tuple[Listed, Cases, Ints]:
+    """Lists that have a case and cases that have a list; the others are an error, or dropped."""
+    listed, asked = np.unique(rows.lists), np.unique(cases.lists)
+    lonely = ~among(cases.lists, listed)
+    idle = ~among(rows.lists, asked)
+    if missing == "error" and lonely.any():
+        c = int(np.flatnonzero(lonely)[0])
+        raise ValueError(
+            f"{rows.source} has nothing for {cases.user(cases.users[c])}{others(lonely.sum())}, who has a target: add the "
+            "scores, or leave such users out with `missing='drop'`."
+        )
+    if missing == "error" and idle.any():
+        users = np.unique(rows.lists[idle])  # lists without a case only come one per user
+        raise ValueError(
+            f"{rows.source} has scores for {cases.user(users[0])}{others(len(users))}, who has no target: give it, or leave "
+            "such users out with `missing='drop'`."
+        )
+    if lonely.all() or idle.all():
+        raise ValueError(f"no user of {rows.source} has a target: are the users named alike in both?")
+    kept = np.flatnonzero(~lonely)
+    left = Listed(rows.lists[~idle], rows.items[~idle], rows.scores[~idle], rows.source)
+    return left, cases.take(kept), kept
+
+
+def _candidates_of(how: How, cases: Cases, kept: Ints, total: int, T: Ints) -> Ints | None:
+    """N′ of every case: as given, or items − seen − other targets."""
+    n_items = how.n_items
+    if n_items is None:
+        return None
+    if isinstance(n_items, Split):
+        known = np.sort(n_items.users * n_items.n_items + n_items.items)
+        strange = ~among(cases.users * n_items.n_items + cases.targets, known)
+        if strange.any():
+            c = int(np.flatnonzero(strange)[0])
+            raise ValueError(
+                f"{cases.item(cases.targets[c])} is a target of {cases.user(cases.users[c])} here and not in the split"
+                f"{others(strange.sum())}; they must be the same."
+            )
+        targets = n_items.targets_per_user[cases.users]
+        if (targets != T).any():
+            c = int(np.flatnonzero(targets != T)[0])
+            raise ValueError(
+                f"{cases.user(cases.users[c])} has {T[c]} target{'s' if T[c] > 1 else ''} here and {targets[c]} in the split"
+                f"{others((targets != T).sum())}; they must be the same."
+            )
+        seen = np.diff(n_items.train.indptr)[cases.users] if how.candidates == "unseen" else 0
+        return np.asarray(n_items.n_items - seen - (T - 1), dtype=np.int64)
+    if isinstance(n_items, Mapping):
+        names = cases.user_ids().tolist()
+        unknown = next((name for name in names if name not in n_items), None)
+        if unknown is not None:
+            raise ValueError(f"`n_items` has no entry for user {unknown!r}.")
+        N = per_case("n_items", np.array([n_items[name] for name in names]), len(names))
+    else:
+        N = per_case("n_items", n_items, total)[kept]
+    if (N < 2).any():
+        c = int(np.flatnonzero(N < 2)[0])
+        raise ValueError(
+            f"`n_items` is {N[c]} for {cases.user(cases.users[c])}; allowed is the number of candidates, target included, "
+            "of at least 2."
+        )
+    return N
+
+
+def _settled(how: How, drawn: Ints, N: Ints | None, T: Ints, cases: Cases) -> tuple[Design, Ints]:
+    """The design the outcomes follow, once the lists are seen to be what was declared."""
+
+    def first(bad: Array) -> tuple[int, str]:
+        c = int(np.flatnonzero(bad)[0])
+        return c, f"{cases.user(cases.users[c])}{others(bad.sum())} has {drawn[c]:,} distinct negatives"
+
+    declared, negatives = how.declared, how.negatives
+    if N is None and negatives is None:
+        return declared, drawn + 1
+    if N is None:
+        raise ValueError(
+            "`n_items` is missing: how many candidates (target included) the full ranking would have; a number, one per "
+            "case or user, or a Split."
+        )
+    if (drawn > N - 1).any():
+        c, has = first(drawn > N - 1)
+        raise ValueError(f"{has}, more than the {N[c] - 1:,} that `n_items` leaves room for.")
+    if negatives is None:
+        if (drawn < N - 1).any():
+            c, has = first(drawn < N - 1)
+            raise ValueError(f"{has} of {N[c] - 1:,}: that is not 'full', declare the sample ('uni{drawn[c]}').")
+        return declared, N
+    pooled = negatives * (T if len(np.unique(cases.lists)) < len(cases.lists) else np.ones_like(T))
+    if (drawn > pooled).any():
+        raise ValueError(f"{first(drawn > pooled)[1]}, but `design` is '{declared}': declare the number drawn.")
+    # with replacement, the fewest distinct negatives to be expected; without, or pooled over targets, there are more
+    expected = -(N - 1) * np.expm1(negatives * np.log1p(-1 / np.maximum(N - 1, 2)))
+    few = drawn < expected / 2 - 5  # the 5 so that short lists may be a few short
+    if few.any():
+        c, has = first(few)
+        warnings.warn(
+            f"{has} where '{declared}' gives about {expected[c]:.0f}: if lists were cut by score, what is left is no "
+            "uniform sample and the correction is wrong.",
+            stacklevel=4,
+        )
+    return Sample(negatives, replace=False), N
+
+
+def _hits(
+    cases: Cases, target_scores: Array, lo: Ints, hi: Ints, items: Ints, scores: Array, how: How
+) -> tuple[Ints, Ints]:
+    """How many negatives beat each target, and the target's place among its user's; both decided by the kernels."""
+    from fullrank.observing import kernels as k
+
+    users, item_keys = cases.tie_keys()
+    items, targets = item_keys(items), item_keys(cases.targets)
+    order = np.lexsort((cases.targets, cases.users))  # the kernels want a user's targets side by side
+    starts = np.flatnonzero(np.diff(cases.users[order], prepend=-1))
+    ptr = np.append(starts, len(order)).astype(np.int64)
+    group = np.repeat(np.arange(len(starts)), np.diff(ptr))
+    lo, sizes, target_scores = lo[order], (hi - lo)[order], np.ascontiguousarray(target_scores[order])
+    none = fixed(np.zeros(0, dtype=np.int64))
+    owners = fixed(users[order][starts])
+    seen = k.Cases(
+        owners, owners, fixed(ptr), fixed(targets[order]), none, none, fixed(np.zeros(0, dtype=np.int32)), True, 0,
+        0, int(np.diff(ptr).max()), fixed(np.zeros(len(order), dtype=np.int64)),
+    )  # fmt: skip
+    rules = rules_of(how.declared.courses(2), how.ties, seed_of(how.rng))
+    hits, places = np.zeros(len(order), dtype=np.int64), np.ones(len(order), dtype=np.int64)
+    status = np.zeros(len(starts), dtype=np.int8)
+    step = max(1, SCORES_PER_CALL // (1 + int(sizes.max())))
+    for first in range(0, len(order), step):
+        rows = np.arange(first, min(first + step, len(order)))
+        column = np.arange(int(sizes[rows].max()))
+        at = np.where(column < sizes[rows, None], lo[rows, None] + column, 0)
+        k.count_batch(
+            seen, rules, rows, group[rows], sizes[rows], fixed(np.column_stack([targets[order][rows], items[at]])),
+            fixed(np.column_stack([target_scores[rows], scores[at]])), hits, status,
+        )  # fmt: skip
+    k.order_targets(seen, rules, scratch_for(seen, np.empty(0, target_scores.dtype)), target_scores, places)
+    back = np.empty_like(order)
+    back[order] = np.arange(len(order))
+    return hits[back], places[back]
+
+
+def _keys(names: Array | None) -> Callable[[Ints], Ints]:
+    """An integer name is its own key; another gets a hash that is the same in every file and on every machine."""
+    if names is None:
+        return lambda codes: codes
+    if names.dtype.kind in "iu":
+        return lambda codes: np.asarray(names[codes], dtype=np.int64)
+    hashed = (hashlib.blake2b(str(name).encode(), digest_size=8).digest() for name in names)
+    keys = np.array([int.from_bytes(digest, "big") >> 1 for digest in hashed], dtype=np.int64)
+    return lambda codes: keys[codes]
+
+
+# ------------------------------------------------------------------------------------------------------ what is refused
+
+
+def _refuse_repeated_cases(cases: Cases, width: int) -> None:
+    keys = np.sort(cases.users * width + cases.targets)
+    repeated = keys[1:][keys[1:] == keys[:-1]]
+    if len(repeated):
+        user, item = divmod(int(repeated[0]), width)
+        raise ValueError(
+            f"{cases.item(item)} is listed twice as a target of {cases.user(user)}{others(len(repeated))}; list every "
+            "(user, target) once."
+        )
+
+
+def _refuse_bad_scores(source: str, users: Ints, items: Ints, scores: Array, keys: Ints, cases: Cases) -> None:
+    bad = np.isnan(scores)
+    if bad.any():
+        r = int(np.flatnonzero(bad)[0])
+        raise ValueError(
+            f"{source} has a score that is missing or not a number (NaN) for {cases.user(users[r])} and "
+            f"{cases.item(items[r])}{others(bad.sum())}."
+        )
+    torn = np.flatnonzero((keys[1:] == keys[:-1]) & (scores[1:] != scores[:-1]))
+    if len(torn):
+        r = int(torn[0])
+        raise ValueError(
+            f"{source} scores {cases.item(items[r])} of {cases.user(users[r])} twice and differently, "
+            f"{scores[r]:g} and {scores[r + 1]:g}{others(len(torn))}."
+        )
+
+
+def _refuse_seen(split: Split, users: Ints, items: Ints, cases: Cases) -> None:
+    seen = split._in_train(users * split.n_items + items)
+    if seen.any():
+        r = int(np.flatnonzero(seen)[0])
+        raise ValueError(
+            f"{cases.item(items[r])} is a negative of {cases.user(users[r])} and in the user's training items"
+            f"{others(seen.sum())}: if negatives were drawn from all items, say `candidates='all'`."
+        )
+
+
+def refuse_absent(split: Split, absent: Array) -> None:
+    """Cases of the split that the lists leave out."""
+    if absent.any():
+        c = int(np.flatnonzero(absent)[0])
+        raise ValueError(
+            f"the file has no negatives for user {plain(split.users[c], split.user_ids)}{others(absent.sum())}, who has a "
+            "target in the split: leave such users out with `missing='drop'`."
+        )
+
+
+def _look_uniform(split: Split, candidates: str, items: Ints, rate: Array, cases: Cases) -> None:
+    """Warn when items occur among the negatives far too unequally for uniform draws (a chi-square over items).
+
+    Popularity-drawn lists, lists from a part of the catalogue and one list for everybody all show up here. A list draws
+    each of its candidates with probability `rate`.
+    """
+    _, once = np.unique(cases.lists, return_index=True)
+    by_user = np.bincount(cases.users[once], rate[once], split.n_users)
+    expected = by_user.sum() - np.bincount(split.items, by_user[split.users], split.n_items)
+    if candidates == "unseen":
+        of = np.repeat(by_user, np.diff(split.train.indptr))
+        expected -= np.bincount(split.train.indices, of, split.n_items)
+    possible = expected > 1e-3 * expected.max()
+    E, X = expected[possible], np.bincount(items, minlength=split.n_items)[possible]
+    chi = ((X - E) ** 2 / E).sum()
+    spread = np.sqrt((2 + 1 / E).sum())  # each term has mean 1 and variance 2 + 1/E if X is Poisson
+    if chi > len(E) + 10 * spread and chi > 1.5 * len(E):
+        most = int((X - E).argmax())
+        item = cases.item(np.flatnonzero(possible)[most])
+        warnings.warn(
+            f"the negatives do not look uniform: {item} is drawn {X[most]:,} times where {E[most]:,.1f} were to be "
+            "expected. Every correction rests on uniform draws; if these were drawn by popularity, from a part of the "
+            "catalogue or once for all users, it is wrong.",
+            stacklevel=4,
+        )
+
+
+def refuse_unknown(scorer: Any, name: str, users: Ints, items: Ints) -> None:
+    """Users or items that the model has never heard of."""
+    for what, values in (("user", users), ("item", items)):
+        size = getattr(scorer, f"n_{what}s", None)
+        low, high = int(values.min(initial=0)), int(values.max(initial=0))
+        if low < 0 or (size is not None and high >= size):
+            known = "" if size is None else f", which knows {size:,} {what}s: 0 to {size - 1}"
+            raise ValueError(f"{what} {low if low < 0 else high} is unknown to model `{name}`{known}.")
+
+
+def refuse_outside(values: Ints, split: Split | None, what: str) -> None:
+    """Positions that the split does not have."""
+    size = _LARGEST_POSITION if split is None else split.n_users if what == "user" else split.n_items
+    outside = (values < 0) | (values >= size)
+    if outside.any():
+        where = "a position" if split is None else f"in the split, which has {size:,} {what}s: 0 to {size - 1}"
+        raise ValueError(f"{what} {values[outside][0]} is not {where}{others(outside.sum())}.")
+
+
+def plain(code: Any, names: Array | None) -> str:
+    """A user or an item as it was written."""
+    name = code if names is None else names[int(code)]
+    return repr(name.item() if isinstance(name, np.generic) else name)

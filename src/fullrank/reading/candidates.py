@@ -1,0 +1,478 @@
+"""Ready candidate files: negatives that somebody else drew, ranked as they are, with the law that fits them.
+
+Every format ends in one table of rows (list, item, score) and one of cases (list, user, target), and one function ranks
+that. What it makes of a list:
+
+* **Repeats collapse.** The distinct items of a draw *with* replacement are, given how many there are, a uniform sample
+  *without* replacement. How many there are says nothing about the rank, so the outcome is (distinct negatives, hits)
+  under ``Sample(m, replace=False)``, exactly, whichever way the file was drawn (NCF and RecBole with replacement, Elliot
+  without).
+* **A user's targets are no negatives.** Those that were drawn are dropped; what stays is uniform among the rest.
+* **The number of candidates** N′ of the full ranking (target included, the user's other targets not) cannot be read off a
+  sample. It is given, or computed from a `Split`: items − seen − other targets.
+
+>>> import numpy as np
+>>> frame = {"user_id": [0, 0, 0, 0], "item_id": [5, 7, 7, 9], "score": [.4, .9, .9, .1], "label": [1, 0, 0, 0]}
+>>> counts = counts_from_scores(frame, n_items=1000, design="uni3")
+>>> print(counts, "from", counts.items_scored, "distinct negatives")
+1 case of uni3 without replacement among 1,000 items (unseen) from 2 distinct negatives
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fullrank import _columns as columns_
+from fullrank.data.frames import _to_numpy, _values, among, encode
+from fullrank.data.readers import Negatives, Source
+from fullrank.data.split import Split
+from fullrank.models.scorer import Table, _numpy, as_scorer
+from fullrank.observing.kernel_inputs import floats
+from fullrank.observing.task import SCORES_PER_CALL
+from fullrank.ranks.counts import RankCounts
+from fullrank.ranks.design import Design, Sample
+from fullrank.reading.candidate_files import (
+    WHOLE_NUMBER,
+    CandidateLists,
+    others,
+    read_elliot_negatives,
+    read_trec_qrels,
+    read_trec_run,
+)
+from fullrank.reading.candidate_ranking import (
+    Cases,
+    How,
+    Listed,
+    plain,
+    rank_lists,
+    refuse_absent,
+    refuse_outside,
+    refuse_unknown,
+)
+
+__all__ = [
+    "CandidateLists",
+    "counts_from_negatives",
+    "counts_from_recbole",
+    "counts_from_scores",
+    "counts_from_trec",
+    "rank_candidates",
+    "read_elliot_negatives",
+    "read_trec_qrels",
+    "read_trec_run",
+]
+
+Array: TypeAlias = NDArray[Any]
+Ints: TypeAlias = NDArray[np.int64]
+RNG: TypeAlias = int | np.random.Generator | None
+
+
+# ------------------------------------------------------------------------------------------------------ the front doors
+
+
+def rank_candidates(
+    model: Any,
+    negatives: Negatives | CandidateLists,
+    n_items: Any,
+    design: Design | str | None = None,
+    *,
+    candidates: str = "unseen",
+    ties: str = "random",
+    rng: RNG = 0,
+    missing: str = "error",
+    name: str | None = None,
+) -> RankCounts:
+    """Rank targets among negatives that are already drawn: NCF's `.test.negative`, Elliot's files.
+
+    ``model`` is anything :func:`fullrank.as_scorer` takes, scores in a frame or a matrix included; ``negatives`` comes from
+    ``read_negatives`` (NCF: positions) or :func:`read_elliot_negatives` (names, translated by the split).
+
+    ``n_items`` is a `Split`, from which every user's number of candidates follows (``candidates="unseen"``: the catalogue
+    without the user's training items; ``"all"``: with them), or that number itself: one for all, one per case, or a
+    mapping from users, the target counted, the user's other targets not; ``candidates`` is then only what the counts will
+    say, and may be a name of your own. A file without targets takes them from the split.
+
+    ``design`` is what the file is said to hold, "uni99"; by default as many as its longest list. ``missing="drop"`` leaves
+    out users that the split has and the file has not. ``ties`` and ``rng`` as in ``observe``: with a split, tied items
+    fall in the same order there and here.
+
+    >>> import numpy as np
+    >>> lists = CandidateLists(np.array([0, 1]), np.array([0, 3]), np.array([1, 2, 2, 0, 1, 4]), np.array([0, 3, 6]))
+    >>> counts = rank_candidates(np.arange(5.0), lists, n_items=5)  # one score per item; user 0 has a repeated negative
+    >>> counts.sizes, counts.auc
+    (array([2, 3]), 0.333)
+    """
+    how = How(n_items, "uni1" if design is None else design, candidates, ties, rng, missing)
+    split = how.split
+    if isinstance(negatives, Negatives):  # NCF's files hold positions, whatever the split's names are
+        users, items = negatives.users, negatives.negatives
+        targets: Ints | None = negatives.targets
+        for values, what in ((users, "user"), (negatives.targets, "item"), (items, "item")):
+            refuse_outside(values, split, what)
+    elif isinstance(negatives, CandidateLists):
+        users, items = _to_positions(negatives.users, split, "user"), _to_positions(negatives.negatives, split, "item")
+        targets = None if negatives.targets is None else _to_positions(negatives.targets, split, "item")
+    else:
+        raise TypeError(
+            f"`negatives` is a {type(negatives).__name__}; allowed is what `read_negatives` (NCF) or "
+            "`read_elliot_negatives` returns."
+        )
+    sizes = np.diff(negatives.offsets)
+    if design is None:
+        how = replace(how, design=Sample(max(int(sizes.max(initial=0)), 1), replace=False))
+    lists = np.repeat(np.arange(len(users)), sizes)
+    if targets is None:
+        cases, kept = _cases_of_split(split, users, lists, missing)
+        lists, items = lists[kept], items[kept]
+    else:
+        cases = Cases.at_positions(split, np.arange(len(users)), users, targets)
+        if split is not None and missing == "error":
+            refuse_absent(split, ~among(split.users, np.unique(users)))
+    scorer = as_scorer(model, split, name=name)
+    called = name or scorer.name
+    refuse_unknown(scorer, called, cases.users, np.concatenate([items, cases.targets]))
+
+    # targets are scored with their list, and every pair once: asked twice, a model may round differently
+    width = int(max(items.max(initial=0), cases.targets.max(initial=0))) + 1
+    keys = np.unique(np.concatenate([lists * width + items, cases.lists * width + cases.targets]))
+    lists, items = keys // width, keys % width
+    scores = _score(scorer, called, cases, lists, items)
+    return rank_lists(Listed(lists, items, scores, f"model `{called}`"), cases, how)
+
+
+#: The same function, named like its siblings.
+counts_from_negatives = rank_candidates
+
+
+def counts_from_scores(
+    frame: Any,
+    n_items: Any = None,
+    design: Design | str = "uni99",
+    *,
+    targets: Any = None,
+    candidates: str = "unseen",
+    ties: str = "random",
+    rng: RNG = 0,
+    missing: str = "error",
+    user: str | None = None,
+    item: str | None = None,
+    score: str | None = None,
+    label: str | None = None,
+) -> RankCounts:
+    """Rank the scores of a frame (pandas, polars, pyarrow, a mapping of arrays): one row per user and candidate.
+
+    Columns ``user_id``, ``item_id``, ``score`` are found under their usual names (``query_id``, ``userID``, ``q_id``,
+    ``doc_id``, ``docno``, …) or named by ``user=``, ``item=``, ``score=``. A row is a target where its ``label``
+    (``target``, ``relevance``) is 1; or where ``targets``, a frame or a tuple (users, items), has it; or where the `Split`
+    given as ``n_items`` has it. All other rows of the user are the negatives, shared by the user's targets.
+
+    ``design`` says how they were drawn: "uni99", with or without replacement; "full" when they are all candidates, and
+    ``n_items`` can then be left out. ``n_items``, ``candidates``, ``missing`` as in :func:`rank_candidates`. A pair that
+    occurs twice counts once, and must have one score.
+    """
+    how = How(n_items, design, candidates, ties, rng, missing)
+    wanted = ["user", "item", "score"]
+    if targets is None and (how.split is None or label is not None):
+        wanted.append("label")
+    found = _columns(frame, wanted, {"user": user, "item": item, "score": score, "label": label})
+    users, items = found["user"], found["item"]
+    if "label" in found:
+        odd = ~np.isin(found["label"], (0, 1))
+        if odd.any():
+            raise ValueError(
+                f"the label column holds {found['label'][odd][0]:g}; allowed are 0 and 1, or true and false."
+            )
+        rows = np.flatnonzero(found["label"] == 1)
+        if len(rows):  # a target that was drawn as well stands there twice, and is one case
+            key = encode(users[rows], "user")[0] * len(rows) + encode(items[rows], "item")[0]
+            rows = rows[np.sort(np.unique(key, return_index=True)[1])]
+        of = (users[rows], items[rows])
+    elif isinstance(targets, tuple):
+        of = _pair(targets, "targets")
+    elif targets is not None:
+        named = _columns(targets, ("user", "item"), {})
+        of = (named["user"], named["item"])
+    else:
+        of = _split_names(how.split)
+    return _rank_pairs(users, items, _numbers(found["score"], "score"), of, how, "the frame")
+
+
+def counts_from_trec(
+    run: Any,
+    qrels: Any,
+    n_items: Any = None,
+    design: Design | str = "uni99",
+    *,
+    candidates: str = "unseen",
+    ties: str = "random",
+    rng: RNG = 0,
+    missing: str = "error",
+    min_relevance: int = 1,
+) -> RankCounts:
+    """Rank a TREC run: queries are users, documents are items, those judged ``min_relevance`` or better are the targets.
+
+    ``run`` and ``qrels`` are paths, frames (``query_id``, ``doc_id``, ``score`` or ``relevance``) or nested dicts
+    ``{qid: {docno: value}}``. As in trec_eval the scores decide, not the rank column. The run must hold the whole sample and
+    every target: a run cut at some depth has lost negatives *because of* their rank, and no correction holds for it.
+    ``missing="drop"`` leaves out queries that only one of the two has. The rest as in :func:`counts_from_scores`.
+    """
+    how = How(n_items, design, candidates, ties, rng, missing)
+    ran = _columns(_nested(run, "score", read_trec_run), ("user", "item", "score"), {})
+    judged = _nested(qrels, "relevance", read_trec_qrels)
+    truth = _columns(judged, ("user", "item", "label"), {})
+    relevant = truth["label"] >= min_relevance
+    if not relevant.any():
+        raise ValueError(f"`qrels` judges no document {min_relevance} or better, so there is nothing to rank.")
+    of = (truth["user"][relevant], truth["item"][relevant])
+    return _rank_pairs(ran["user"], ran["item"], _numbers(ran["score"], "score"), of, how, "the run")
+
+
+def counts_from_recbole(
+    scores: Any,
+    positives: Any,
+    n_items: Any = None,
+    design: Design | str = "uni100",
+    *,
+    users: Any = None,
+    candidates: str = "unseen",
+    ties: str = "random",
+    rng: RNG = 0,
+) -> RankCounts:
+    """Rank what RecBole's `Collector.eval_batch_collect` receives: a dense users × items matrix of scores, or its entries.
+
+    ``scores`` is the matrix (NumPy or torch), −inf (or NaN, where no −inf is used) for what was not sampled, or
+    ``(users, items, scores)``; ``positives`` is the pair ``(positive_u, positive_i)``. RecBole's ``uniN`` draws N per
+    positive with replacement and pools them per user, and the matrix swallows repeats: the true number of negatives is
+    that of the finite scores beside the positives, and is taken as such. ``design="full"`` reads full-sort matrices.
+
+    ``users`` names the user of each row: needed when several batches are added, since rows start at 0 in each, and with a
+    `Split` (positions; a matrix with one column more than the split has items is RecBole's, whose item 0 is padding).
+    ``n_items`` as in :func:`rank_candidates`; RecBole leaves out validation items too, so a split's ``train`` must hold
+    them.
+    """
+    how = How(n_items, design, candidates, ties, rng, "error")
+    rows, items, values, width = _recbole_entries(scores)
+    of_rows, of_items = _pair(positives, "positives")
+    if how.split is not None and width == how.split.n_items + 1:
+        items, of_items = items - 1, of_items - 1
+        if (items < 0).any():
+            raise ValueError("`scores` has a finite score in column 0, which is padding in RecBole: mask it with -inf.")
+    if users is not None:
+        named = _values(_numpy(users), "user")
+        for part in (rows, of_rows):
+            if part.dtype.kind != "i" or (len(part) and (part.min() < 0 or part.max() >= len(named))):
+                raise ValueError(f"`users` names {len(named)} rows, but `scores` or `positives` holds others.")
+        rows, of_rows = named[rows], named[of_rows]
+    return _rank_pairs(rows, items, values, (of_rows, of_items), how, "`scores`")
+
+
+# ------------------------------------------------------------------------------------------------------ scores of lists
+
+
+def _cases_of_split(split: Split | None, users: Ints, lists: Ints, missing: str) -> tuple[Cases, Array]:
+    """Targets of a file that has none: the split's; and which rows are lists of users with a test case."""
+    if split is None:
+        raise ValueError(
+            "the file lists negatives per user and no targets: give a Split, which has them, as `n_items`."
+        )
+    order = np.argsort(users, kind="stable")
+    place = np.minimum(np.searchsorted(users[order], split.users), len(users) - 1)
+    found = users[order][place] == split.users
+    if missing == "error":
+        refuse_absent(split, ~found)
+    cases = Cases.at_positions(split, order[place], split.users, split.items).take(found)
+    return cases, among(lists, np.unique(cases.lists))
+
+
+def _score(scorer: Any, name: str, cases: Cases, lists: Ints, items: Ints) -> NDArray[np.float64]:
+    """The model's scores of (user, item), sorted by list: rectangles of whole lists, padded, are asked at once."""
+    users = cases.owner_of(lists)
+    if isinstance(scorer, Table):
+        stored = scorer.scores.sorted_indices()
+        rows = np.repeat(np.arange(scorer.n_users, dtype=np.int64), np.diff(stored.indptr))
+        known = among(users * scorer.n_items + items, rows * scorer.n_items + stored.indices)
+        if not known.all():
+            r = int(np.flatnonzero(~known)[0])
+            raise ValueError(
+                f"model `{name}` has no score for {cases.user(users[r])} and {cases.item(items[r])}{others((~known).sum())}."
+            )
+    starts = np.flatnonzero(np.diff(lists, prepend=-1))
+    sizes = np.diff(np.append(starts, len(lists)))
+    out = np.empty(len(lists))
+    wide = max(int(sizes.max(initial=1)), getattr(scorer, "n_items", None) or 1)  # some models make whole rows
+    step = int(np.clip((1 << 22) // wide, 1, max(1, SCORES_PER_CALL // int(sizes.max(initial=1)))))
+    for first in range(0, len(starts), step):
+        begin, size = starts[first : first + step], sizes[first : first + step]
+        column = np.arange(int(size.max()))
+        inside = column < size[:, None]
+        at = np.where(inside, begin[:, None] + column, begin[:, None])
+        out[at[inside]] = floats(scorer.score(users[begin], items[at]))[inside]
+    return out
+
+
+# ------------------------------------------------------------------------------------------------------ frames and pairs
+
+
+def _rank_pairs(
+    users: Array, items: Array, scores: Array, targets: tuple[Array, Array], how: How, source: str
+) -> RankCounts:
+    """Rank rows (user, item, score): one list per user, shared by the user's targets."""
+    if not len(users):
+        raise ValueError(f"{source} has no rows.")
+    split = how.split
+    names: list[Array | None] = []
+    codes: list[tuple[Ints, Ints]] = []
+    for what, listed, asked in (("user", users, targets[0]), ("item", items, targets[1])):
+        if split is not None:
+            codes.append((_to_positions(listed, split, what), _to_positions(asked, split, what)))
+            names.append(None)
+            continue
+        if len(asked) and (listed.dtype.kind in "UO") != (asked.dtype.kind in "UO"):
+            raise TypeError(f"{source} and its targets name {what}s differently: strings in one, numbers in the other.")
+        both, labels, _ = encode(np.concatenate([listed, asked]) if len(asked) else listed, what)
+        codes.append((both[: len(listed)], both[len(listed) :]))
+        names.append(labels)
+    (rows, entries), (of, asked) = zip(*codes, strict=True)
+    cases = Cases.at_positions(split, of, of, asked) if split is not None else Cases(of, of, asked, names[0], names[1])
+    return rank_lists(Listed(rows, entries, scores, source), cases, how)
+
+
+def _to_positions(names: Array, split: Split | None, what: str) -> Ints:
+    """Names as the split's positions; without a split, names must be positions already."""
+    ids = None if split is None else split.user_ids if what == "user" else split.item_ids
+    if names.dtype.kind in "UO":
+        names = names.astype(str)
+        if ids is None or ids.dtype.kind in "iu":  # files hold text: 7 and "7" are the same name
+            odd = next((name for name in names if not WHOLE_NUMBER.fullmatch(name)), None)
+            if odd is not None:
+                known = (
+                    "there is no split with names to translate it" if ids is None else "the split's names are numbers"
+                )
+                raise ValueError(f"{what} {str(odd)!r} is unknown: {known}.")
+            names = names.astype(np.int64)
+    elif names.dtype.kind == "f":
+        whole = names.astype(np.int64)
+        if (whole != names).any():
+            raise ValueError(f"{what} {names[whole != names][0]} is no name: allowed are integers or strings.")
+        names = whole
+    if ids is None:
+        refuse_outside(names, split, what)
+        return names
+    if ids.dtype.kind in "UO":
+        names, ids = names.astype(str), ids.astype(str)
+    order = np.argsort(ids, kind="stable")
+    place = np.minimum(np.searchsorted(ids[order], names), len(ids) - 1)
+    unknown = ids[order][place] != names
+    if unknown.any():
+        raise ValueError(f"{what} {plain(names[unknown][0], None)} is not in the split{others(unknown.sum())}.")
+    return np.asarray(order[place], dtype=np.int64)
+
+
+def _split_names(split: Split | None) -> tuple[Array, Array]:
+    if split is None:
+        raise ValueError("there are no targets: give a `label` column, `targets=`, or a Split as `n_items`.")
+    return (
+        split.users if split.user_ids is None else split.user_ids[split.users],
+        split.items if split.item_ids is None else split.item_ids[split.items],
+    )
+
+
+def _columns(frame: Any, wanted: Sequence[str], overrides: Mapping[str, str | None]) -> dict[str, Array]:
+    """The wanted columns of a frame or mapping, found under their usual names."""
+    if isinstance(frame, Mapping):
+        table: Any = frame
+        names: Sequence[str] = [str(name) for name in frame]
+    else:
+        import narwhals.stable.v1 as nw
+
+        table = nw.from_native(frame, pass_through=True)
+        table = table.collect() if isinstance(table, nw.LazyFrame) else table
+        if not isinstance(table, nw.DataFrame):
+            raise TypeError(
+                f"a {type(frame).__name__} was given; allowed are a pandas, polars or pyarrow frame or a mapping of arrays."
+            )
+        names = table.columns
+    found: dict[str, Array] = {}
+    for what in wanted:
+        name = columns_.find_column(names, what, overrides.get(what))
+        if name is None:
+            hint = " (or give `targets=`, or a Split as `n_items`)" if what == "label" else ""
+            raise ValueError(
+                f"no column looks like the {what}; the columns are {columns_.listed(names)}: name one with `{what}=`{hint}."
+            )
+        found[what] = _truth(table[name], what) if what == "label" else _values(table[name], what)
+    if len({len(values) for values in found.values()}) > 1:
+        sizes = ", ".join(f"`{what}` {len(values):,}" for what, values in found.items())
+        raise ValueError(f"the columns have different lengths: {sizes}.")
+    return found
+
+
+def _truth(values: Any, what: str) -> Array:
+    """Labels as numbers: booleans are 0 and 1."""
+    array = _to_numpy(values)
+    if array.dtype.kind == "O" and all(isinstance(value, bool | np.bool_) for value in array):
+        array = array.astype(bool)
+    return _numbers(_values(array.astype(np.int64) if array.dtype.kind == "b" else array, what), what)
+
+
+def _numbers(values: Array, what: str) -> NDArray[np.float64]:
+    if values.dtype.kind not in "iuf":
+        raise TypeError(f"`{what}` holds {str(values[0])!r}; numbers were expected.")
+    return values.astype(np.float64)
+
+
+def _pair(given: Any, what: str) -> tuple[Array, Array]:
+    if not isinstance(given, tuple | list) or len(given) != 2:
+        raise TypeError(f"`{what}` is a {type(given).__name__}; allowed is a pair (users, items) of equal length.")
+    users, items = _values(_numpy(given[0]), "user"), _values(_numpy(given[1]), "item")
+    if len(users) != len(items):
+        raise ValueError(f"`{what}` has {len(users)} users and {len(items)} items: a target needs one of each.")
+    return users, items
+
+
+def _nested(given: Any, value: str, read: Callable[[Source], dict[str, Array]]) -> Any:
+    """A path is read; ``{query: {document: value}}`` becomes columns; a frame stays as it is."""
+    if isinstance(given, str | os.PathLike) or hasattr(given, "read"):
+        return read(given)
+    if isinstance(given, Mapping) and all(isinstance(each, Mapping) for each in given.values()):
+        return {
+            "query_id": [query for query, documents in given.items() for _ in documents],
+            "doc_id": [document for documents in given.values() for document in documents],
+            value: [each for documents in given.values() for each in documents.values()],
+        }
+    return given
+
+
+def _recbole_entries(scores: Any) -> tuple[Array, Array, NDArray[np.float64], int]:
+    """(row, item, score) of what was sampled, which is everything but the mark for "not sampled"; and the matrix' width."""
+    if isinstance(scores, tuple):
+        if len(scores) != 3:
+            raise TypeError(f"`scores` is a tuple of {len(scores)}; a matrix or (users, items, scores) was expected.")
+        table, width = floats(scores[2]), 0
+    else:
+        table = floats(scores)
+        if table.ndim != 2:
+            raise ValueError(f"`scores` has shape {table.shape}; users × items was expected.")
+        width = table.shape[1]
+    unmarked, nan = ~np.isneginf(table), np.isnan(table)
+    if nan.any() and not unmarked.all():
+        place = ", ".join(str(each[0]) for each in nan.nonzero())
+        raise ValueError(
+            f"`scores` marks what was not sampled by -inf, yet the entry at {place}{others(nan.sum())} is NaN: the model "
+            "gave no number there."
+        )
+    sampled = unmarked & ~nan
+    if width:
+        rows, items = sampled.nonzero()
+    else:
+        rows, items = _pair(scores[:2], "scores")
+        if table.shape != rows.shape:
+            raise ValueError(f"`scores` has {len(rows)} users and items but scores of shape {table.shape}.")
+        rows, items = rows[sampled], items[sampled]
+    return rows, items, table[sampled].astype(np.float64), width

@@ -1,0 +1,217 @@
+"""`plan`: what it foretells is what happens."""
+
+import json
+
+import numpy as np
+import pytest
+from made_up import make_world
+
+import fullrank as fr
+from fullrank.evaluation.plan import sampling_cost
+from fullrank.evaluation.rehearsal import Guess, Rehearsal, made_up
+
+
+@pytest.fixture(scope="module")
+def pilot():
+    models, split = make_world(users=2500, items=3000, seed=5)
+    return models["good"], split, fr.observe(models["good"], split, "adaptive 99..799 stop 1", rng=9, progress=False)
+
+
+def test_what_is_planned_is_what_happens(pilot):
+    model, split, counts = pilot
+    plan = fr.plan(metric=["ndcg@10", "recall@10"], precision=0.05, pilot=counts)
+    report = fr.evaluate(
+        model, split, ["ndcg@10", "recall@10"], design="adaptive", precision=0.05, rng=1, progress=False
+    )
+    assert report.rows[0]["items_scored"] == pytest.approx(plan.items, rel=0.25)
+    widest = max((row["high"] - row["low"]) / 2 / row["value"] for row in report.rows)
+    assert widest == pytest.approx(plan.half_width, rel=0.25)
+
+
+def test_the_table_says_what_the_designs_leave_open(pilot):
+    _, split, counts = pilot
+    plan = fr.plan(metric="ndcg@10", precision=0.05, pilot=counts)
+    by_name = {str(each.design): each for each in plan.choices}
+    assert by_name["exhaustive"].half_width == 0
+    assert by_name["exhaustive"].share == 1
+    assert by_name["uni99"].relative > by_name["uni999"].relative > plan.recommended.relative
+    assert by_name["uni99"].items == 99 * len(split)
+    assert by_name["uni99"].prior_share > by_name["uni999"].prior_share
+    assert plan.recommended.meets
+    assert plan.recommended.relative <= 0.05
+    shares, halves = zip(*plan.frontier, strict=True)
+    assert list(shares) == sorted(shares)
+    assert list(halves) == sorted(halves, reverse=True)
+
+
+def test_more_precision_costs_more(pilot):
+    counts = pilot[2]
+    costs = [fr.plan(metric="ndcg@10", precision=each, pilot=counts).items for each in (0.2, 0.1, 0.05, 0.02)]
+    assert costs == sorted(costs)
+
+
+def test_text_fits_the_screen_and_the_rest_is_well_formed(tmp_path):
+    plan = fr.plan(n_items=1_000_000, cases=20_000, metric="recall@20", precision=0.05)
+    assert max(len(line) for line in str(plan).splitlines()) <= 80
+    assert "blind spot" in str(plan)
+    json.loads(json.dumps(plan.to_dict()))
+    assert "<table>" in plan._repr_html_()
+    pytest.importorskip("altair")
+    assert plan.plot().to_dict()["layer"]
+    pytest.importorskip("vl_convert")
+    assert "<svg" in plan.to_html(tmp_path / "plan.html").read_text()
+
+
+def test_population_says_how_many_cases_it_takes():
+    plan = fr.plan(n_items=5000, cases=1000, metric="recall@10", precision=0.02, target="population")
+    floor = plan.choices[0].relative
+    assert floor > 0.02
+    assert f"{int(np.ceil(1000 * (floor / 0.02) ** 2)):,}"[:3] in " ".join(plan.notes)
+    enough = fr.plan(n_items=5000, cases=100_000, metric="recall@10", precision=0.05, target="population")
+    assert enough.recommended.cases < 100_000
+    assert enough.recommended.relative <= 0.055
+
+
+def test_within_a_budget_fewer_users_are_better_than_no_depth():
+    plan = fr.plan(
+        n_items=40_000, cases=100_000, metric="ndcg@10", precision=0.02, target="population", max_items=10_000_000
+    )
+    assert plan.items <= 10_000_000
+    assert plan.recommended.cases < 50_000
+    assert plan.recommended.relative < next(each.relative for each in plan.choices if str(each.design) == "uni99")
+
+
+def test_dear_items_make_exact_the_choice(pilot):
+    plan = fr.plan(metric="ndcg@10", precision=0.02, pilot=pilot[2], gather_cost=50)
+    assert plan.design == fr.Exhaustive()
+    assert any("cheaper" in note for note in plan.notes)
+
+
+def test_a_pilot_may_be_counts_an_estimate_or_a_report(pilot):
+    counts = pilot[2]
+    report = fr.correct({"a": counts}, metrics="ndcg@10")
+    plans = [fr.plan(pilot=each, precision=0.1) for each in (counts, fr.LogSpline().fit(counts), report)]
+    assert len({plan.items for plan in plans}) == 1
+
+
+def test_misuse_is_one_sentence(pilot):
+    with pytest.raises(ValueError, match="`n_items` and `cases` are needed"):
+        fr.plan(n_items=100)
+    with pytest.raises(ValueError, match="`precision` is 0"):
+        fr.plan(100, 100, precision=0)
+    with pytest.raises(ValueError, match="`cases` is 0"):
+        fr.plan(100, 0)
+    with pytest.raises(ValueError, match="the pilot has"):
+        fr.plan(n_items=10, pilot=pilot[2])
+    with pytest.raises(TypeError, match="`pilot` is a int"):
+        fr.plan(100, 100, pilot=3)
+
+
+# ------------------------------------------------------------------------------------------------- the rehearsal
+
+
+@pytest.fixture(scope="module")
+def rehearsal():
+    metrics = [fr.NDCG @ 5, fr.Recall @ 10]
+    return Rehearsal.of(Guess.prior(300), 4000, metrics, start=9), metrics
+
+
+def test_rehearsed_designs_follow_their_law(rehearsal):
+    """Shares of outcomes against P(outcome) = Σ_R P(R) P(outcome | R) of the design itself."""
+    acted, _ = rehearsal
+    counts = acted.counts(3, 79)
+    design = counts.design
+    drawn, hits = design.outcomes(300)
+    ranks = np.arange(1, 301)
+    mass = np.bincount(acted.guess.ranks(4000), minlength=301)[1:] / 4000
+    expected = mass @ design.law(ranks, 300, drawn, hits)
+    seen = {(m, x): w for m, x, w in zip(counts.column("drawn"), counts.column("hits"), counts.weight, strict=True)}
+    for m in np.unique(drawn):
+        for x in range(4):
+            here = (drawn == m) & (hits == x)
+            if here.any():
+                total = sum(w for (a, b), w in seen.items() if (a, b) == (m, x)) if (m, x) in seen else 0.0
+                observed = counts.weight[(counts.column("drawn") == m) & (counts.column("hits") == x)].sum() / 4000
+                assert observed == pytest.approx(expected[here].sum(), abs=4 * np.sqrt(0.25 / 4000) + 1e-9), total
+
+
+def test_what_is_left_open_against_bayes_by_hand(rehearsal):
+    acted, metrics = rehearsal
+    place = int(np.flatnonzero(acted.sizes == 39)[0])
+    ranks = np.arange(1, 301)
+    mass = acted.guess.mass / acted.guess.grid.width
+    mass = np.repeat(mass, acted.guess.grid.width.astype(int))
+    for metric in metrics:
+        gain = metric.gain(ranks, 300)
+        for x in range(4):
+            law = fr.Sample(39, replace=False).law(ranks, 300, [39], [x])[:, 0]
+            after = mass * law / (mass @ law)
+            variance = after @ gain**2 - (after @ gain) ** 2
+            assert acted.left_open(metric)[place, x] == pytest.approx(variance, rel=0.02)
+
+
+def test_going_to_the_end_leaves_nothing_open(rehearsal):
+    acted, metrics = rehearsal
+    for metric in metrics:
+        assert acted.screened(metric, 10, 299, 0.95) == 0
+        wide = [acted.screened(metric, 10, int(each), 0.95) for each in acted.sizes]
+        assert np.all(np.diff(wide) <= 0.1 * wide[0])
+
+
+def test_cheapest_reaches_its_goals(rehearsal):
+    acted, metrics = rehearsal
+    goals = {metric: 0.05 * acted.guess.value(metric) for metric in metrics}
+    found = acted.cheapest(goals, 0.95)
+    assert all(found.half_widths[metric] <= goals[metric] for metric in metrics)
+    assert found.items < 299
+
+
+def test_a_plan_rehearses_among_the_candidates_of_its_pilot():
+    ranks = 1 + np.random.default_rng(0).binomial(99, np.random.default_rng(1).beta(0.3, 3, 1000))
+    values = {}
+    for candidates in ("unseen", "all"):
+        counts = fr.RankCounts.from_ranks(ranks, 5000, "uni99", candidates=candidates)
+        guess = Guess.of(fr.LogSpline().fit(counts))
+        rehearsal = Rehearsal.of(guess, 500, [fr.NDCG @ 10])
+        assert guess.candidates == rehearsal.counts(1, 999).candidates == candidates
+        values[candidates] = fr.plan(pilot=counts, precision=0.2).values["ndcg@10"]
+        assert Guess.prior(5000, candidates).candidates == candidates
+    assert values["unseen"] != values["all"]
+    assert Guess.prior(5000, "all").value(fr.NDCG @ 10) != Guess.prior(5000).value(fr.NDCG @ 10)
+    assert Guess.prior(5000, "given").value(fr.NDCG @ 10) == Guess.prior(5000).value(fr.NDCG @ 10)
+
+
+def test_made_up_counts_are_those_of_the_design():
+    ranks = Guess.prior(500).ranks(3000)
+    for design in (
+        fr.Sample(49),
+        fr.Sample(49, replace=False),
+        fr.Adaptive(9, 199, 2),
+        fr.Adaptive(9, "all", 2, False),
+    ):
+        counts = made_up(design, ranks, 500)
+        truth = float((ranks <= 10).mean())
+        assert abs(fr.LogSpline().fit(counts).expect("recall@10") - truth) < 0.03
+        assert len(counts) == 3000
+
+
+def test_sampling_cost_is_li23_eq_13(rehearsal):
+    acted, _ = rehearsal
+    rows, efficient = sampling_cost(acted)
+    counts = acted.counts(1, 299)
+    left, before = 4000.0, 0
+    for size, share, cost in rows:
+        m = counts.weight[counts.column("drawn") == (0 if size == 299 else size)].sum()
+        assert share == pytest.approx(m / 4000)
+        assert cost == pytest.approx(left * (size - before) / m)
+        left, before = left - m, size
+    assert efficient in [size for size, *_ in rows]
+
+
+def test_enormous_catalogues_are_planned_or_refused():
+    plan = fr.plan(n_items=2**40, cases=1000, metric="recall@10", precision=0.5)
+    assert plan.n_items == 2**40
+    with pytest.raises(
+        ValueError, match=r"`n_items` is 9223372036854775808; allowed are whole numbers from 2 to 2\*\*50"
+    ):
+        fr.plan(n_items=2**63, cases=1000, metric="recall@10", precision=0.5)

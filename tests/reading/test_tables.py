@@ -1,0 +1,252 @@
+"""Every kind of file a user has in hand becomes the counts that the library would make of it."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import csv, parquet
+
+import fullrank as fr
+from fullrank.reading.candidates import counts_from_scores
+from fullrank.reading.tables import read_counts, read_ranks
+
+N, USERS, DRAWN = 500, 60, 20
+
+
+@pytest.fixture(scope="module")
+def scored():
+    """Scores of a target and 20 distinct negatives per user, by name."""
+    rng = np.random.default_rng(5)
+    rows = {"user_id": [], "item_id": [], "score": [], "label": []}
+    for user in range(USERS):
+        items = rng.choice(N, DRAWN + 1, replace=False)
+        rows["user_id"] += [user] * len(items)
+        rows["item_id"] += items.tolist()
+        rows["score"] += rng.normal(size=len(items)).round(6).tolist()
+        rows["label"] += [1] + [0] * DRAWN
+    return {name: np.array(values) for name, values in rows.items()}
+
+
+def direct(scored):
+    """Ranks by sorting: the second implementation."""
+    ranks = []
+    for user in range(USERS):
+        here = scored["user_id"] == user
+        scores, target = scored["score"][here], scored["score"][here & (scored["label"] == 1)][0]
+        ranks.append(1 + int((scores > target).sum()))
+    return ranks
+
+
+DESIGN = fr.Sample(DRAWN, replace=False)
+
+
+def test_scored_candidates_with_labels_in_every_format(tmp_path, scored):
+    expected = fr.RankCounts.from_ranks(direct(scored), N, DESIGN, users=np.arange(USERS))
+    table = pa.table(scored)
+    csv.write_csv(table, tmp_path / "scores.csv")
+    parquet.write_table(table, tmp_path / "scores.parquet")
+    typed = table.rename_columns(["user_id:token", "item_id:token", "score:float", "label:float"])
+    csv.write_csv(typed, tmp_path / "scores.inter", csv.WriteOptions(delimiter="\t"))
+    for name in ("scores.csv", "scores.parquet", "scores.inter"):
+        assert read_counts(tmp_path / name, DESIGN, N) == {"scores": expected}
+
+
+def test_scored_candidates_with_targets_apart(tmp_path, scored):
+    expected = fr.RankCounts.from_ranks(direct(scored), N, DESIGN, users=np.arange(USERS))
+    csv.write_csv(pa.table(scored).drop(["label"]), tmp_path / "scores.csv")
+    held = scored["label"] == 1
+    with (tmp_path / "test.rating").open("w") as file:
+        file.writelines(
+            f"{u}\t{i}\t5\t0\n" for u, i in zip(scored["user_id"][held], scored["item_id"][held], strict=True)
+        )
+    csv.write_csv(
+        pa.table({"userId": scored["user_id"][held], "movieId": scored["item_id"][held]}), tmp_path / "test.csv"
+    )
+    for targets in ("test.rating", "test.csv"):
+        assert read_counts(tmp_path / "scores.csv", DESIGN, N, targets=tmp_path / targets) == {"scores": expected}
+    with pytest.raises(ValueError, match="does not say which candidate is the target"):
+        read_counts(tmp_path / "scores.csv", DESIGN, N)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_ncf_lists_ranked_by_a_frame_that_scores_more(tmp_path, scored, named):
+    """The frame may hold other pairs too; strings name users and items as well as numbers do."""
+    name = (lambda what, values: np.array([f"{what}{v}" for v in values])) if named else (lambda what, values: values)
+    expected = fr.RankCounts.from_ranks(direct(scored), N, DESIGN, users=np.arange(USERS))
+    extra = np.r_[scored["item_id"], np.full(USERS, N + 7)]
+    frame = {
+        "user_id": name("u", np.r_[scored["user_id"], np.arange(USERS)]),
+        "item_id": name("i", extra),
+        "score": np.r_[scored["score"], np.full(USERS, 99.0)],
+    }
+    csv.write_csv(pa.table(frame), tmp_path / "NeuMF.csv")
+    with (tmp_path / "toy.test.negative").open("w") as file:
+        for user in range(USERS):
+            here = scored["user_id"] == user
+            target, *negatives = scored["item_id"][here].tolist()
+            head = f"('u{user}', 'i{target}')" if named else f"({user},{target})"
+            file.write("\t".join([head, *(f"i{i}" if named else str(i) for i in negatives)]) + "\n")
+    found = read_counts(tmp_path / "NeuMF.csv", DESIGN, N, lists=tmp_path / "toy.test.negative")["NeuMF"]
+    assert (len(found), found.n_items) == (USERS, N)
+    assert np.array_equal(found.sampled_ranks()[0], expected.sampled_ranks()[0])
+    assert np.array_equal(found.sampled_ranks()[1], expected.sampled_ranks()[1])
+
+
+def test_training_items_are_no_candidates(tmp_path, scored):
+    rng = np.random.default_rng(1)
+    seen = {user: rng.choice(N, rng.integers(1, 40), replace=False) for user in range(USERS)}
+    with (tmp_path / "train.rating").open("w") as file:
+        file.writelines(f"{user}\t{item}\t1\t0\n" for user, items in seen.items() for item in items)
+    csv.write_csv(pa.table(scored), tmp_path / "scores.csv")
+    csv.write_csv(pa.table({"user_id": np.arange(USERS), "rank": direct(scored)}), tmp_path / "ranks.csv")
+    pool = np.array([N - len(seen[user]) for user in range(USERS)])
+    expected = fr.RankCounts.from_ranks(direct(scored), pool, DESIGN, users=np.arange(USERS))
+    for name in ("scores", "ranks"):
+        assert read_counts(tmp_path / f"{name}.csv", DESIGN, N, train=tmp_path / "train.rating")[name] == expected
+        with pytest.raises(ValueError, match="--train and --candidates all exclude each other"):
+            read_counts(tmp_path / f"{name}.csv", DESIGN, N, train=tmp_path / "train.rating", candidates="all")
+
+
+def test_counts_are_told_their_candidates(tmp_path, scored):
+    csv.write_csv(pa.table(scored), tmp_path / "scores.csv")
+    csv.write_csv(pa.table({"rank": direct(scored)}), tmp_path / "ranks.csv")
+    with (tmp_path / "lists.negative").open("w") as file:
+        for user in range(USERS):
+            target, *negatives = scored["item_id"][scored["user_id"] == user].tolist()
+            file.write("\t".join([f"({user},{target})", *map(str, negatives)]) + "\n")
+    (tmp_path / "run.trec").write_text("q Q0 a 1 3.0 t\nq Q0 b 2 2.0 t\n")
+    (tmp_path / "qrels.txt").write_text("q 0 b 1\n")
+    files = [
+        ("scores.csv", {}),
+        ("scores.csv", {"lists": tmp_path / "lists.negative"}),
+        ("ranks.csv", {}),
+        ("run.trec", {"qrels": tmp_path / "qrels.txt"}),
+    ]
+    for name, more in files:
+        design = "uni1" if "qrels" in more else DESIGN
+        found = read_counts(tmp_path / name, design, N, candidates="all", **more)
+        assert {each.candidates for each in found.values()} == {"all"}
+        assert {each.candidates for each in read_counts(tmp_path / name, design, N, **more).values()} == {"unseen"}
+
+
+def test_several_models_in_one_file_of_scores(tmp_path, scored):
+    both = {name: np.r_[values, values] for name, values in scored.items()}
+    both["score"][len(scored["score"]) :] *= -1
+    both["model"] = np.repeat(["B", "A"], len(scored["score"]))
+    csv.write_csv(pa.table(both), tmp_path / "both.csv")
+    found = read_counts(tmp_path / "both.csv", DESIGN, N)
+    assert list(found) == ["B", "A"]  # as in the file
+    turned = counts_from_scores({**scored, "score": -scored["score"]}, N, DESIGN)
+    assert found["A"] == turned
+
+
+def test_a_trec_run(tmp_path, scored):
+    rows = zip(scored["user_id"], scored["item_id"], scored["score"], scored["label"], strict=True)
+    run, qrels = [], []
+    for user, item, score, label in rows:
+        run.append(f"q{user} Q0 d{item} 0 {score} tag\n")
+        qrels += [f"q{user} 0 d{item} 1\n"] if label else []
+    (tmp_path / "bm25.trec").write_text("".join(run))
+    (tmp_path / "qrels.txt").write_text("".join(qrels))
+    found = read_counts(tmp_path / "bm25.trec", DESIGN, N, qrels=tmp_path / "qrels.txt")["bm25"]
+    ranks, weight = found.sampled_ranks()
+    assert np.repeat(ranks, weight.astype(int)).tolist() == sorted(direct(scored))
+
+
+def test_ranked_lists_are_not_taken_for_ranks_of_targets(tmp_path, scored):
+    """RecTools writes user_id, item_id, score, rank: the rank of every item, which says nothing until a target is named."""
+    lists = {name: scored[name] for name in ("user_id", "item_id", "score")}
+    order = np.lexsort((-lists["score"], lists["user_id"]))
+    lists = {name: values[order] for name, values in lists.items()} | {"rank": np.tile(np.arange(1, DRAWN + 2), USERS)}
+    csv.write_csv(pa.table(lists), tmp_path / "reco.csv")
+    with pytest.raises(ValueError, match="whole ranked lists"):
+        read_counts(tmp_path / "reco.csv", DESIGN, N)
+    held = scored["label"] == 1
+    pairs = {"user_id": scored["user_id"][held], "item_id": scored["item_id"][held]}
+    csv.write_csv(pa.table(pairs), tmp_path / "test.csv")
+    found = read_counts(tmp_path / "reco.csv", DESIGN, N, targets=tmp_path / "test.csv")
+    assert found["reco"] == fr.RankCounts.from_ranks(direct(scored), N, DESIGN, users=np.arange(USERS))
+
+
+@pytest.mark.parametrize("ending", ["csv", "txt", "npy"])
+def test_a_bare_list_of_ranks(tmp_path, ending):
+    ranks, path = np.array([1, 3, 2, 9]), tmp_path / f"mine.{ending}"
+    np.save(path, ranks) if ending == "npy" else np.savetxt(path, ranks, fmt="%d")
+    (table,) = read_ranks(path)
+    assert table.model == "mine"
+    assert table.ranks.tolist() == ranks.tolist()  # the first is a rank, not a header
+    assert read_counts(path, "uni9", 100) == {"mine": fr.RankCounts.from_ranks(ranks, 100, "uni9")}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", b"", "cannot read"),
+        ("a.csv", b"rank\n", "has no rows"),
+        ("a.csv", b"1,2\n3,4\n", "has no header"),
+        ("a.csv", b"rank,rank\n1,2\n", "two columns named 'rank'"),
+        ("a.csv", b"rank\n1\n\n2.5\n", "whole numbers"),
+        ("a.csv", b"rank\n1\nnan\n", "missing value"),
+        ("a.csv", b"rank\n99999999999999999999\n", "whole numbers"),
+        ("a.csv", b"rank,rank_\n", "no rows"),
+        ("a.csv", b"user_id,user,rank\n1,1,1\n", None),
+        ("a.csv", b"userId,user_id,rank\n1,1,1\n", "could both be the user"),
+        ("a.csv", b"\xff\xfe\x00r\x00a\x00n\x00k", "cannot read|no rows|no column"),
+        ("a.csv", "rank,größe\n1,2\n".encode("latin-1"), "is not UTF-8 text"),
+        ("a.csv", "rank\n1\n".encode("utf-16"), "is not UTF-8 text"),
+        ("a.csv", bytes(range(256)) * 40, "cannot read|no column|has no"),
+        ("a.parquet", b"PAR1 not really", "cannot read"),
+        ("a.npy", b"\x93NUMPY not really", "cannot read"),
+        ("a.npy", b"", "cannot read"),
+        ("a.xlsx", b"PK", "must end in .csv"),
+        ("a.csv", b"user_id,item_id,score,label\n1,2,0.5,2\n", "label column holds 2"),
+        ("a.csv", b"user_id,item_id,score,label\n1,2,nan,1\n1,3,0.5,0\n", "nan|NaN|finite"),
+        ("a.csv", b"user_id,item_id,score,label\n1,2,0.5,1\n", "no negatives"),
+        ("a.csv", b"user_id,item_id,score,label\n1,2,0.5,0\n", "target"),
+    ],
+)
+def test_hostile_files_end_in_one_sentence(tmp_path, name, content, message):
+    path = tmp_path / name
+    path.write_bytes(content)
+    if message is None:
+        read_counts(path, "uni9", 100)
+        return
+    with pytest.raises((ValueError, TypeError), match=message) as told:
+        read_counts(path, "uni9", 100)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+def test_the_header_tells_what_stands_between_columns(tmp_path, separator):
+    for ending in ("csv", "tsv", "txt"):
+        path = tmp_path / f"m.{ending}"
+        path.write_text(f"user_id{separator}rank\n7{separator}3\n8{separator}1\n")
+        (table,) = read_ranks(path)
+        assert (table.users.tolist(), table.ranks.tolist()) == ([7, 8], [3, 1])
+
+
+def test_arrays_that_would_need_pickle_are_refused(tmp_path):
+    np.save(tmp_path / "a.npy", np.array([{"rank": 1}], dtype=object), allow_pickle=True)
+    with pytest.raises(ValueError, match="cannot read"):
+        read_counts(tmp_path / "a.npy", "uni9", 100)
+    np.save(tmp_path / "c.npy", np.array([1 + 2j]))
+    with pytest.raises(ValueError, match="complex128 values; ranks are whole numbers"):
+        read_counts(tmp_path / "c.npy", "uni9", 100)
+    np.save(tmp_path / "b.npy", np.ones((3, 2), dtype=int))
+    with pytest.raises(ValueError, match="one dimension"):
+        read_counts(tmp_path / "b.npy", "uni9", 100)
+
+
+def test_a_folder_and_a_missing_file(tmp_path):
+    (tmp_path / "x.csv").mkdir()
+    with pytest.raises(ValueError, match="cannot read"):
+        read_counts(tmp_path / "x.csv", "uni9", 100)
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        read_counts(tmp_path / "y.csv", "uni9", 100)
+
+
+def test_a_hundred_thousand_models_in_one_file_are_told_apart_in_seconds(tmp_path):
+    models = 100_000
+    parquet.write_table(
+        pa.table({"model": [f"m{i}" for i in range(models)], "rank": np.ones(models, int)}), tmp_path / "many.parquet"
+    )
+    assert len(read_ranks(tmp_path / "many.parquet")) == models
