@@ -50,9 +50,9 @@ _LATER = {
     "Split": ".data",
     "load": ".data",
     "as_scorer": ".models",
-    "observe": ".ranks.observe",
-    "observe_cases": ".ranks.observe",
-    "from_recbole": ".evaluate.recbole",
+    "observe": ".observing.observe",
+    "observe_cases": ".observing.observe",
+    "from_recbole": ".evaluation.recbole",
 }
 
 
