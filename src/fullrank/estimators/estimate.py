@@ -14,9 +14,10 @@ from importlib import import_module
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from threadpoolctl import ThreadpoolController
 
+from fullrank._types import FloatArray, IntArray
 from fullrank.estimators import _grid
 from fullrank.estimators._grid import Grid
 from fullrank.estimators.bounds import bounds_of
@@ -41,8 +42,6 @@ from fullrank.ranks.design import ALL, Design
 
 __all__ = ["Estimate", "Estimator", "Fit", "PointEstimate", "RankDistribution", "describe"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 #: Laws are kept in memory as cells × outcomes: pool bins are merged until this many numbers suffice.
 MOST_NUMBERS = 2_000_000

@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fullrank._types import BoolArray, FloatArray
 from fullrank.estimators._linalg import positive_solve
 from fullrank.estimators.estimate import (
     Estimator,
@@ -32,8 +32,6 @@ from fullrank.metrics import Metric
 from fullrank.ranks.counts import RankCounts
 
 __all__ = ["CLS", "BiasVariance", "Multinomial"]
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -205,7 +203,7 @@ def solve_linear(estimator: BiasVariance | Multinomial, problem: Problem) -> tup
     return masses, Fit(notes=tuple(sorted(notes)))
 
 
-def _lost(p: FloatArray, kept: NDArray[np.bool_]) -> str | None:
+def _lost(p: FloatArray, kept: BoolArray) -> str | None:
     lost = float(p[:, ~kept].sum())
     if lost <= 0:
         return None

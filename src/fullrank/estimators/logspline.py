@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fullrank._types import FloatArray, IntArray
 from fullrank.estimators.estimate import (
     Fit,
     Problem,
@@ -38,8 +38,6 @@ from fullrank.ranks.design import ALL
 
 __all__ = ["HyperPrior", "LogSpline"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 #: Draws of the posterior behind an interval, for few and for many strata.
 DRAWS, FEWER_DRAWS, MANY_STRATA = 400, 200, 8
