@@ -7,16 +7,15 @@ the grid, the exhaustive rule and the bookkeeping live here, once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields, is_dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from importlib import import_module
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
-from threadpoolctl import ThreadpoolController
 
+from fullrank._threads import ONE_BLAS_THREAD
 from fullrank._types import FloatArray, IntArray
 from fullrank.estimators import _grid
 from fullrank.estimators._grid import Grid
@@ -308,13 +307,13 @@ class RankDistribution:
     @cached_property
     def _resampled(self) -> Replicates:
         problem, solve = self._to_replicate()
-        with one_thread():
+        with ONE_BLAS_THREAD:
             return resampled(problem, solve, REPLICATES, np.random.default_rng(0))
 
     @cached_property
     def _simulated(self) -> Replicates:
         problem, solve = self._to_replicate()
-        with one_thread():
+        with ONE_BLAS_THREAD:
             return simulated(problem, solve, REPLICATES, np.random.default_rng(0))
 
     def _to_replicate(self) -> tuple[Problem, Solve]:
@@ -414,7 +413,7 @@ def fit_distribution(
     if not counts.design.plain:  # whether an adaptive case ends up known depends on its rank: it stays in
         known, unknown = None, counts
     problem = build_problem(unknown, n_items, all_outcomes)
-    with one_thread():
+    with ONE_BLAS_THREAD:
         masses, fit = solve(problem)
     single = problem.tables[0].n_items if len(problem.tables) == 1 and known is None else None
     return RankDistribution(counts, estimator, problem.grid, masses, single, fit, known, (problem, solve))
@@ -600,17 +599,6 @@ def one_size(counts: RankCounts, name: str) -> int:
             f"({sizes.min()} to {sizes.max()}): use LogSpline, MLE, BiasVariance or Multinomial."
         )
     return int(sizes[0])
-
-
-@cache
-def _pools() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
-def one_thread() -> AbstractContextManager[Any]:
-    """Matrices here are small: threads of BLAS gain little, and on a busy machine wait for one another."""
-    limited: AbstractContextManager[Any] = _pools().limit(limits=1, user_api="blas")
-    return limited
 
 
 def is_exhaustive(counts: RankCounts) -> bool:

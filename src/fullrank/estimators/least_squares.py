@@ -13,6 +13,7 @@ from typing import Literal
 
 import numpy as np
 
+from fullrank._threads import ONE_BLAS_THREAD
 from fullrank._types import BoolArray, FloatArray
 from fullrank.estimators._linalg import positive_solve
 from fullrank.estimators.estimate import (
@@ -26,7 +27,6 @@ from fullrank.estimators.estimate import (
     fit_distribution,
     is_exhaustive,
     one_size,
-    one_thread,
 )
 from fullrank.metrics import Metric
 from fullrank.ranks.counts import RankCounts
@@ -145,7 +145,7 @@ def constrained(problem: Problem) -> Callable[[Metric, str, int, int], FloatArra
     (table,), (A,) = problem.tables, problem.laws
     P = problem.uniform()
     # M̂_r = low + Σ_{s ≥ r} d_s with d ≥ 0: non-negative least squares in d, whose columns are running sums of A
-    with one_thread():
+    with ONE_BLAS_THREAD:
         q, upper = np.linalg.qr(np.sqrt(P)[:, None] * np.cumsum(A, axis=1))
 
     @lru_cache(maxsize=256)

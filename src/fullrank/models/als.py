@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fullrank._progress import bar
+from fullrank._threads import ONE_BLAS_THREAD
 from fullrank._types import FloatArray
 from fullrank.models.fitted import FittedFactors, describe, history_of, number, whole
 
@@ -143,9 +144,7 @@ class ImplicitALS:
             raise ImportError(
                 "`ImplicitALS` needs the package implicit: pip install 'fullrank[implicit]', or take `ALS`."
             ) from None
-        from threadpoolctl import threadpool_limits
-
-        with threadpool_limits(1, "blas"):  # implicit runs its own threads; two kinds would fight for the cores
+        with ONE_BLAS_THREAD:  # implicit runs its own threads; two kinds would fight for the cores
             model = AlternatingLeastSquares(
                 factors=self.factors, regularization=self.regularization, alpha=self.alpha, iterations=self.iterations,
                 random_state=self.rng, use_gpu=False,

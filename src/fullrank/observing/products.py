@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fullrank._threads import ONE_BLAS_THREAD
 from fullrank._types import Array
 from fullrank.observing.kernel_inputs import State, fixed, scratch_of, structure
-from fullrank.observing.threads import ONE_BLAS_THREAD, Team
+from fullrank.observing.threads import Team
 
 if TYPE_CHECKING:
     from fullrank.observing.task import Task
