@@ -28,7 +28,7 @@ import scipy.sparse as sp
 
 import fullrank.observing.observe as fo
 from fullrank.data.split import Split
-from fullrank.observing.threads import usable_threads
+from fullrank._threads import usable_threads
 from fullrank.ranks.design import Adaptive, Exhaustive, Sample, Top
 
 NEGATIVES = 99

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from fullrank._types import Array
 
 __all__ = ["pyarrow_or_none", "read_columns", "require_pyarrow"]
 
-Array = NDArray[Any]
 
 #: What pyarrow takes for a missing number.
 _MISSING = frozenset(

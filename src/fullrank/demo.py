@@ -10,16 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fullrank._types import Array, IntArray
 from fullrank.evaluation import report_on
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import Exhaustive, Sample
 from fullrank.report import Report
 
 __all__ = ["Demo", "run"]
-
-FloatArray = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,7 @@ class Demo:
 
 def world(
     rng: np.random.Generator, users: int = 4000, items: int = 20_000, factors: int = 16
-) -> tuple[NDArray[np.int64], dict[str, tuple[FloatArray, FloatArray]]]:
+) -> tuple[IntArray, dict[str, tuple[Array, Array]]]:
     """Held-out items, and two models as (user factors, item factors)."""
     tastes = rng.normal(size=(users, factors)).astype(np.float32)
     traits = rng.normal(size=(items, factors)).astype(np.float32)
@@ -47,9 +45,7 @@ def world(
     return targets, {"Broad": (broad, traits), "Sharp": (sharp, traits)}
 
 
-def full_ranks(
-    factors: tuple[FloatArray, FloatArray], targets: NDArray[np.int64], block: int = 256
-) -> NDArray[np.int64]:
+def full_ranks(factors: tuple[Array, Array], targets: IntArray, block: int = 256) -> IntArray:
     """1 + how many items score above the target, for every user."""
     users, items = factors
     ranks = np.empty(len(users), dtype=np.int64)

@@ -22,11 +22,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from fullrank._types import FloatArray
 
 __all__ = ["AP", "AUC", "MRR", "NDCG", "Hit", "Metric", "Precision", "Recall", "parse_metric", "parse_metrics"]
 
-FloatArray = NDArray[np.float64]
 
 #: Every word a user may write, and the metric it means when each user has one target.
 ALIASES = {

@@ -10,14 +10,15 @@ from hypothesis import strategies as st
 from numba import njit
 from scipy import stats
 
-from fullrank.observing import kernels as k
+from fullrank.observing import kernel_scores as scores
+from fullrank.observing import kernel_ties as k
 
 WORDS = st.integers(0, 2**64 - 1)
 
 
 @njit
 def dot(a: Any, i: int, b: Any, j: int) -> Any:
-    return k.dot_rows(a, i, b, j)
+    return scores.dot_rows(a, i, b, j)
 
 
 @njit

@@ -24,7 +24,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from fullrank._cores import cores
+from fullrank._threads import cores
 from fullrank.backends.schedule import Failure, Lost, attempt, check_limits, run
 
 __all__ = ["ProcessBackend"]

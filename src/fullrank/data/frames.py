@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from fullrank._columns import find_column, listed
-
-Ints: TypeAlias = NDArray[np.int64]
-Array: TypeAlias = NDArray[Any]
+from fullrank._types import Array, BoolArray, IntArray
 
 # What interactions hold, in the order of a tuple.
 _PARTS = ("user", "item", "rating", "timestamp")
@@ -34,8 +31,8 @@ class Interactions:
     Interactions(3 rows, 2 users, 2 items)
     """
 
-    users: Ints
-    items: Ints
+    users: IntArray
+    items: IntArray
     n_users: int
     n_items: int
     ratings: Array | None = field(default=None, kw_only=True)
@@ -88,7 +85,7 @@ class Interactions:
         )
 
 
-def _close_gaps(codes: Ints, ids: Array | None, size: int) -> tuple[Ints, Array | None, int]:
+def _close_gaps(codes: IntArray, ids: Array | None, size: int) -> tuple[IntArray, Array | None, int]:
     present = np.zeros(size, dtype=bool)
     present[codes] = True
     if present.all():
@@ -273,7 +270,9 @@ def _to_numpy(values: Any) -> Array:
     return np.asarray(values.to_numpy())
 
 
-def encode(ids: Array, what: str, size: int | None = None, *, order: str = "sorted") -> tuple[Ints, Array | None, int]:
+def encode(
+    ids: Array, what: str, size: int | None = None, *, order: str = "sorted"
+) -> tuple[IntArray, Array | None, int]:
     """Turn names into positions; returns (position of each row, name of each position or None, number of positions).
 
     `order` is `"sorted"` or `"first"` (by first appearance, as the NCF release numbers the films of ml-1m). With `size`
@@ -318,7 +317,7 @@ def encode(ids: Array, what: str, size: int | None = None, *, order: str = "sort
     return codes, names, len(names)
 
 
-def _encode_strings(ids: Array) -> tuple[Ints, Array]:
+def _encode_strings(ids: Array) -> tuple[IntArray, Array]:
     """Positions of strings in sorted order; hashing first, so that only the distinct ones are sorted."""
     found: dict[str, int] = {}
     codes = np.fromiter((found.setdefault(name, len(found)) for name in ids.tolist()), np.int64, len(ids))
@@ -329,7 +328,7 @@ def _encode_strings(ids: Array) -> tuple[Ints, Array]:
     return position[codes], names[rank]
 
 
-def among(keys: Ints, ascending: Ints) -> NDArray[np.bool_]:
+def among(keys: IntArray, ascending: IntArray) -> BoolArray:
     """Say which `keys` are among the sorted ones (binary search: `np.isin` hashes, which is slower on pairs)."""
     if not len(ascending):
         return np.zeros(len(keys), dtype=bool)
@@ -337,7 +336,7 @@ def among(keys: Ints, ascending: Ints) -> NDArray[np.bool_]:
     return np.asarray(ascending[place] == keys)
 
 
-def repeats(keys: Ints) -> Ints:
+def repeats(keys: IntArray) -> IntArray:
     """Where a key stands that stood earlier, in the order of the keys."""
     order = np.argsort(keys, kind="stable")
     return np.asarray(order[1:][keys[order[1:]] == keys[order[:-1]]])

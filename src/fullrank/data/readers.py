@@ -19,7 +19,8 @@ import numpy as np
 
 from fullrank._progress import bar
 from fullrank._tables import pyarrow_or_none
-from fullrank.data.frames import Interactions, Ints, among, encode
+from fullrank._types import IntArray
+from fullrank.data.frames import Interactions, among, encode
 
 Source: TypeAlias = str | os.PathLike[str] | BinaryIO
 
@@ -77,15 +78,15 @@ class Negatives:
     NCF drew 99 per case *with* replacement, so the number of distinct ones is often smaller.
     """
 
-    users: Ints
-    targets: Ints
-    negatives: Ints
-    offsets: Ints
+    users: IntArray
+    targets: IntArray
+    negatives: IntArray
+    offsets: IntArray
 
     def __len__(self) -> int:
         return len(self.users)
 
-    def of(self, case: int) -> Ints:
+    def of(self, case: int) -> IntArray:
         """Return the negatives of one case."""
         if not 0 <= case < len(self):
             raise ValueError(f"`case` is {case}; allowed are 0 to {len(self) - 1}.")
@@ -95,9 +96,9 @@ class Negatives:
 def read_negatives(source: Source, *, progress: bool = False) -> Negatives:
     """Read NCF's `.test.negative`: `(user,target)`, then the negatives, separated by tabs; zero-based positions."""
     line_form = re.compile(rb"\((\d{1,10}),(\d{1,10})\)((?:\t\d{1,10})*)\s*")
-    cases: list[Ints] = []
+    cases: list[IntArray] = []
     sizes: list[int] = []
-    parts: list[Ints] = []
+    parts: list[IntArray] = []
     for block, first_line in _blocks(source, progress):
         heads: list[bytes] = []
         tails: list[bytes] = []
@@ -160,7 +161,7 @@ def read_book_ratings(source: Source, *, min_rating: float | None = None, progre
     (the file has quotes and backslashes inside), exactly as written. Users and ISBNs are numbered in sorted order.
     """
     form = re.compile(r'"?(\d{1,18})"?;"?(.*?)"?;"?(\d{1,2})"?[ \t]*')
-    users: list[Ints] = []
+    users: list[IntArray] = []
     isbns: list[str] = []
     ratings: list[Any] = []
     for block, first_line in _blocks(source, progress):
@@ -257,7 +258,7 @@ def _empty(source: Source) -> ValueError:
     return ValueError(f"`{_name(source)}` line 1: the file holds no interactions.")
 
 
-def _integers(text: bytes) -> Ints:
+def _integers(text: bytes) -> IntArray:
     """Integers in text that was checked to hold nothing else."""
     return np.array(text.split(), dtype=np.int64)
 
@@ -418,7 +419,7 @@ def _integer_lines(source: Source, progress: bool, expected: str) -> Iterator[tu
             yield number, values
 
 
-def _lists(items: list[Ints], users: Ints, name: str) -> Interactions:
+def _lists(items: list[IntArray], users: IntArray, name: str) -> Interactions:
     sizes = np.array([len(part) for part in items], dtype=np.int64)
     if not sizes.sum():
         raise ValueError(f"`{name}` line 1: the file holds no interactions.")

@@ -29,9 +29,10 @@ import numpy as np
 
 from fullrank._progress import bar
 from fullrank._tables import require_pyarrow
+from fullrank._types import RNG
 from fullrank.data import readers
 from fullrank.data.frames import Interactions, among, k_core
-from fullrank.data.split import HOW, RNG, Split, given_test
+from fullrank.data.split import HOW, Split, given_test
 
 Found = tuple[Interactions, Interactions | None]
 

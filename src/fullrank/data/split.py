@@ -8,16 +8,14 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from fullrank._types import RNG, Array, BoolArray, FloatArray, IntArray
 from fullrank.data.frames import (
-    Array,
     Interactions,
-    Ints,
     among,
     encode,
     interactions,
@@ -25,8 +23,6 @@ from fullrank.data.frames import (
     repeats,
     whole_number,
 )
-
-RNG: TypeAlias = int | np.random.Generator | None
 
 HOW = ("last", "random", "ratio", "last-ratio", "given")
 
@@ -52,9 +48,9 @@ class Split:
     """
 
     train: Any
-    users: Ints
-    items: Ints = None  # type: ignore[assignment]  # left out where `users` is the matrix of what is held out
-    weights: NDArray[np.float64] | None = None
+    users: IntArray
+    items: IntArray = None  # type: ignore[assignment]  # left out where `users` is the matrix of what is held out
+    weights: FloatArray | None = None
     name: str = field(default="", kw_only=True)
     user_ids: Array | None = field(default=None, kw_only=True)
     item_ids: Array | None = field(default=None, kw_only=True)
@@ -129,12 +125,12 @@ class Split:
         position, ids = (self.users, self.user_ids) if what == "user" else (self.items, self.item_ids)
         return f"{what} {position[case] if ids is None else ids[position[case]]}"
 
-    def _in_train(self, keys: Ints) -> NDArray[np.bool_]:
+    def _in_train(self, keys: IntArray) -> BoolArray:
         # train is canonical, so its keys ascend and one binary search per case is enough
         rows = np.repeat(np.arange(self.n_users, dtype=np.int64), np.diff(self.train.indptr))
         return among(keys, rows * self.n_items + self.train.indices)
 
-    def _checked_weights(self) -> NDArray[np.float64]:
+    def _checked_weights(self) -> FloatArray:
         try:
             weights = np.array(self.weights, dtype=np.float64)
         except (TypeError, ValueError):
@@ -179,21 +175,21 @@ class Split:
         return self.cases
 
     @cached_property
-    def targets_per_user(self) -> Ints:
+    def targets_per_user(self) -> IntArray:
         """Number of held-out targets of every user (T in the formulas; 0 for users without a case)."""
         return np.asarray(np.bincount(self.users, minlength=self.n_users), dtype=np.int64)
 
     @cached_property
-    def test_users(self) -> Ints:
+    def test_users(self) -> IntArray:
         """Users with at least one case, ascending."""
         return np.flatnonzero(self.targets_per_user)
 
-    def seen(self, user: int) -> NDArray[Any]:
+    def seen(self, user: int) -> Array:
         """Return the items of `user` in `train`, ascending (a view: do not write to it)."""
         user = self._user(user)
         return np.asarray(self.train.indices[self.train.indptr[user] : self.train.indptr[user + 1]])
 
-    def targets(self, user: int) -> Ints:
+    def targets(self, user: int) -> IntArray:
         """Return the held-out items of `user`, in the order of the cases."""
         return np.asarray(self.items[self.users == self._user(user)])
 
@@ -415,14 +411,14 @@ def _encode_together(
     )
 
 
-def _by_time(found: Interactions) -> Ints:
+def _by_time(found: Interactions) -> IntArray:
     """Rows ordered by user and, within a user, by time; rows at the same time keep their order."""
     if found.timestamps is None:
         raise ValueError("the interactions have no time; hold out at random, or name the column with `timestamp=`.")
     return np.lexsort((found.timestamps, found.users))
 
 
-def _at_random(found: Interactions, rng: RNG) -> Ints:
+def _at_random(found: Interactions, rng: RNG) -> IntArray:
     """Rows ordered by user and, within a user, at random; the draw does not see the order of the rows."""
     canonical = np.lexsort((found.items, found.users))
     keys = np.empty(len(found))
@@ -439,7 +435,7 @@ def generator(rng: RNG) -> np.random.Generator:
     return np.random.default_rng(rng)
 
 
-def _hold_out(found: Interactions, order: Ints, held: Ints, min_items: int, name: str) -> Split:
+def _hold_out(found: Interactions, order: IntArray, held: IntArray, min_items: int, name: str) -> Split:
     """Hold out the last `held[user]` rows of each user in `order` (which groups rows by user, ascending)."""
     whole_number(min_items, "min_items", least=2)
     sizes = np.bincount(found.users, minlength=found.n_users)
@@ -456,7 +452,7 @@ def _hold_out(found: Interactions, order: Ints, held: Ints, min_items: int, name
     )
 
 
-def _matrix(users: Ints, items: Ints, n_users: int, n_items: int) -> Any:
+def _matrix(users: IntArray, items: IntArray, n_users: int, n_items: int) -> Any:
     return sp.csr_matrix((np.ones(len(users), dtype=np.float32), (users, items)), shape=(n_users, n_items))
 
 
@@ -499,7 +495,7 @@ def _canonical(given: Any, name: str) -> Any:
     return matrix
 
 
-def _positions(values: Any, what: str) -> Ints:
+def _positions(values: Any, what: str) -> IntArray:
     array = np.asarray(values)
     if array.ndim != 1:
         raise ValueError(f"`{what}` has shape {array.shape}; allowed is one position per case.")

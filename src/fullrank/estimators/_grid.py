@@ -12,14 +12,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fullrank._types import FloatArray, IntArray
 from fullrank.metrics import Metric, rank_offset
 from fullrank.ranks.counts import PoolTable
 from fullrank.ranks.design import ALL, Design
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 HEAD = 1000  # ranks kept one by one
 FINENESS = 0.3  # cell width in standard errors of the rank: errors of 1e-6 in metrics@100 (tests)

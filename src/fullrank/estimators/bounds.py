@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fullrank._types import BoolArray, FloatArray, IntArray
 from fullrank.estimators._grid import Grid
 from fullrank.estimators.intervals import check_interval
 from fullrank.metrics import Metric, parse_metric
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CompatibleRanks", "bounds", "bounds_of"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 #: Bins of pool sizes, and places along the order of outcomes: more of them hardly narrow the bounds and cost time.
 MOST_POOLS, CUTS = 6, 20
@@ -84,7 +82,7 @@ class CompatibleRanks:
     level: float
     grid: Grid
     before: FloatArray  # bins of pool sizes × cells × cuts: probability of an outcome up to the cut
-    possible: NDArray[np.bool_]  # bins × cells: ranks that a case whose rank is not known can have
+    possible: BoolArray  # bins × cells: ranks that a case whose rank is not known can have
     bins: IntArray  # of every cell of the counts whose ranks are not known
     places: IntArray  # of the same, the first cut that its outcome is up to
 
@@ -143,7 +141,7 @@ class CompatibleRanks:
             high -= share * programme.least(-most[each])
         return low, high
 
-    def _programme(self, weight: FloatArray, here: NDArray[np.bool_], alpha: float) -> _Programme:
+    def _programme(self, weight: FloatArray, here: BoolArray, alpha: float) -> _Programme:
         """The rank distributions compatible with the cases of some cells, weighted."""
         w, cases = weight[here], self.counts.cases if self.unknown is None else self.unknown.cases
         total = float(w.sum())
@@ -163,7 +161,7 @@ class _Programme:
     before: FloatArray  # cuts × (bins × cells), times the share of the bin
     low: FloatArray
     high: FloatArray
-    possible: NDArray[np.bool_]
+    possible: BoolArray
 
     def least(self, gain: FloatArray) -> float:
         """The least mean gain of a case, by column generation.
@@ -192,7 +190,7 @@ class _Programme:
                 return max(float(found.fun) + missing, float(gain.min()))
             active |= more
 
-    def _start(self, gain: FloatArray) -> NDArray[np.bool_]:
+    def _start(self, gain: FloatArray) -> BoolArray:
         """Some ranks of each bin to begin with: a few along the way, and where the gain ends."""
         active = np.zeros(self.possible.shape, dtype=bool)
         ends = np.flatnonzero(np.diff(gain != 0))
@@ -200,7 +198,7 @@ class _Programme:
         active[:, np.concatenate([ends, ends + 1])] = True
         return active
 
-    def _solved(self, cost: FloatArray, active: NDArray[np.bool_]) -> Any:
+    def _solved(self, cost: FloatArray, active: BoolArray) -> Any:
         from scipy.optimize import linprog
 
         kept = np.flatnonzero((active & self.possible).ravel())

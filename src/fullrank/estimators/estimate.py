@@ -7,16 +7,16 @@ the grid, the exhaustive rule and the bookkeeping live here, once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields, is_dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from importlib import import_module
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from threadpoolctl import ThreadpoolController
+from numpy.typing import ArrayLike
 
+from fullrank._threads import ONE_BLAS_THREAD
+from fullrank._types import FloatArray, IntArray
 from fullrank.estimators import _grid
 from fullrank.estimators._grid import Grid
 from fullrank.estimators.bounds import bounds_of
@@ -41,8 +41,6 @@ from fullrank.ranks.design import ALL, Design
 
 __all__ = ["Estimate", "Estimator", "Fit", "PointEstimate", "RankDistribution", "describe"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 #: Laws are kept in memory as cells × outcomes: pool bins are merged until this many numbers suffice.
 MOST_NUMBERS = 2_000_000
@@ -309,13 +307,13 @@ class RankDistribution:
     @cached_property
     def _resampled(self) -> Replicates:
         problem, solve = self._to_replicate()
-        with one_thread():
+        with ONE_BLAS_THREAD:
             return resampled(problem, solve, REPLICATES, np.random.default_rng(0))
 
     @cached_property
     def _simulated(self) -> Replicates:
         problem, solve = self._to_replicate()
-        with one_thread():
+        with ONE_BLAS_THREAD:
             return simulated(problem, solve, REPLICATES, np.random.default_rng(0))
 
     def _to_replicate(self) -> tuple[Problem, Solve]:
@@ -415,7 +413,7 @@ def fit_distribution(
     if not counts.design.plain:  # whether an adaptive case ends up known depends on its rank: it stays in
         known, unknown = None, counts
     problem = build_problem(unknown, n_items, all_outcomes)
-    with one_thread():
+    with ONE_BLAS_THREAD:
         masses, fit = solve(problem)
     single = problem.tables[0].n_items if len(problem.tables) == 1 and known is None else None
     return RankDistribution(counts, estimator, problem.grid, masses, single, fit, known, (problem, solve))
@@ -601,17 +599,6 @@ def one_size(counts: RankCounts, name: str) -> int:
             f"({sizes.min()} to {sizes.max()}): use LogSpline, MLE, BiasVariance or Multinomial."
         )
     return int(sizes[0])
-
-
-@cache
-def _pools() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
-def one_thread() -> AbstractContextManager[Any]:
-    """Matrices here are small: threads of BLAS gain little, and on a busy machine wait for one another."""
-    limited: AbstractContextManager[Any] = _pools().limit(limits=1, user_api="blas")
-    return limited
 
 
 def is_exhaustive(counts: RankCounts) -> bool:

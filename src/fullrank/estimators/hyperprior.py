@@ -21,12 +21,11 @@ from importlib import resources
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from fullrank._types import FloatArray, IntArray
 
 __all__ = ["HyperPrior", "Kind", "bins_of", "shipped"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 FORMAT = "fullrank.HyperPrior/4"
 #: The first j or T of each octave; the last octave has no end.

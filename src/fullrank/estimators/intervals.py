@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fullrank._types import FloatArray, IntArray
 from fullrank.estimators._grid import Grid
 from fullrank.metrics import Metric
 from fullrank.ranks.counts import PoolTable, RankCounts
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Target"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 Target = Literal["cases", "population"]
 
 REPLICATES = 100

@@ -12,8 +12,9 @@ from functools import lru_cache
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fullrank._threads import ONE_BLAS_THREAD
+from fullrank._types import BoolArray, FloatArray
 from fullrank.estimators._linalg import positive_solve
 from fullrank.estimators.estimate import (
     Estimator,
@@ -26,14 +27,11 @@ from fullrank.estimators.estimate import (
     fit_distribution,
     is_exhaustive,
     one_size,
-    one_thread,
 )
 from fullrank.metrics import Metric
 from fullrank.ranks.counts import RankCounts
 
 __all__ = ["CLS", "BiasVariance", "Multinomial"]
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -147,7 +145,7 @@ def constrained(problem: Problem) -> Callable[[Metric, str, int, int], FloatArra
     (table,), (A,) = problem.tables, problem.laws
     P = problem.uniform()
     # M̂_r = low + Σ_{s ≥ r} d_s with d ≥ 0: non-negative least squares in d, whose columns are running sums of A
-    with one_thread():
+    with ONE_BLAS_THREAD:
         q, upper = np.linalg.qr(np.sqrt(P)[:, None] * np.cumsum(A, axis=1))
 
     @lru_cache(maxsize=256)
@@ -205,7 +203,7 @@ def solve_linear(estimator: BiasVariance | Multinomial, problem: Problem) -> tup
     return masses, Fit(notes=tuple(sorted(notes)))
 
 
-def _lost(p: FloatArray, kept: NDArray[np.bool_]) -> str | None:
+def _lost(p: FloatArray, kept: BoolArray) -> str | None:
     lost = float(p[:, ~kept].sum())
     if lost <= 0:
         return None

@@ -11,15 +11,13 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fullrank._types import FloatArray
 from fullrank.estimators.estimate import Fit, Problem, RankDistribution, fit_distribution
 from fullrank.metrics import parse_metric
 from fullrank.ranks.counts import PoolTable, RankCounts
 
 __all__ = ["MLE", "WeightedMLE"]
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

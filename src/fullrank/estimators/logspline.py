@@ -19,15 +19,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fullrank._threads import ONE_BLAS_THREAD
+from fullrank._types import FloatArray, IntArray
 from fullrank.estimators.estimate import (
     Fit,
     Problem,
     RankDistribution,
     build_problem,
     empirical,
-    one_thread,
     refuse_compared,
 )
 from fullrank.estimators.hyperprior import HyperPrior, anything, bins_of, shipped
@@ -38,8 +38,6 @@ from fullrank.ranks.design import ALL
 
 __all__ = ["HyperPrior", "LogSpline"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 #: Draws of the posterior behind an interval, for few and for many strata.
 DRAWS, FEWER_DRAWS, MANY_STRATA = 400, 200, 8
@@ -98,7 +96,7 @@ class LogSpline:
             np.concatenate([table.weight for table in problem.tables], axis=1)
             * (counts.effective_cases / counts.weight.sum()),
         )
-        with one_thread():
+        with ONE_BLAS_THREAD:
             posterior = Posterior.of(problem, SplineModel.on(problem.grid, prior.coefficients), prior, bins, data)
         single = problem.tables[0].n_items if len(problem.tables) == 1 else None
         fit = Fit(posterior.steps, posterior.evidence, posterior.converged, posterior.notes())
@@ -223,7 +221,7 @@ class Posterior:
         ``population``: the metric of the drawn π. ``cases``: given π, each case's rank follows its own posterior; their mean
         is one EM step from π and their variance adds Σ c_o Var[M(R) | o]/M².
         """
-        with one_thread():
+        with ONE_BLAS_THREAD:
             drawn = self.values(metric, target, n_items)
         tail = 0.5 - level / 2
         low, middle, high = np.quantile(drawn, [tail, 0.5, 1 - tail])

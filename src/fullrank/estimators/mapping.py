@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from fullrank._types import FloatArray
 from fullrank.estimators.bounds import bounds_of
 from fullrank.estimators.estimate import Fit, RankDistribution, cut_offs, empirical, is_exhaustive, one_size
 from fullrank.estimators.intervals import Target, check_interval, point_interval
@@ -17,8 +18,6 @@ from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.laws import log_gamma
 
 __all__ = ["AlignedCurve", "Mapping"]
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fullrank._types import FloatArray
 from fullrank.estimators._linalg import positive_solve
 from fullrank.estimators.estimate import Fit, Problem, RankDistribution, fit_distribution, size_shares
 from fullrank.ranks.counts import RankCounts
 
 __all__ = ["MaxEntropy"]
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fullrank._types import FloatArray
 from fullrank.estimators._grid import Grid
-
-FloatArray = NDArray[np.float64]
 
 #: Newton steps after which a mode counts as not found.
 MOST_STEPS = 60

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fullrank._types import FloatArray
 from fullrank.estimators import DEFAULT_ESTIMATOR, Estimate, Estimator, describe, parse_estimator
 from fullrank.estimators.intervals import check_interval, z_of
 from fullrank.evaluation.pairing import Influence, case_spread, covariances, expected_counts, influences, same_cases
@@ -21,7 +21,6 @@ from fullrank.report import Comparison, Difference, Report, Row
 
 __all__ = ["compare", "comparisons"]
 
-FloatArray = NDArray[np.float64]
 
 DRAWS = 20_000
 #: Times as many negatives that are tried out when models cannot be told apart.

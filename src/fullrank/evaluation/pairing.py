@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fullrank._types import FloatArray, IntArray
 from fullrank.estimators import MLE, Estimate, RankDistribution
 from fullrank.estimators._grid import Grid
 from fullrank.estimators.intervals import cell_gains
@@ -27,7 +27,6 @@ from fullrank.ranks.design import Design
 
 __all__ = ["Influence", "case_spread", "covariances", "expected_counts", "influences", "same_cases"]
 
-FloatArray = NDArray[np.float64]
 
 #: Log-densities of ranks move along this many hat functions of log R: each by about ``REACH``, and smoothly (the penalty on
 #: second differences of the P-spline). So chosen, influences go with refits of LogSpline (tests).
@@ -155,7 +154,7 @@ class _Shape:
     grid: Grid
     π: FloatArray
     A: FloatArray  # cells × outcomes
-    outcome: NDArray[np.int64]  # of every cell of the counts
+    outcome: IntArray  # of every cell of the counts
     hats: FloatArray
 
     @classmethod

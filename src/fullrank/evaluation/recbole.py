@@ -16,11 +16,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fullrank._types import FloatArray, IntArray
 from fullrank.estimators import Estimator
 from fullrank.evaluation.correct import DEFAULT_METRICS, report_on
 from fullrank.metrics import Metric
@@ -30,7 +30,6 @@ from fullrank.report import Report
 
 __all__ = ["from_recbole"]
 
-Ints: TypeAlias = NDArray[np.int64]
 
 #: RecBole's metrics that are a function of ranks; they mean the same here.
 _METRICS = ("recall", "mrr", "ndcg", "hit", "precision", "map")
@@ -109,13 +108,13 @@ class _Data:
 class _Batch:
     """Rows (list, item, score) and cases (list, user, target, number of candidates) of one or several batches."""
 
-    lists: Ints
-    items: Ints
-    scores: NDArray[np.float64]
-    of: Ints
-    users: Ints
-    targets: Ints
-    pools: Ints
+    lists: IntArray
+    items: IntArray
+    scores: FloatArray
+    of: IntArray
+    users: IntArray
+    targets: IntArray
+    pools: IntArray
 
     @classmethod
     def joined(cls, parts: list[_Batch]) -> _Batch:

@@ -17,8 +17,8 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fullrank._types import BoolArray, FloatArray, IntArray
 from fullrank.estimators import LogSpline, RankDistribution
 from fullrank.estimators._grid import Grid
 from fullrank.estimators.hyperprior import shipped
@@ -30,8 +30,6 @@ from fullrank.ranks.design import ALL, Adaptive, Design, Sample
 
 __all__ = ["AIM", "Candidate", "Guess", "Rehearsal", "made_up"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 #: Half-widths vary a little from sample to sample: plans aim below the goal by this much.
 AIM = 0.97
@@ -175,7 +173,7 @@ class Rehearsal:
     cases: int
     start: int
     sizes: IntArray
-    doublings: NDArray[np.bool_]
+    doublings: BoolArray
     hits: IntArray  # sizes × cases; those beaten `most` times are followed no further
     most: int
 

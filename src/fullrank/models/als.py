@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fullrank._progress import bar
+from fullrank._threads import ONE_BLAS_THREAD
+from fullrank._types import FloatArray
 from fullrank.models.fitted import FittedFactors, describe, history_of, number, whole
 
 __all__ = ["ALS", "ImplicitALS"]
 
-Array = NDArray[np.float64]
 _CELLS = 1 << 21  # of the small systems solved together: 16 MB
 _SHORT = 0.5  # share of the width up to which a history is short
 
@@ -78,7 +79,7 @@ class ALS:
         return describe(self)
 
 
-def _solve(matrix: Any, fixed: Array, regularization: float, alpha: float) -> Array:
+def _solve(matrix: Any, fixed: FloatArray, regularization: float, alpha: float) -> FloatArray:
     """The best factors of all rows of ``matrix``, those of its columns being ``fixed``; rows without entries get 0.
 
     With A = λI + αVᵀV shared by all rows and F the factors of a row's h columns, the answer is (A + FᵀF)⁻¹Fᵀ1, a system
@@ -143,9 +144,7 @@ class ImplicitALS:
             raise ImportError(
                 "`ImplicitALS` needs the package implicit: pip install 'fullrank[implicit]', or take `ALS`."
             ) from None
-        from threadpoolctl import threadpool_limits
-
-        with threadpool_limits(1, "blas"):  # implicit runs its own threads; two kinds would fight for the cores
+        with ONE_BLAS_THREAD:  # implicit runs its own threads; two kinds would fight for the cores
             model = AlternatingLeastSquares(
                 factors=self.factors, regularization=self.regularization, alpha=self.alpha, iterations=self.iterations,
                 random_state=self.rng, use_gpu=False,

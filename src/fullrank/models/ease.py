@@ -6,14 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fullrank._progress import bar
+from fullrank._types import Array
 from fullrank.models.fitted import FittedItemItem, describe, history_of, number
 
 __all__ = ["EASE"]
 
-Array = NDArray[Any]
 _STRIP = 1024  # rows handled at once, so that nothing but the two matrices needs memory
 
 

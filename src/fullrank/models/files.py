@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fullrank._files import replacing
+from fullrank._types import Array
 
 __all__ = ["read", "write"]
 
-Array = NDArray[Any]
 
 _FORMAT = "fullrank model"
 _VERSION = 1

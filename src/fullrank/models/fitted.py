@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from fullrank._types import Array, IntArray
 from fullrank.models import files
 from fullrank.models.scorer import Factors, ItemItem
 
@@ -24,8 +24,6 @@ __all__ = [
     "FittedFactors", "FittedItemItem", "Recommender", "describe", "history_of", "load_model", "register", "save_model",
 ]  # fmt: skip
 
-Array = NDArray[Any]
-Ints = NDArray[np.int64]
 
 #: By name: files name the class, and only these are ever made from a file.
 _RECOMMENDERS: dict[str, type] = {}
@@ -71,7 +69,7 @@ class FittedFactors:
         """Number of items it knows."""
         return len(self.item_factors)
 
-    def score(self, users: Ints, items: Ints) -> Array:
+    def score(self, users: IntArray, items: IntArray) -> Array:
         """Scores of shape (b, m) for users (b,) and items (b, m)."""
         return self.scorer.score(users, items)
 
@@ -117,7 +115,7 @@ class FittedItemItem:
         """Number of items it knows."""
         return int(self.similarity.shape[0])
 
-    def score(self, users: Ints, items: Ints) -> Array:
+    def score(self, users: IntArray, items: IntArray) -> Array:
         """Scores of shape (b, m) for users (b,) and items (b, m)."""
         return self.scorer.score(users, items)
 

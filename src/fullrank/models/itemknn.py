@@ -12,14 +12,12 @@ from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from fullrank._progress import bar
 from fullrank.models.fitted import FittedItemItem, describe, history_of, number, whole, yes_no
 
 __all__ = ["ItemCF", "ItemKNN"]
 
-Array = NDArray[np.float64]
 _STRIP_CELLS = 1 << 24
 _DENSE_SHARE = 1 / 3  # above this share of cells a dense matrix is smaller (8 against 12 bytes a cell) and faster
 

@@ -23,14 +23,11 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from fullrank._columns import find_column
+from fullrank._types import Array, IntArray
 
 __all__ = ["Factors", "ItemItem", "Pairs", "Rows", "Scorer", "Table", "as_scorer"]
-
-Array = NDArray[Any]
-Ints = NDArray[np.int64]
 
 
 @runtime_checkable
@@ -40,7 +37,7 @@ class Scorer(Protocol):
     It may also say how many users and items it knows (``n_users``, ``n_items``), and what it is called (``name``).
     """
 
-    def score(self, users: Ints, items: Ints) -> Any:
+    def score(self, users: IntArray, items: IntArray) -> Any:
         """Scores of shape (b, m): entry (r, c) for user ``users[r]`` and item ``items[r, c]``."""
         ...
 
@@ -89,7 +86,7 @@ class Factors:
         """Number of items it knows."""
         return len(self.items)
 
-    def score(self, users: Ints, items: Ints) -> Array:
+    def score(self, users: IntArray, items: IntArray) -> Array:
         """Dot products."""
         scores = np.einsum("bd,bmd->bm", self.users[users], self.items[items])
         return np.asarray(scores if self.bias is None else scores + self.bias[items])
@@ -151,7 +148,7 @@ class ItemItem:
         """Number of items it knows."""
         return int(self.similarity.shape[0])
 
-    def score(self, users: Ints, items: Ints) -> Array:
+    def score(self, users: IntArray, items: IntArray) -> Array:
         """Rows of history · similarity, then the asked items."""
         rows = self.history[users] @ self.similarity
         rows = rows.toarray() if sp.issparse(rows) else np.asarray(rows)
@@ -191,7 +188,7 @@ class Table:
         """Number of items it knows."""
         return int(self.scores.shape[1])
 
-    def score(self, users: Ints, items: Ints) -> Array:
+    def score(self, users: IntArray, items: IntArray) -> Array:
         """Look the pairs up."""
         rows = np.full((len(users), self.n_items), -np.inf, dtype=self.scores.dtype)
         for row, user in zip(rows, users, strict=True):
@@ -211,12 +208,12 @@ class Table:
 class Rows:
     """A model that scores the whole catalogue at once: ``rows(users)`` returns (b, n_items)."""
 
-    rows: Callable[[Ints], Any]
+    rows: Callable[[IntArray], Any]
     n_items: int
     n_users: int | None = None
     name: str = "rows"
 
-    def score(self, users: Ints, items: Ints) -> Array:
+    def score(self, users: IntArray, items: IntArray) -> Array:
         """Whole rows, then the asked items."""
         return np.take_along_axis(_numpy(self.rows(users)), items, axis=1)
 
@@ -234,13 +231,13 @@ class Pairs:
     otherwise), for else a function of flat pairs could give the right shape and wrong scores.
     """
 
-    function: Callable[[Ints, Ints], Any]
+    function: Callable[[IntArray, IntArray], Any]
     n_users: int | None = None
     n_items: int | None = None
     name: str = "function"
     flat: bool | None = None
 
-    def score(self, users: Ints, items: Ints) -> Array:
+    def score(self, users: IntArray, items: IntArray) -> Array:
         """What the function says, as a NumPy array of the right shape."""
         if self.flat is not None:
             return self._ask(users, items, self.flat)
@@ -249,7 +246,7 @@ class Pairs:
         self._settle(np.zeros(2, dtype=np.int64), np.zeros((2, 3), dtype=np.int64))
         return self.score(users, items)
 
-    def _settle(self, users: Ints, items: Ints) -> Array:
+    def _settle(self, users: IntArray, items: IntArray) -> Array:
         """Ask in both forms and remember the one that is answered."""
         try:
             scores, flat = self._ask(users, items, False), False
@@ -264,7 +261,7 @@ class Pairs:
         object.__setattr__(self, "flat", flat)
         return scores
 
-    def _ask(self, users: Ints, items: Ints, flat: bool) -> Array:
+    def _ask(self, users: IntArray, items: IntArray, flat: bool) -> Array:
         if flat:
             users, asked = np.repeat(users, items.shape[1]), items.ravel()
         else:
@@ -427,7 +424,7 @@ def _from_frame(frame: Any, split: Any, name: str) -> Table:
     return Table(rows, name=name)
 
 
-def _positions(values: Array, ids: Array | None, what: str, size: int | None, name: str) -> Ints:
+def _positions(values: Array, ids: Array | None, what: str, size: int | None, name: str) -> IntArray:
     """Names as positions; names the split does not know become −1 and are left out."""
     if ids is not None:
         order = np.argsort(ids, kind="stable")
@@ -462,14 +459,14 @@ def _cornac(model: Any, split: Any, name: str) -> Any:
     if n_items is None:
         raise ValueError(f"Cornac model `{name}` has no training set: fit it first.")
 
-    def rows(asked: Ints) -> Array:
+    def rows(asked: IntArray) -> Array:
         out = [np.asarray(model.score(int(u))) for u in (asked if users is None else users[asked])]
         return np.stack(out) if items is None else np.stack(out)[:, items]
 
     return Rows(rows, int(n_items), n_users, name=name)
 
 
-def _translation(mapping: Any, split: Any, what: str, name: str) -> Ints | None:
+def _translation(mapping: Any, split: Any, what: str, name: str) -> IntArray | None:
     """Where another library keeps each user or item of the split; None if it keeps them in the same places."""
     if not mapping or split is None:
         return None
@@ -513,10 +510,10 @@ def _recbole(model: Any, split: Any, name: str) -> Any:
         with _evaluating(model):
             return _numpy(getattr(model, method)(batch))
 
-    def rows(users: Ints) -> Array:
+    def rows(users: IntArray) -> Array:
         return ask("full_sort_predict", {model.USER_ID: users + shift_u}).reshape(len(users), n_items)[:, shift_i:]
 
-    def pairs(users: Ints, items: Ints) -> Array:
+    def pairs(users: IntArray, items: IntArray) -> Array:
         columns = {model.USER_ID: np.repeat(users + shift_u, items.shape[1]), model.ITEM_ID: items.ravel() + shift_i}
         return ask("predict", columns).reshape(items.shape)
 
@@ -539,7 +536,7 @@ def _lenskit(model: Any, split: Any, name: str) -> Pairs:
     user_ids = None if split is None else split.user_ids
     item_ids = None if split is None else split.item_ids
 
-    def pairs(users: Ints, items: Ints) -> Array:
+    def pairs(users: IntArray, items: IntArray) -> Array:
         out = np.empty(items.shape, dtype=np.float64)
         for r, user in enumerate(users):
             asked, back = np.unique(items[r], return_inverse=True)  # an item list holds an item once
@@ -561,7 +558,7 @@ class _TorchModule:
     def __init__(self, module: Any) -> None:
         self.module = module
 
-    def __call__(self, users: Ints, items: Ints) -> Array:
+    def __call__(self, users: IntArray, items: IntArray) -> Array:
         import torch
 
         first = next(self.module.parameters(), None)
@@ -577,7 +574,7 @@ class _Matrix:
     def __init__(self, matrix: Array) -> None:
         self.matrix = matrix
 
-    def __call__(self, users: Ints) -> Array:
+    def __call__(self, users: IntArray) -> Array:
         return self.matrix[users]
 
 

@@ -17,15 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fullrank._files import replacing
 from fullrank._tables import require_pyarrow
+from fullrank._types import Array
 from fullrank.models.scorer import Factors, _digest
 
 __all__ = ["StoredFactors", "StoredTable", "read_factors"]
 
-Array = NDArray[Any]
 
 #: Rows read at a time.
 BATCH = 1 << 15

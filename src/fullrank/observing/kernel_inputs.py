@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from fullrank._types import Array, IntArray
 from fullrank.models.scorer import Factors, Table
 from fullrank.observing.blocks import Block
 from fullrank.ranks.design import ALL, Course
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["State", "fixed", "floats", "rules_of", "scratch_for", "scratch_of", "structure"]
 
-Ints = NDArray[np.int64]
-Array = NDArray[Any]
-
 
 @dataclass(frozen=True)
 class State:
@@ -28,10 +25,10 @@ class State:
 
     cases: Any
     rules: Any
-    compared: Ints
-    hits: Ints
-    pool: Ints
-    order: Ints
+    compared: IntArray
+    hits: IntArray
+    pool: IntArray
+    order: IntArray
     status: Array
 
     @classmethod
@@ -61,12 +58,12 @@ class State:
         )  # fmt: skip
 
     @property
-    def drawn(self) -> Ints:
+    def drawn(self) -> IntArray:
         """How many negatives each case has drawn, ``ALL`` where every candidate was compared."""
         once = ~self.rules.replace[self.cases.course]
         return np.where(once & (self.compared == self.pool - 1), ALL, self.compared)
 
-    def next_goals(self) -> Ints:
+    def next_goals(self) -> IntArray:
         """How many negatives each case goes on to; as many as it has where it rests."""
         from fullrank.observing import kernels as k
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fullrank._threads import ONE_BLAS_THREAD
+from fullrank._types import Array
 from fullrank.observing.kernel_inputs import State, fixed, scratch_of, structure
-from fullrank.observing.threads import ONE_BLAS_THREAD, Team
+from fullrank.observing.threads import Team
 
 if TYPE_CHECKING:
     from fullrank.observing.task import Task
 
 __all__ = ["count_products"]
 
-Array = NDArray[Any]
 
 #: Users in a matrix product, and scores: large enough that the BLAS runs at its limit, small enough for the cache.
 TILE_USERS, TILE_SCORES = 1024, 1 << 20

@@ -11,26 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from fullrank.observing.kernels import (
-    CHUNK,
-    NAN_SCORE,
-    _any_nan,
-    _beaten,
-    _kernel,
-    _negatives,
-    close_user,
-    open_user,
-    score_items,
-    score_range,
-    user_key,
-)
+from fullrank.observing.compiled import CHUNK, NAN_SCORE, Array, kernel
+from fullrank.observing.kernel_draws import list_negatives
+from fullrank.observing.kernel_scores import close_user, open_user, score_items, score_range
+from fullrank.observing.kernel_ties import any_nan, count_above, user_key
 
 __all__ = ["count_in_range", "exhaust_range", "target_scores"]
 
-Array = Any
 
-
-@_kernel
+@kernel
 def target_scores(model: Any, cases: Any, scratch: Any, low: int, high: int, out: Array) -> None:
     """The scores of targets that are in the range; the others are left as they are."""
     ptr, targets, rows = cases.ptr, cases.targets, cases.rows
@@ -43,7 +32,7 @@ def target_scores(model: Any, cases: Any, scratch: Any, low: int, high: int, out
                 out[c] = scores[0]
 
 
-@_kernel
+@kernel
 def exhaust_range(
     model: Any, cases: Any, rules: Any, first: int, last: int, scratch: Any, low: int, high: int,
     target_scores: Array, hits: Array, status: Array,
@@ -54,7 +43,7 @@ def exhaust_range(
     ties, tie_seed = rules.ties, rules.tie_seed
     work, places, ids, scores = scratch.row, scratch.places, scratch.ids, scratch.scores
     for g in range(first, last):
-        _, n_places = _negatives(listed, lo[g], hi[g], targets, ptr[g], ptr[g + 1], explicit, n_items, places)
+        _, n_places = list_negatives(listed, lo[g], hi[g], targets, ptr[g], ptr[g + 1], explicit, n_items, places)
         key = user_key(tie_seed, users[g])
         open_user(model, rows[g], work)
         at = 0
@@ -74,7 +63,7 @@ def exhaust_range(
             else:
                 n = min(CHUNK, high - k)
                 score_range(model, rows[g], work, k, n, scores)
-            if _any_nan(scores, n):
+            if any_nan(scores, n):
                 status[g] = NAN_SCORE
             if not explicit:
                 while at < n_places and places[at] < k + n:
@@ -82,13 +71,13 @@ def exhaust_range(
                     at += 1
             for c in range(ptr[g], ptr[g + 1]):
                 first_id = -1 if explicit else k
-                hits[c] += _beaten(scores, ids, first_id, n, target_scores[c], key, np.int64(targets[c]), ties)
+                hits[c] += count_above(scores, ids, first_id, n, target_scores[c], key, np.int64(targets[c]), ties)
             if not explicit:
                 k += n
         close_user(model, rows[g], work)
 
 
-@_kernel
+@kernel
 def count_in_range(
     model: Any, cases: Any, rules: Any, rows: Array, groups: Array, sizes: Array, items: Array, low: int, high: int,
     target_scores: Array, scratch: Any, hits: Array, status: Array,
@@ -104,7 +93,7 @@ def count_in_range(
                 ids[n] = items[k, d]
                 n += 1
         score_items(model, model_rows[g], work, ids, n, scores)
-        if _any_nan(scores, n):
+        if any_nan(scores, n):
             status[g] = NAN_SCORE
         key = user_key(tie_seed, users[g])
-        hits[c] += _beaten(scores, ids, -1, n, target_scores[c], key, np.int64(targets[c]), ties)
+        hits[c] += count_above(scores, ids, -1, n, target_scores[c], key, np.int64(targets[c]), ties)

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fullrank._types import Array, IntArray
 from fullrank.models.scorer import Factors
 from fullrank.observing.blocks import Block, Result
 from fullrank.observing.kernel_inputs import State, scratch_of, structure
@@ -24,8 +24,6 @@ from fullrank.observing.threads import Team
 
 __all__ = ["Part", "ShardTask", "spread"]
 
-Array = NDArray[Any]
-Ints = NDArray[np.int64]
 
 #: Blocks that are open at a time: enough that no range waits for another.
 OPEN_BLOCKS = 8
@@ -44,7 +42,7 @@ class Part:
     goal: Any = None  # up to which draw
 
     @property
-    def users(self) -> Ints:
+    def users(self) -> IntArray:
         """The block's users, for messages."""
         return self.block.users
 
@@ -112,7 +110,15 @@ class ShardTask:
 
 
 def _count_drawn(
-    state: State, model: Any, scratch: Any, low: int, high: int, scores: Any, rows: Ints, goal: Ints, hits: Ints
+    state: State,
+    model: Any,
+    scratch: Any,
+    low: int,
+    high: int,
+    scores: Any,
+    rows: IntArray,
+    goal: IntArray,
+    hits: IntArray,
 ) -> None:
     from fullrank.observing import kernels as k
     from fullrank.observing import shard_kernels

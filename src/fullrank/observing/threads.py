@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
-from fullrank._cores import cores
+from fullrank._threads import usable_threads
 
-__all__ = ["ONE_BLAS_THREAD", "Team", "usable_threads"]
-
-
-def usable_threads() -> int:
-    """``NUMBA_NUM_THREADS``, or as many as this process may use."""
-    try:
-        return max(1, int(os.environ["NUMBA_NUM_THREADS"]))
-    except (KeyError, ValueError):
-        return cores()
+__all__ = ["Team"]
 
 
 _HELPERS: dict[tuple[int, int], ThreadPoolExecutor] = {}
@@ -73,38 +63,3 @@ class Team:
             for future in others:
                 if not future.cancel():  # one that has not begun, because others use the threads, is not needed
                     future.result()
-
-
-class OneBlasThread:
-    """While entered, matrix products run in the thread that asks for them; says whether that could be arranged.
-
-    Threads that multiply and count tiles of their own wait for nobody and keep their tiles in their own cache. The setting
-    is the process's, so entries are counted: the first one sets it, the last one puts it back.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._entered = 0
-        self._limit: Any = None
-
-    def __enter__(self) -> bool:
-        try:
-            import threadpoolctl
-        except ImportError:
-            return "1" in (os.environ.get("OPENBLAS_NUM_THREADS"), os.environ.get("OMP_NUM_THREADS"))
-        with self._lock:
-            self._entered += 1
-            if self._entered == 1:
-                self._limit = threadpoolctl.threadpool_limits(1, user_api="blas")
-        return True
-
-    def __exit__(self, *error: object) -> None:
-        with self._lock:
-            if self._entered:
-                self._entered -= 1
-                if self._entered == 0:
-                    self._limit.restore_original_limits()
-                    self._limit = None
-
-
-ONE_BLAS_THREAD = OneBlasThread()

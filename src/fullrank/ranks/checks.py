@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from fullrank._types import Array, BoolArray, FloatArray, IntArray
 
 __all__ = ["check_weights", "constant", "per_case", "refuse", "whole_numbers"]
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 
 def whole_numbers(name: str, values: ArrayLike) -> IntArray:
@@ -46,7 +45,7 @@ def per_case(name: str, values: ArrayLike, cases: int) -> IntArray:
     return numbers
 
 
-def constant(value: Any, cases: int) -> NDArray[Any]:
+def constant(value: Any, cases: int) -> Array:
     """The same value for every case, without the memory of an array."""
     return np.broadcast_to(np.asarray(value), cases)
 
@@ -61,7 +60,7 @@ def check_weights(values: ArrayLike, cases: int) -> FloatArray:
     return weights
 
 
-def refuse(bad: NDArray[np.bool_], name: str, values: IntArray, allowed: str) -> None:
+def refuse(bad: BoolArray, name: str, values: IntArray, allowed: str) -> None:
     """Raise a ValueError that names the first case where ``bad`` holds."""
     if bad.any():
         first = int(np.flatnonzero(bad)[0])

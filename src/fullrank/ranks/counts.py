@@ -37,17 +37,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fullrank._columns import find_column
 from fullrank._files import write_atomically
+from fullrank._types import Array, BoolArray, FloatArray, IntArray
 from fullrank.ranks.checks import check_weights, constant, per_case, refuse, whole_numbers
 from fullrank.ranks.design import ALL, Design, parse_design
 
 __all__ = ["BLOCKS", "NOTHING", "PoolTable", "RankCounts"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 #: Number of user blocks. 256 keeps counts small and leaves 255 degrees of freedom for resampling.
 BLOCKS = 256
@@ -350,7 +349,7 @@ class RankCounts:
         return np.unique(self.column("drawn"))
 
     @property
-    def all_compared(self) -> NDArray[np.bool_]:
+    def all_compared(self) -> BoolArray:
         """Of every cell, whether all candidates were compared: nothing is left to sample from, and the rank is known."""
         return np.asarray(self.column("rest") == 0)
 
@@ -538,10 +537,10 @@ class RankCounts:
 
     # ---------------------------------------------------------------------------------------------- inside
 
-    def _where(self, kept: NDArray[np.bool_]) -> RankCounts:
+    def _where(self, kept: BoolArray) -> RankCounts:
         return self._holding(self.keys[kept], *(getattr(self, name)[kept] for name in _SUMS))
 
-    def _holding(self, keys: IntArray, *sums: NDArray[Any], level: int | None = None) -> RankCounts:
+    def _holding(self, keys: IntArray, *sums: Array, level: int | None = None) -> RankCounts:
         """Counts of other cells that are otherwise what these are."""
         changed: dict[str, Any] = {"keys": keys, **dict(zip(_SUMS, sums, strict=True))}
         return replace(self, level=self.level if level is None else level, **changed)
@@ -624,7 +623,7 @@ def _auc(design: Design, a: IntArray, left: IntArray, m: IntArray, x: IntArray, 
     return np.asarray(1.0 - (a + B) / np.maximum(N - 1, 1))
 
 
-def _of_version_2(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+def _of_version_2(arrays: dict[str, Array]) -> dict[str, Array]:
     """The arrays of files before a part could be compared: ``drawn`` = 0 said that every candidate was."""
     block, pool, drawn, hits, order, targets = arrays["keys"].T
     known, none = drawn == ALL, np.zeros_like(drawn)
@@ -674,7 +673,7 @@ def user_blocks(users: ArrayLike, known: _StringBlocks | None = None) -> IntArra
     return np.fromiter(map(block_of.__getitem__, ids.astype(str).tolist()), np.int64, len(ids))
 
 
-def _grouped(columns: Sequence[IntArray] | IntArray, sums: Sequence[NDArray[Any]]) -> tuple[Any, ...]:
+def _grouped(columns: Sequence[IntArray] | IntArray, sums: Sequence[Array]) -> tuple[Any, ...]:
     """Cases with equal keys, summed: the keys, one row per cell and in a fixed order, and the sums."""
     block, pool, ahead, rest, *others = columns
     # sorted by pool, then rest, known ranks first; a rest of the whole pool, the usual one, takes no room in that
@@ -800,11 +799,11 @@ def _level(level: int, pools: IntArray, rests: IntArray) -> int:
     return level
 
 
-def _pool_key(N: NDArray[Any]) -> IntArray:
+def _pool_key(N: Array) -> IntArray:
     return np.asarray(np.floor(np.log2(np.maximum(N, 1).astype(np.float64)) * 2.0**_FINEST), dtype=np.int64)
 
 
-def _digest(arrays: dict[str, NDArray[Any]]) -> str:
+def _digest(arrays: dict[str, Array]) -> str:
     digest = hashlib.sha256()
     for name in sorted(arrays):
         digest.update(f"{name}{arrays[name].dtype.str}{arrays[name].shape}".encode())

@@ -33,16 +33,15 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from fullrank._types import FloatArray, IntArray
 from fullrank.ranks.checks import constant, refuse
 from fullrank.ranks.laws import ALL, compared, known_law, log_hypergeom, sampled_law, share
 from fullrank.ranks.protocol import Course, Design, given, kinds, possible, register_design
 
 __all__ = ["ALL", "Adaptive", "Course", "Design", "Exhaustive", "Sample", "Top", "parse_design", "register_design"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 #: Outcomes less likely than this at every rank are left out of a design's list of outcomes.
 NEGLIGIBLE = 1e-13

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from fullrank._types import FloatArray, IntArray
 
 __all__ = ["ALL", "compared", "known_law", "log_gamma", "log_hypergeom", "sampled_law", "share"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 #: ``drawn`` of a case whose every candidate was compared.
 ALL = 0

@@ -11,15 +11,14 @@ from itertools import pairwise
 from typing import ClassVar, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from fullrank._types import FloatArray, IntArray
 from fullrank.ranks.checks import constant, refuse
 from fullrank.ranks.laws import ALL
 
 __all__ = ["Course", "Design", "given", "kinds", "possible", "register_design"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 #: Installed packages bring designs of their own under this name.
 ENTRY_POINTS = "fullrank.designs"

@@ -9,14 +9,13 @@ array([1.  , 0.01])
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from fullrank._types import FloatArray
 from fullrank.metrics import Metric, Recall, parse_metric
 from fullrank.ranks.design import Design, Sample, parse_design
 
 __all__ = ["expected_naive", "hoeffding", "sampled_recall"]
-
-FloatArray = NDArray[np.float64]
 
 
 def expected_naive(metric: Metric | str, ranks: ArrayLike, n_items: int, design: Design | str) -> FloatArray:

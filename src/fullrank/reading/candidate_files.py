@@ -6,18 +6,16 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fullrank._types import Array, IntArray
 from fullrank.data.frames import encode, repeats
 from fullrank.data.readers import Source, _blocks, _empty, _name, _unreadable
 
 __all__ = ["WHOLE_NUMBER", "CandidateLists", "others", "read_elliot_negatives", "read_trec_qrels", "read_trec_run"]
 
-Array: TypeAlias = NDArray[Any]
-Ints: TypeAlias = NDArray[np.int64]
 
 WHOLE_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})")
 
@@ -32,7 +30,7 @@ class CandidateLists:
     users: Array
     targets: Array | None
     negatives: Array
-    offsets: Ints
+    offsets: IntArray
 
     def __post_init__(self) -> None:
         users, offsets = len(self.users), np.asarray(self.offsets)

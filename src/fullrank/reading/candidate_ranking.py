@@ -6,11 +6,11 @@ import hashlib
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fullrank._types import RNG, Array, FloatArray, IntArray
 from fullrank.data.frames import among
 from fullrank.data.readers import _LARGEST_POSITION
 from fullrank.data.split import Split
@@ -23,10 +23,6 @@ from fullrank.ranks.design import ALL, Design, Sample, parse_design
 from fullrank.reading.candidate_files import others
 
 __all__ = ["Cases", "How", "Listed", "plain", "rank_lists", "refuse_absent", "refuse_outside", "refuse_unknown"]
-
-Array: TypeAlias = NDArray[Any]
-Ints: TypeAlias = NDArray[np.int64]
-RNG: TypeAlias = int | np.random.Generator | None
 
 
 @dataclass(frozen=True)
@@ -77,9 +73,9 @@ class How:
 class Listed:
     """Item `items[r]` stands in list `lists[r]` with score `scores[r]`; repeats and targets may be among them."""
 
-    lists: Ints
-    items: Ints
-    scores: NDArray[np.float64]
+    lists: IntArray
+    items: IntArray
+    scores: FloatArray
     source: str
 
 
@@ -91,15 +87,15 @@ class Cases:
     a split's positions, the names are for messages only: ties and blocks go by position, as in `observe`.
     """
 
-    lists: Ints
-    users: Ints
-    targets: Ints
+    lists: IntArray
+    users: IntArray
+    targets: IntArray
     user_names: Array | None = None
     item_names: Array | None = None
     by_position: bool = False
 
     @classmethod
-    def at_positions(cls, split: Split | None, lists: Ints, users: Ints, targets: Ints) -> Cases:
+    def at_positions(cls, split: Split | None, lists: IntArray, users: IntArray, targets: IntArray) -> Cases:
         """Cases known by their positions in a split."""
         names = (None, None) if split is None else (split.user_ids, split.item_ids)
         return cls(lists, users, targets, *names, by_position=True)
@@ -108,7 +104,7 @@ class Cases:
         """Some of the cases."""
         return replace(self, lists=self.lists[kept], users=self.users[kept], targets=self.targets[kept])
 
-    def owner_of(self, lists: Ints) -> Ints:
+    def owner_of(self, lists: IntArray) -> IntArray:
         """The user of each list."""
         order = np.argsort(self.lists, kind="stable")
         return np.asarray(self.users[order[np.searchsorted(self.lists[order], lists)]])
@@ -117,7 +113,7 @@ class Cases:
         """What users are called outside."""
         return self.users if self.by_position or self.user_names is None else self.user_names[self.users]
 
-    def tie_keys(self) -> tuple[Ints, Callable[[Ints], Ints]]:
+    def tie_keys(self) -> tuple[IntArray, Callable[[IntArray], IntArray]]:
         """What ties are drawn from: of the users, and a function that gives those of items."""
         if self.by_position:
             return self.users, lambda items: items
@@ -186,7 +182,7 @@ def rank_lists(rows: Listed, cases: Cases, how: How) -> RankCounts:
     )  # fmt: skip
 
 
-def _matched(rows: Listed, cases: Cases, missing: str) -> tuple[Listed, Cases, Ints]:
+def _matched(rows: Listed, cases: Cases, missing: str) -> tuple[Listed, Cases, IntArray]:
     """Lists that have a case and cases that have a list; the others are an error, or dropped."""
     listed, asked = np.unique(rows.lists), np.unique(cases.lists)
     lonely = ~among(cases.lists, listed)
@@ -210,7 +206,7 @@ def _matched(rows: Listed, cases: Cases, missing: str) -> tuple[Listed, Cases, I
     return left, cases.take(kept), kept
 
 
-def _candidates_of(how: How, cases: Cases, kept: Ints, total: int, T: Ints) -> Ints | None:
+def _candidates_of(how: How, cases: Cases, kept: IntArray, total: int, T: IntArray) -> IntArray | None:
     """N′ of every case: as given, or items − seen − other targets."""
     n_items = how.n_items
     if n_items is None:
@@ -250,7 +246,7 @@ def _candidates_of(how: How, cases: Cases, kept: Ints, total: int, T: Ints) -> I
     return N
 
 
-def _settled(how: How, drawn: Ints, N: Ints | None, T: Ints, cases: Cases) -> tuple[Design, Ints]:
+def _settled(how: How, drawn: IntArray, N: IntArray | None, T: IntArray, cases: Cases) -> tuple[Design, IntArray]:
     """The design the outcomes follow, once the lists are seen to be what was declared."""
 
     def first(bad: Array) -> tuple[int, str]:
@@ -290,8 +286,8 @@ def _settled(how: How, drawn: Ints, N: Ints | None, T: Ints, cases: Cases) -> tu
 
 
 def _hits(
-    cases: Cases, target_scores: Array, lo: Ints, hi: Ints, items: Ints, scores: Array, how: How
-) -> tuple[Ints, Ints]:
+    cases: Cases, target_scores: Array, lo: IntArray, hi: IntArray, items: IntArray, scores: Array, how: How
+) -> tuple[IntArray, IntArray]:
     """How many negatives beat each target, and the target's place among its user's; both decided by the kernels."""
     from fullrank.observing import kernels as k
 
@@ -326,7 +322,7 @@ def _hits(
     return hits[back], places[back]
 
 
-def _keys(names: Array | None) -> Callable[[Ints], Ints]:
+def _keys(names: Array | None) -> Callable[[IntArray], IntArray]:
     """An integer name is its own key; another gets a hash that is the same in every file and on every machine."""
     if names is None:
         return lambda codes: codes
@@ -351,7 +347,9 @@ def _refuse_repeated_cases(cases: Cases, width: int) -> None:
         )
 
 
-def _refuse_bad_scores(source: str, users: Ints, items: Ints, scores: Array, keys: Ints, cases: Cases) -> None:
+def _refuse_bad_scores(
+    source: str, users: IntArray, items: IntArray, scores: Array, keys: IntArray, cases: Cases
+) -> None:
     bad = np.isnan(scores)
     if bad.any():
         r = int(np.flatnonzero(bad)[0])
@@ -368,7 +366,7 @@ def _refuse_bad_scores(source: str, users: Ints, items: Ints, scores: Array, key
         )
 
 
-def _refuse_seen(split: Split, users: Ints, items: Ints, cases: Cases) -> None:
+def _refuse_seen(split: Split, users: IntArray, items: IntArray, cases: Cases) -> None:
     seen = split._in_train(users * split.n_items + items)
     if seen.any():
         r = int(np.flatnonzero(seen)[0])
@@ -388,7 +386,7 @@ def refuse_absent(split: Split, absent: Array) -> None:
         )
 
 
-def _look_uniform(split: Split, candidates: str, items: Ints, rate: Array, cases: Cases) -> None:
+def _look_uniform(split: Split, candidates: str, items: IntArray, rate: Array, cases: Cases) -> None:
     """Warn when items occur among the negatives far too unequally for uniform draws (a chi-square over items).
 
     Popularity-drawn lists, lists from a part of the catalogue and one list for everybody all show up here. A list draws
@@ -415,7 +413,7 @@ def _look_uniform(split: Split, candidates: str, items: Ints, rate: Array, cases
         )
 
 
-def refuse_unknown(scorer: Any, name: str, users: Ints, items: Ints) -> None:
+def refuse_unknown(scorer: Any, name: str, users: IntArray, items: IntArray) -> None:
     """Users or items that the model has never heard of."""
     for what, values in (("user", users), ("item", items)):
         size = getattr(scorer, f"n_{what}s", None)
@@ -425,7 +423,7 @@ def refuse_unknown(scorer: Any, name: str, users: Ints, items: Ints) -> None:
             raise ValueError(f"{what} {low if low < 0 else high} is unknown to model `{name}`{known}.")
 
 
-def refuse_outside(values: Ints, split: Split | None, what: str) -> None:
+def refuse_outside(values: IntArray, split: Split | None, what: str) -> None:
     """Positions that the split does not have."""
     size = _LARGEST_POSITION if split is None else split.n_users if what == "user" else split.n_items
     outside = (values < 0) | (values >= size)

@@ -23,12 +23,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fullrank import _columns as columns_
+from fullrank._types import RNG, Array, FloatArray, IntArray
 from fullrank.data.frames import _to_numpy, _values, among, encode
 from fullrank.data.readers import Negatives, Source
 from fullrank.data.split import Split
@@ -67,10 +67,6 @@ __all__ = [
     "read_trec_qrels",
     "read_trec_run",
 ]
-
-Array: TypeAlias = NDArray[Any]
-Ints: TypeAlias = NDArray[np.int64]
-RNG: TypeAlias = int | np.random.Generator | None
 
 
 # ------------------------------------------------------------------------------------------------------ the front doors
@@ -112,7 +108,7 @@ def rank_candidates(
     split = how.split
     if isinstance(negatives, Negatives):  # NCF's files hold positions, whatever the split's names are
         users, items = negatives.users, negatives.negatives
-        targets: Ints | None = negatives.targets
+        targets: IntArray | None = negatives.targets
         for values, what in ((users, "user"), (negatives.targets, "item"), (items, "item")):
             refuse_outside(values, split, what)
     elif isinstance(negatives, CandidateLists):
@@ -275,7 +271,7 @@ def counts_from_recbole(
 # ------------------------------------------------------------------------------------------------------ scores of lists
 
 
-def _cases_of_split(split: Split | None, users: Ints, lists: Ints, missing: str) -> tuple[Cases, Array]:
+def _cases_of_split(split: Split | None, users: IntArray, lists: IntArray, missing: str) -> tuple[Cases, Array]:
     """Targets of a file that has none: the split's; and which rows are lists of users with a test case."""
     if split is None:
         raise ValueError(
@@ -290,7 +286,7 @@ def _cases_of_split(split: Split | None, users: Ints, lists: Ints, missing: str)
     return cases, among(lists, np.unique(cases.lists))
 
 
-def _score(scorer: Any, name: str, cases: Cases, lists: Ints, items: Ints) -> NDArray[np.float64]:
+def _score(scorer: Any, name: str, cases: Cases, lists: IntArray, items: IntArray) -> FloatArray:
     """The model's scores of (user, item), sorted by list: rectangles of whole lists, padded, are asked at once."""
     users = cases.owner_of(lists)
     if isinstance(scorer, Table):
@@ -327,7 +323,7 @@ def _rank_pairs(
         raise ValueError(f"{source} has no rows.")
     split = how.split
     names: list[Array | None] = []
-    codes: list[tuple[Ints, Ints]] = []
+    codes: list[tuple[IntArray, IntArray]] = []
     for what, listed, asked in (("user", users, targets[0]), ("item", items, targets[1])):
         if split is not None:
             codes.append((_to_positions(listed, split, what), _to_positions(asked, split, what)))
@@ -343,7 +339,7 @@ def _rank_pairs(
     return rank_lists(Listed(rows, entries, scores, source), cases, how)
 
 
-def _to_positions(names: Array, split: Split | None, what: str) -> Ints:
+def _to_positions(names: Array, split: Split | None, what: str) -> IntArray:
     """Names as the split's positions; without a split, names must be positions already."""
     ids = None if split is None else split.user_ids if what == "user" else split.item_ids
     if names.dtype.kind in "UO":
@@ -421,7 +417,7 @@ def _truth(values: Any, what: str) -> Array:
     return _numbers(_values(array.astype(np.int64) if array.dtype.kind == "b" else array, what), what)
 
 
-def _numbers(values: Array, what: str) -> NDArray[np.float64]:
+def _numbers(values: Array, what: str) -> FloatArray:
     if values.dtype.kind not in "iuf":
         raise TypeError(f"`{what}` holds {str(values[0])!r}; numbers were expected.")
     return values.astype(np.float64)
@@ -449,7 +445,7 @@ def _nested(given: Any, value: str, read: Callable[[Source], dict[str, Array]]) 
     return given
 
 
-def _recbole_entries(scores: Any) -> tuple[Array, Array, NDArray[np.float64], int]:
+def _recbole_entries(scores: Any) -> tuple[Array, Array, FloatArray, int]:
     """(row, item, score) of what was sampled, which is everything but the mark for "not sampled"; and the matrix' width."""
     if isinstance(scores, tuple):
         if len(scores) != 3:

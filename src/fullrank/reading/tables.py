@@ -12,17 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fullrank._columns import find_column, listed
 from fullrank._files import existing
 from fullrank._tables import read_columns
+from fullrank._types import Array
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import Design
 
 __all__ = ["RankTable", "read_counts", "read_ranks", "read_table"]
 
-Array = NDArray[Any]
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": "\t", ".inter": "\t"}
 _ENDINGS = ".csv, .tsv, .txt, .parquet, .npy, or .inter (RecBole)"

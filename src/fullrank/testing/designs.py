@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fullrank._types import FloatArray, IntArray
 from fullrank.ranks.design import ALL, Design, parse_design
 from fullrank.testing._say import check
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["check_design"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 Draw = Callable[[int, int, np.random.Generator], tuple[int, int]]
 
 

@@ -7,9 +7,9 @@ import warnings
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 import fullrank
+from fullrank._types import IntArray
 from fullrank.estimators.estimate import Estimate, Estimator, RankDistribution
 from fullrank.metrics import Metric, Recall, parse_metrics
 from fullrank.ranks.counts import RankCounts
@@ -18,8 +18,6 @@ from fullrank.testing._say import check, check_refusal, check_sentence
 
 __all__ = ["check_estimator"]
 
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
 
 #: Designs an estimator is tried on, unless told otherwise.
 DESIGNS: tuple[Design, ...] = (

@@ -1,0 +1,68 @@
+"""How many threads this process may use, and the one guard that keeps matrix products in the thread that asks for them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from functools import lru_cache
+from typing import Any
+
+__all__ = ["ONE_BLAS_THREAD", "cores", "usable_threads"]
+
+
+def cores() -> int:
+    """The cores this process is bound to, where the system tells; else all of the machine's."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def usable_threads() -> int:
+    """``NUMBA_NUM_THREADS``, or as many as this process may use."""
+    try:
+        return max(1, int(os.environ["NUMBA_NUM_THREADS"]))
+    except (KeyError, ValueError):
+        return cores()
+
+
+@lru_cache
+def _libraries(*loaded: bool) -> Any:
+    """The BLAS libraries of this process; looked for again when one of the packages that bring their own is loaded."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+class OneBlasThread:
+    """While entered, matrix products run in the thread that asks for them; entering says whether that could be arranged.
+
+    Threads that multiply and count tiles of their own wait for nobody and keep their tiles in their own cache; for small
+    matrices threads of BLAS gain little, and on a busy machine wait for one another. The setting is the process's, so
+    entries are counted: the first one sets it, the last one puts it back.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._entered = 0
+        self._limit: Any = None
+
+    def __enter__(self) -> bool:
+        with self._lock:
+            try:
+                libraries = _libraries(*(name in sys.modules for name in ("scipy.linalg", "implicit", "torch")))
+            except ImportError:
+                return "1" in (os.environ.get("OPENBLAS_NUM_THREADS"), os.environ.get("OMP_NUM_THREADS"))
+            self._entered += 1
+            if self._entered == 1:
+                self._limit = libraries.limit(limits=1, user_api="blas")
+        return True
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            if self._entered:
+                self._entered -= 1
+                if self._entered == 0:
+                    self._limit.restore_original_limits()
+                    self._limit = None
+
+
+ONE_BLAS_THREAD = OneBlasThread()
