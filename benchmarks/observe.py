@@ -27,8 +27,8 @@ import numpy as np
 import scipy.sparse as sp
 
 import fullrank.observing.observe as fo
-from fullrank.data.split import Split
 from fullrank._threads import usable_threads
+from fullrank.data.split import Split
 from fullrank.ranks.design import Adaptive, Exhaustive, Sample, Top
 
 NEGATIVES = 99
