@@ -21,7 +21,7 @@ import numpy as np
 from fullrank._files import replacing
 from fullrank._tables import require_pyarrow
 from fullrank._types import Array
-from fullrank.models.scorer import Factors, _digest
+from fullrank.models.scorer import Factors, digest_of
 
 __all__ = ["StoredFactors", "StoredTable", "read_factors"]
 
@@ -106,7 +106,7 @@ class StoredFactors(Factors):
         """A fingerprint of the files."""
         parts = () if self.bias is None else (self.bias,)
         return hashlib.sha256(
-            "".join([*(table.fingerprint for table in self._tables), _digest(*parts)]).encode()
+            "".join([*(table.fingerprint for table in self._tables), digest_of(*parts)]).encode()
         ).hexdigest()
 
     def for_items(self, low: int, high: int) -> StoredFactors:
@@ -258,7 +258,7 @@ def _table(source: Any, what: str, cache: Any, filesystem: Any, vectors: str | N
         return StoredTable(source, *shape, kind, mark, cache)
     if isinstance(source, np.ndarray):
         shape, kind = _shaped(source, what, "the array")
-        return StoredTable(source, *shape, kind, _digest(source), cache)
+        return StoredTable(source, *shape, kind, digest_of(source), cache)
     return _of_dataset(source, what, cache, filesystem, vectors, ids)
 
 

@@ -32,7 +32,7 @@ from fullrank._types import RNG, Array, FloatArray, IntArray
 from fullrank.data.frames import _to_numpy, _values, among, encode
 from fullrank.data.readers import Negatives, Source
 from fullrank.data.split import Split
-from fullrank.models.scorer import Table, _numpy, as_scorer
+from fullrank.models.scorer import Table, as_scorer, to_numpy
 from fullrank.observing.kernel_inputs import floats
 from fullrank.observing.task import SCORES_PER_CALL
 from fullrank.ranks.counts import RankCounts
@@ -260,7 +260,7 @@ def counts_from_recbole(
         if (items < 0).any():
             raise ValueError("`scores` has a finite score in column 0, which is padding in RecBole: mask it with -inf.")
     if users is not None:
-        named = _values(_numpy(users), "user")
+        named = _values(to_numpy(users), "user")
         for part in (rows, of_rows):
             if part.dtype.kind != "i" or (len(part) and (part.min() < 0 or part.max() >= len(named))):
                 raise ValueError(f"`users` names {len(named)} rows, but `scores` or `positives` holds others.")
@@ -426,7 +426,7 @@ def _numbers(values: Array, what: str) -> FloatArray:
 def _pair(given: Any, what: str) -> tuple[Array, Array]:
     if not isinstance(given, tuple | list) or len(given) != 2:
         raise TypeError(f"`{what}` is a {type(given).__name__}; allowed is a pair (users, items) of equal length.")
-    users, items = _values(_numpy(given[0]), "user"), _values(_numpy(given[1]), "item")
+    users, items = _values(to_numpy(given[0]), "user"), _values(to_numpy(given[1]), "item")
     if len(users) != len(items):
         raise ValueError(f"`{what}` has {len(users)} users and {len(items)} items: a target needs one of each.")
     return users, items

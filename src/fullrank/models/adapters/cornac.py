@@ -1,0 +1,50 @@
+"""Cornac: models that score the whole catalogue for one user, in the order of their own training set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fullrank._types import Array, IntArray
+from fullrank.models.scorer import Rows
+
+__all__ = ["recognise"]
+
+
+def recognise(model: Any, split: Any, name: str) -> Any:
+    """Ask ``model.score(user_idx)`` for rows of the whole catalogue."""
+    data = getattr(model, "train_set", None)
+    users = _translation(getattr(data, "uid_map", None), split, "user", name)
+    items = _translation(getattr(data, "iid_map", None), split, "item", name)
+    n_users = len(users) if users is not None else getattr(data, "num_users", None)
+    n_items = len(items) if items is not None else getattr(data, "num_items", None)
+    if n_items is None:
+        raise ValueError(f"Cornac model `{name}` has no training set: fit it first.")
+
+    def rows(asked: IntArray) -> Array:
+        out = [np.asarray(model.score(int(u))) for u in (asked if users is None else users[asked])]
+        return np.stack(out) if items is None else np.stack(out)[:, items]
+
+    return Rows(rows, int(n_items), n_users, name=name)
+
+
+def _translation(mapping: Any, split: Any, what: str, name: str) -> IntArray | None:
+    """Where another library keeps each user or item of the split; None if it keeps them in the same places."""
+    if not mapping or split is None:
+        return None
+    ids = getattr(split, f"{what}_ids")
+    names = list(range(split.n_users if what == "user" else split.n_items)) if ids is None else np.asarray(ids).tolist()
+    lookup = (
+        mapping if any(key in mapping for key in names[:100]) else {str(key): place for key, place in mapping.items()}
+    )
+    keys = names if lookup is mapping else [str(key) for key in names]
+    places = np.array([lookup.get(key, -1) for key in keys], dtype=np.int64)
+    known = set(split.users.tolist()) if what == "user" else set(range(len(places)))
+    missing = next((k for k in np.flatnonzero(places < 0) if int(k) in known), None)
+    if missing is not None:
+        raise ValueError(
+            f"model `{name}` knows {int((places >= 0).sum()):,} of the split's {len(places):,} {what}s; {what} "
+            f"{names[missing]!r} is not among them: fit it on the split's own `train`."
+        )
+    return places
