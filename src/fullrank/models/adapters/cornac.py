@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fullrank._types import Array, IntArray
+from fullrank.data.frames import locate
 from fullrank.models.scorer import Rows
 
 __all__ = ["recognise"]
@@ -33,18 +34,15 @@ def _translation(mapping: Any, split: Any, what: str, name: str) -> IntArray | N
     """Where another library keeps each user or item of the split; None if it keeps them in the same places."""
     if not mapping or split is None:
         return None
-    ids = getattr(split, f"{what}_ids")
-    names = list(range(split.n_users if what == "user" else split.n_items)) if ids is None else np.asarray(ids).tolist()
-    lookup = (
-        mapping if any(key in mapping for key in names[:100]) else {str(key): place for key, place in mapping.items()}
-    )
-    keys = names if lookup is mapping else [str(key) for key in names]
-    places = np.array([lookup.get(key, -1) for key in keys], dtype=np.int64)
+    ids, size = getattr(split, f"{what}_ids"), getattr(split, f"n_{what}s")
+    names = np.arange(size) if ids is None else np.asarray(ids)
+    found = locate(names, np.array(list(mapping)))
+    places = np.where(found < 0, -1, np.fromiter(mapping.values(), np.int64, len(mapping))[found])
     known = set(split.users.tolist()) if what == "user" else set(range(len(places)))
     missing = next((k for k in np.flatnonzero(places < 0) if int(k) in known), None)
     if missing is not None:
         raise ValueError(
             f"model `{name}` knows {int((places >= 0).sum()):,} of the split's {len(places):,} {what}s; {what} "
-            f"{names[missing]!r} is not among them: fit it on the split's own `train`."
+            f"{names[missing].item()!r} is not among them: fit it on the split's own `train`."
         )
     return places

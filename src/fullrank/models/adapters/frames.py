@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from fullrank._columns import find_column
+from fullrank._columns import checked_columns, frame_columns
 from fullrank._types import Array, IntArray
-from fullrank.models.scorer import Table, is_frame, to_numpy
+from fullrank.data.frames import locate
+from fullrank.models.scorer import Table, is_frame
 
 __all__ = ["recognise"]
 
@@ -21,29 +21,11 @@ def recognise(model: Any, split: Any, name: str | None) -> Table | None:
 
 
 def _from_frame(frame: Any, split: Any, name: str) -> Table:
-    if isinstance(frame, Mapping):
-        table: Any = frame
-        names = [str(each) for each in frame]
-    else:
-        import narwhals as nw
-
-        table = nw.from_native(frame, eager_only=True)
-        names = table.columns
-    columns = []
-    for what, usual in (("user", "user_id"), ("item", "item_id"), ("score", "score")):
-        found = find_column(names, what)
-        if found is None:
-            raise ValueError(f"the frame of scores has no column {usual!r}: it has {', '.join(map(repr, names))}.")
-        columns.append(to_numpy(table[found]))
+    found = checked_columns(frame_columns(frame, ("user", "item", "score")))
     shape = None if split is None else (split.n_users, split.n_items)
-    users = _positions(
-        columns[0], None if split is None else split.user_ids, "user", None if shape is None else shape[0], name
-    )
-    items = _positions(
-        columns[1], None if split is None else split.item_ids, "item", None if shape is None else shape[1], name
-    )
+    users, items = (_positions(found[what], split, what, name) for what in ("user", "item"))
     known = (users >= 0) & (items >= 0)
-    users, items, scores = users[known], items[known], np.asarray(columns[2], dtype=np.float64)[known]
+    users, items, scores = users[known], items[known], found["score"].astype(np.float64)[known]
     if shape is None:
         shape = (int(users.max(initial=-1)) + 1, int(items.max(initial=-1)) + 1)
     matrix = sp.coo_matrix((np.arange(1, len(scores) + 1, dtype=np.float64), (users, items)), shape=shape)
@@ -54,23 +36,17 @@ def _from_frame(frame: Any, split: Any, name: str) -> Table:
     return Table(rows, name=name)
 
 
-def _positions(values: Array, ids: Array | None, what: str, size: int | None, name: str) -> IntArray:
+def _positions(names: Array, split: Any, what: str, name: str) -> IntArray:
     """Names as positions; names the split does not know become −1 and are left out."""
+    ids = getattr(split, f"{what}_ids", None)
     if ids is not None:
-        order = np.argsort(ids, kind="stable")
-        ranked = ids[order]
-        try:
-            place = np.minimum(np.searchsorted(ranked, values), len(ranked) - 1)
-        except TypeError:
-            raise TypeError(
-                f"`{name}` names {what}s by {values.dtype}, the split by {ids.dtype}; they must be alike."
-            ) from None
-        return np.where(ranked[place] == values, order[place], -1).astype(np.int64)
-    if values.dtype.kind not in "iu":
+        return locate(names, ids)
+    if names.dtype.kind not in "iu":
         raise TypeError(
-            f"`{name}` names {what}s by {values.dtype}, and the split has no `{what}_ids` to translate them."
+            f"`{name}` names {what}s by {names.dtype}, and the split has no `{what}_ids` to translate them."
         )
-    if size is not None and len(values) and (values.min() < 0 or values.max() >= size):
-        wrong = values[(values < 0) | (values >= size)][0]
-        raise ValueError(f"`{name}` holds {what} {wrong}; the split has {size:,}: allowed are 0 to {size - 1}.")
-    return values.astype(np.int64)
+    size = getattr(split, f"n_{what}s", None)
+    if size is not None and len(names) and (names.min() < 0 or names.max() >= size):
+        wrong = names[(names < 0) | (names >= size)][0]
+        raise ValueError(f"`{name}` holds {what} {wrong}; the split has {size:,}: it must be from 0 to {size - 1}.")
+    return names.astype(np.int64)
