@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -41,16 +42,67 @@ def cells_of(
     pools = _distinct_bins(N[part][on] for part, on in zip(chunks, some, strict=True))
     rests = pools if left is None else _distinct_bins(left[part][on] + 1 for part, on in zip(chunks, some, strict=True))
     level = finest_level(FINEST, pools, rests)
-    known, cells = _StringBlocks(), list[tuple[Any, ...]]()
+    named = _StringBlocks()
+    found = _Cells(None if left is not None else _room(pools >> (FINEST - level), a, m, x, j, T))
     for part, on in zip(chunks, some, strict=True):
-        block = user_blocks(np.arange(part.start, part.stop) if ids is None else ids[part], known)
+        block = user_blocks(np.arange(part.start, part.stop) if ids is None else ids[part], named)
         over = N[part] - 1 if left is None else left[part]
         if w[part].any():
             ints = (each[on] for each in (block, a[part], over, m[part], x[part], N[part], j[part], T[part]))
-            cells.append(_cells(design, level, left is None, w[part][on], *ints))
-        if sum(len(keys) for keys, *_ in cells) > 2 * CHUNK:
-            cells = [joined(cells)]
-    return level, *joined(cells)
+            found.add(*_keyed(design, level, left is None, w[part][on], *ints))
+    keys, *sums = found.sums()
+    return level, np.ascontiguousarray(keys.T), *sums
+
+
+class _Cells:
+    """Cells that cases are added to: a table of every key that can occur, where that is small, else those that do.
+
+    ``room``: the least value and the number of values of each key, ``None`` where they are not known.
+    """
+
+    def __init__(self, room: Sequence[tuple[int, int]] | None) -> None:
+        self.room = room if room is not None and math.prod(size for _, size in room) <= 4 * CHUNK else None
+        self.table: list[Array] = []
+        self.lots: list[tuple[Any, ...]] = []
+
+    def add(self, columns: Sequence[IntArray], sums: Sequence[Array]) -> None:
+        """Add cases by their keys and what is summed over them."""
+        if self.room is None:
+            self.lots.append(_grouped_columns(columns, sums))
+            if sum(keys.shape[1] for keys, *_ in self.lots) > 2 * CHUNK:
+                self.lots = [_joined(self.lots)]
+            return
+        block, pool, ahead, rest, *others = columns
+        packed, size = np.zeros(len(block), dtype=np.int64), 1
+        keys: list[Any] = [block, pool, rest > 0, ahead, *others]
+        for digit, (low, radix) in zip(keys, self.room, strict=True):
+            packed, size = packed * radix + (digit - low) if radix > 1 else packed, size * radix
+        more = [np.bincount(packed, each, size).astype(each.dtype, copy=False) for each in sums]
+        self.table = [a + b for a, b in zip(self.table, more, strict=True)] if self.table else more
+
+    def sums(self) -> tuple[Any, ...]:
+        """The keys, a row each and a column per cell in the order of :func:`grouped`, and the sums."""
+        if self.room is None:
+            return _joined(self.lots)
+        cells = np.flatnonzero(self.table[0])
+        digits = []
+        packed = cells
+        for low, radix in reversed(self.room):
+            packed, digit = packed // radix, packed % radix + low
+            digits.append(digit)
+        block, pool, some, ahead, *others = reversed(digits)
+        return np.stack([block, pool, ahead, np.where(some, pool, 0), *others]), *(each[cells] for each in self.table)
+
+
+def _room(
+    pools: IntArray, a: IntArray, m: IntArray, x: IntArray, j: IntArray, T: IntArray
+) -> list[tuple[int, int]] | None:
+    """The values that each key of cases can have where nothing was compared one by one before the draws."""
+    if (m <= 0).any():  # all were compared, and ranks range over the pool
+        return None
+    ranges = [(0, BLOCKS - 1), (int(pools.min()), int(pools.max())), (1, 1)]
+    ranges += [(int(each.min()), int(each.max())) for each in (a, m, x, j, T)]
+    return [(low, high - low + 1) for low, high in ranges]
 
 
 class _StringBlocks(dict[str, int]):
@@ -89,6 +141,12 @@ def _auc(design: Design, a: IntArray, left: IntArray, m: IntArray, x: IntArray, 
 
 def grouped(columns: Sequence[IntArray] | IntArray, sums: Sequence[Array]) -> tuple[Any, ...]:
     """Cases with equal keys, summed: the keys, one row per cell and in a fixed order, and the sums."""
+    keys, *rest = _grouped_columns(columns, sums)
+    return np.ascontiguousarray(keys.T), *rest
+
+
+def _grouped_columns(columns: Sequence[IntArray] | IntArray, sums: Sequence[Array]) -> tuple[Any, ...]:
+    """:func:`grouped` with a row per key and a column per cell, which is how many cells are summed quickly."""
     block, pool, ahead, rest, *others = columns
     # sorted by pool, then rest, known ranks first; a rest of the whole pool, the usual one, takes no room in that
     less = rest - pool
@@ -96,15 +154,15 @@ def grouped(columns: Sequence[IntArray] | IntArray, sums: Sequence[Array]) -> tu
     if known.any():
         less = np.where(known, less.min(where=~known, initial=0) - 1, less)
     first, inverse = _distinct([block, pool, less, ahead, *others])
-    keys = np.stack([column[first] for column in columns], axis=1)
-    return (keys, *(np.bincount(inverse, each, len(keys)).astype(each.dtype, copy=False) for each in sums))
+    keys = np.stack([column[first] for column in columns])
+    return keys, *(np.bincount(inverse, each, len(first)).astype(each.dtype, copy=False) for each in sums)
 
 
-def _cells(
+def _keyed(
     design: Design, level: int, nothing_compared: bool, w: FloatArray, block: IntArray, a: IntArray, left: IntArray,
     m: IntArray, x: IntArray, N: IntArray, j: IntArray, T: IntArray,
-) -> tuple[Any, ...]:  # fmt: skip
-    """Cases as cells: their keys and sums."""
+) -> tuple[list[IntArray], tuple[Array, ...]]:  # fmt: skip
+    """The keys of cases, and what is summed over them."""
     auc = design.auc(m, x, N) if nothing_compared else _auc(design, a, left, m, x, N)
     every = m == ALL  # then nothing is left
     a, left, x = np.where(every, a + x, a), np.where(every, 0, left), np.where(every, 0, x)
@@ -115,15 +173,15 @@ def _cells(
     pool = _bins(N) >> coarser
     rest = np.where(every, 0, pool) if nothing_compared else _bins(left + 1) >> coarser
     sums = (np.ones(len(w), dtype=np.int64), compared + m, w, w * N, w * auc, partly)
-    return grouped([block, pool, a, rest, m, x, j, T], sums)
+    return [block, pool, a, rest, m, x, j, T], sums
 
 
-def joined(cells: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+def _joined(cells: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
     """Several lots of cells as one."""
     if len(cells) == 1:
         return cells[0]
-    keys, *sums = (np.concatenate(each) for each in zip(*cells, strict=True))
-    return grouped(keys.T, sums)
+    keys, *sums = (np.concatenate(each, axis=-1) for each in zip(*cells, strict=True))
+    return _grouped_columns(keys, sums)
 
 
 def _distinct_bins(parts: Iterable[IntArray]) -> IntArray:
