@@ -33,6 +33,11 @@ KEYWORDS = {
     "Adaptive": ["negatives", "max_negatives", "stop_at", "replace"],
     "Top": ["k", "negatives", "replace"],
     "RankCounts.from_ranks": ["ranks", "n_items", "design", "drawn", "users", "weights", "candidates"],
+    "RankCounts.from_scores": ["frame", "n_items", "design", "targets", "candidates", "ties", "rng", "missing"],
+    "RankCounts.from_trec": ["run", "qrels", "n_items", "design", "candidates", "ties", "rng", "min_relevance"],
+    "RankCounts.from_recbole": ["scores", "positives", "n_items", "design", "users", "candidates", "ties", "rng"],
+    "RankCounts.from_negatives": ["model", "negatives", "n_items", "design", "candidates", "ties", "rng", "missing"],
+    "RankCounts.from_frame": ["frame", "design", "n_items", "rank", "user", "drawn", "weight", "candidates"],
     "BiasVariance": ["gamma", "prior"],
     "Multinomial": ["prior"],
     "MLE": ["iterations", "start"],
@@ -151,6 +156,18 @@ def test_no_pickle_in_the_package():
     root = pathlib.Path(fr.__file__).parent
     found = [path for path in root.rglob("*.py") if "import pickle" in path.read_text(encoding="utf-8")]
     assert [path.name for path in found] == ["processes.py"]  # a pipe to workers it started itself; no file
+
+
+def test_recipes_import_nothing_from_inside():
+    import pathlib
+    import re
+
+    recipes = pathlib.Path(__file__).parents[1] / "docs" / "recipes"
+    inside = re.compile(r"^\W*(?:from|import) fullrank\.", re.MULTILINE)
+    found = [
+        path.name for path in recipes.iterdir() if path.suffix in (".md", ".py") and inside.search(path.read_text())
+    ]
+    assert found == []
 
 
 def test_testing_is_public_too():

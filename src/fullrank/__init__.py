@@ -42,6 +42,7 @@ if TYPE_CHECKING:  # loaded when first asked for: they bring SciPy's sparse matr
     from fullrank.data import Split, load
     from fullrank.models import as_scorer
     from fullrank.evaluation.recbole import from_recbole
+    from fullrank.evaluation.torchmetrics import FullRankMetric as FullRankMetric
     from fullrank.observing.observe import observe, observe_cases
 
 
@@ -53,6 +54,7 @@ _LATER = {
     "observe": ".observing.observe",
     "observe_cases": ".observing.observe",
     "from_recbole": ".evaluation.recbole",
+    "FullRankMetric": ".evaluation.torchmetrics",  # needs torchmetrics, so it is not in __all__
 }
 
 

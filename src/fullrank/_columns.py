@@ -1,12 +1,17 @@
-"""The usual names of columns, in one place: every reader of frames and files finds them here."""
+"""The columns of frames, by their usual names: every reader of frames and files finds them here."""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-__all__ = ["ALIASES", "find_column", "listed"]
+import numpy as np
+
+from fullrank._types import Array
+
+__all__ = ["ALIASES", "checked_columns", "column_values", "find_column", "frame_columns", "listed", "series_to_numpy"]
 
 #: The usual names of each column, best first: letters and digits only, so that `userId`, `user_id` and `User-ID` are one.
 ALIASES: dict[str, tuple[str, ...]] = {
@@ -63,3 +68,121 @@ def find_column(names: Sequence[str], what: str, override: str | None = None) ->
         if matches:
             return matches[0]
     return None
+
+
+def frame_columns(
+    frame: Any,
+    needed: Sequence[str],
+    optional: Sequence[str] = (),
+    overrides: Mapping[str, str | None] | None = None,
+    *,
+    also: str = "",
+    hints: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """The columns of a frame that hold what is needed, and what is optional where there is any, as the frame has them.
+
+    ``frame`` is pandas, polars, pyarrow or anything else narwhals knows, or a mapping of names to arrays. ``overrides``
+    names columns outright; ``also`` (what else is allowed) and ``hints`` (what else helps, by column) go into messages.
+    """
+    if isinstance(frame, Mapping):
+        table: Any = frame
+        names: Sequence[str] = [str(name) for name in frame]
+    else:
+        import narwhals.stable.v1 as nw  # imported here: arrays and mappings never need it
+
+        table = nw.from_native(frame, pass_through=True)
+        table = table.collect() if isinstance(table, nw.LazyFrame) else table
+        if not isinstance(table, nw.DataFrame):
+            raise TypeError(
+                f"`data` must be a pandas, polars or pyarrow frame{also or ' or a mapping of arrays'}, got a "
+                f"{type(frame).__name__}."
+            )
+        names = table.columns
+    found = {}
+    for what in (*needed, *optional):
+        name = find_column(names, what, (overrides or {}).get(what))
+        if name is not None:
+            found[what] = table[name]
+        elif what in needed:
+            hint = (hints or {}).get(what, "")
+            raise ValueError(
+                f"no column looks like the {what}; the columns are {listed(names)}: name one with `{what}=`{hint}."
+            )
+    return found
+
+
+def checked_columns(found: Mapping[str, Any]) -> dict[str, Array]:
+    """Columns as arrays of one length; see :func:`column_values`."""
+    columns = {what: column_values(values, what) for what, values in found.items()}
+    if len({len(values) for values in columns.values()}) > 1:
+        sizes = ", ".join(f"`{what}` {len(values):,}" for what, values in columns.items())
+        raise ValueError(f"the columns have different lengths: {sizes}.")
+    return columns
+
+
+def column_values(values: Any, what: str) -> Array:
+    """Return one column as int64, float64 or strings; dates become nanoseconds; a missing value is an error."""
+    try:
+        array = series_to_numpy(values)
+    except (ValueError, TypeError) as error:
+        raise TypeError(
+            f"`{what}` mixes kinds of values or holds something else than numbers, strings or dates."
+        ) from error
+    if array.ndim != 1:
+        raise ValueError(f"`{what}` has {array.ndim} dimensions; allowed is one.")
+    if array.dtype.kind == "M":
+        missing = np.isnat(array)
+    elif array.dtype.kind == "O":
+        missing = np.array([value is None or value != value for value in array], dtype=bool)
+    else:
+        # ratings and times have their own sentence for NaN; a NaN user is a user that is missing
+        missing = np.isnan(array) if array.dtype.kind == "f" and what in ("user", "item") else np.zeros(0, dtype=bool)
+    if missing.any():
+        raise ValueError(f"row {int(np.flatnonzero(missing)[0])} has no {what}; fill or drop rows with missing values.")
+    if array.dtype.kind == "M":
+        return array.astype("datetime64[ns]").astype(np.int64)
+    if array.dtype.kind in "iu":
+        if array.dtype == np.uint64 and len(array) and int(array.max()) > np.iinfo(np.int64).max:
+            raise ValueError(f"`{what}` holds {int(array.max())}; integers up to 2**63 - 1 are allowed.")
+        return array.astype(np.int64, copy=False)
+    if array.dtype.kind == "f":
+        return array.astype(np.float64, copy=False)
+    if array.dtype.kind == "S":
+        return np.char.decode(array, "utf-8")
+    if array.dtype.kind == "U":
+        return array
+    if array.dtype.kind == "O" and all(isinstance(value, str) for value in array):
+        return array
+    if array.dtype.kind == "O" and all(isinstance(value, int) and not isinstance(value, bool) for value in array):
+        try:
+            return array.astype(np.int64)
+        except OverflowError:
+            raise ValueError(f"`{what}` holds integers beyond 2**63 - 1; write such names as strings.") from None
+    raise TypeError(
+        f"`{what}` holds {array.dtype} values; allowed are integers, strings, and numbers or dates for time."
+    )
+
+
+def series_to_numpy(values: Any) -> Array:
+    """Return a narwhals series, a list or any array-like as a NumPy array (missing values as None, NaN or NaT)."""
+    if not hasattr(values, "to_arrow"):
+        array = np.asarray(values)
+        # NumPy writes ["a", 3] as two strings; a list that mixes kinds is more likely a mistake
+        if array.dtype.kind == "U" and array is not values and not all(isinstance(value, str) for value in values):
+            raise TypeError("mixed")
+        return array
+    import narwhals.stable.v1 as nw
+
+    if values.dtype in (nw.Categorical, nw.Enum):
+        values = values.cast(nw.String)
+    elif values.dtype == nw.Date:
+        values = values.cast(nw.Datetime("ns"))
+    if not values.dtype.is_float() and values.is_null().any():
+        return np.array(
+            [None if missing else value for value, missing in zip(values, values.is_null(), strict=True)], object
+        )
+    if isinstance(values.dtype, nw.Datetime):  # a time zone changes how an instant is printed, not which comes first
+        return np.asarray(values.dt.timestamp("ns").to_numpy())
+    if values.dtype == nw.Duration:
+        return np.asarray(values.to_numpy()).astype("timedelta64[ns]").astype(np.int64)
+    return np.asarray(values.to_numpy())

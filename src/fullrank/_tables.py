@@ -1,4 +1,4 @@
-"""Columns of a file as NumPy arrays: text with or without pyarrow, Parquet with it.
+"""Tables in files as columns of NumPy arrays: the one reader of text, Parquet and `.npy`, plain or with `.gz`.
 
 pyarrow reads text ten times as fast, but its newest version refuses NumPy 1.26, which other libraries still pin. So text
 never depends on it: where it cannot be imported, Python's own reader gives the same columns.
@@ -8,25 +8,38 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import gzip
+import io
+import os
 import re
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 
+from fullrank._files import existing
 from fullrank._types import Array
 
-__all__ = ["pyarrow_or_none", "read_columns", "require_pyarrow"]
+__all__ = [
+    "BATCH", "ENDINGS", "map_npy", "open_bytes", "pyarrow_or_none", "read_columns", "read_table", "require_pyarrow", "stem",
+    "table_batches",
+]  # fmt: skip
 
-
+ENDINGS = ".csv, .tsv, .txt or .inter (RecBole), each also with .gz, .parquet, or .npy"
+#: Rows of a Parquet file that are read at once; longer files come in several batches.
+BATCH = 1 << 23
+_SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": "\t", ".inter": "\t"}
+_PARQUET = (".parquet", ".pq")
+#: Text that unfolds to more bytes than this must not have been compressed to less than a 200th: honest text never is.
+_LARGE, _DENSEST = 1 << 30, 200
 #: What pyarrow takes for a missing number.
 _MISSING = frozenset(
     ["", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "N/A", "NA", "NULL", "NaN",
      "n/a", "nan", "null"]
 )  # fmt: skip
 _INTEGER = re.compile(r"\s*-?\d+\s*")
-_PARQUET = (".parquet", ".pq")
 
 
 def pyarrow_or_none() -> Any:
@@ -51,44 +64,203 @@ def require_pyarrow(what: str) -> Any:
     return pyarrow
 
 
+def stem(path: Path) -> str:
+    """The name of a file without its endings: `ranks` of `ranks.csv.gz`."""
+    return path.with_suffix("").stem if path.suffix.lower() == ".gz" else path.stem
+
+
+def _ending(path: Path) -> str:
+    return path.with_suffix("").suffix.lower() if path.suffix.lower() == ".gz" else path.suffix.lower()
+
+
+class _Bounded(io.RawIOBase):
+    """A compressed file as it unfolds, as long as that stays in proportion to its size."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.read_so_far = path, 0
+        self.limit = max(_LARGE, _DENSEST * path.stat().st_size)
+        self.file = gzip.GzipFile(path)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, room: Any) -> int:
+        found = self.file.readinto(room)
+        self.read_so_far += found
+        if self.read_so_far > self.limit:
+            raise ValueError(
+                f"{str(self.path)!r} unfolds to more than {self.limit:,} bytes: unpack it first if you trust it."
+            )
+        return found
+
+    def close(self) -> None:
+        self.file.close()
+        super().close()
+
+
+def open_bytes(path: Path) -> BinaryIO:
+    """Open a file for reading, unfolding it where its name ends in `.gz`."""
+    if path.suffix.lower() == ".gz":
+        return cast(BinaryIO, io.BufferedReader(_Bounded(path), 1 << 20))
+    return path.open("rb")
+
+
+def read_table(path: str | Path) -> dict[str, Array]:
+    """The columns of a file by name. No rows, or a name that occurs twice, are an error.
+
+    A bare list of numbers is a column ``rank``; the columns of a two-dimensional `.npy` are named after the file.
+    """
+    path = existing(Path(path))
+    kind = _ending(path)
+    if kind == ".npy" and path.suffix.lower() != ".gz":
+        columns = _numbers(path)
+    elif kind in _SEPARATORS:
+        head = _head(path)
+        bare = _is_number(head)  # one number per line and no header: a list of ranks
+        columns = _named(path, read_columns(path, _separator(head, _SEPARATORS[kind]), ["rank"] if bare else None))
+    elif kind in _PARQUET:
+        columns = _named(path, read_columns(path))
+    else:
+        raise ValueError(f"cannot read {str(path)!r}: its name must end in {ENDINGS}.")
+    if not columns or not len(next(iter(columns.values()))):
+        raise ValueError(f"{str(path)!r} has no rows.")
+    return columns
+
+
+def table_batches(path: str | Path) -> Iterator[dict[str, Array]]:
+    """The columns of a file as :func:`read_table` gives them, in several batches of rows where a Parquet file is long."""
+    path = existing(Path(path))
+    if _ending(path) not in _PARQUET:
+        yield read_table(path)
+        return
+    pa = require_pyarrow(f"reading {str(path)!r}")
+    from pyarrow import parquet
+
+    try:
+        with parquet.ParquetFile(path) as file:
+            if file.metadata.num_rows <= BATCH:
+                yield read_table(path)
+                return
+            for batch in file.iter_batches(BATCH):
+                yield _named(path, _arrays(path, batch))
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(path, error) from None
+
+
 def read_columns(path: Path, separator: str = ",", names: Sequence[str] | None = None) -> list[tuple[str, Array]]:
     """The columns of a Parquet file, or of text; the first line names them unless ``names`` does. Names may repeat."""
-    if path.suffix.lower() in _PARQUET:
-        pa = require_pyarrow(f"reading {str(path)!r}")
-        from pyarrow import parquet
+    is_parquet = _ending(path) in _PARQUET
+    pa = require_pyarrow(f"reading {str(path)!r}") if is_parquet else pyarrow_or_none()
+    if pa is None:
+        return _plain(path, separator, names)
+    try:
+        if is_parquet:
+            from pyarrow import parquet
 
-        try:
-            table = parquet.read_table(path)
-        except (pa.ArrowException, OSError) as error:
-            raise _unreadable(path, error) from None
-    else:
-        pa = pyarrow_or_none()
-        if pa is None:
-            return _plain(path, separator, names)
+            found = parquet.read_metadata(path)
+            _refuse_large(path, found.num_rows, found.num_columns)
+            return _arrays(path, parquet.read_table(path))
         from pyarrow import csv as text
 
-        try:
-            table = text.read_csv(
-                path,
-                read_options=text.ReadOptions(column_names=None if names is None else list(names)),
-                parse_options=text.ParseOptions(delimiter=separator),
-            )
-        except (pa.ArrowException, OSError) as error:
-            raise _unreadable(path, error) from None
+        read = text.ReadOptions(column_names=None if names is None else list(names))
+        with open_bytes(path) if path.suffix.lower() == ".gz" else contextlib.nullcontext(path) as source:
+            return _arrays(path, text.read_csv(source, read, text.ParseOptions(delimiter=separator)))
+    except (pa.ArrowException, OSError, EOFError, zlib.error) as error:
+        raise _unreadable(path, error) from None
+
+
+def _arrays(path: Path, table: Any) -> list[tuple[str, Array]]:
     try:
-        return [(name, table.column(k).to_numpy()) for k, name in enumerate(table.column_names)]
+        columns = [table.column(k) for k in range(table.num_columns)]
+        return [
+            (name, each.to_numpy() if hasattr(each, "chunks") else each.to_numpy(zero_copy_only=False))
+            for name, each in zip(table.schema.names, columns, strict=True)
+        ]
     except UnicodeDecodeError:
         raise ValueError(f"{str(path)!r} is not UTF-8 text: save it as such.") from None
+
+
+def _refuse_large(path: Path, rows: int, columns: int) -> None:
+    """Refuse a table that this machine cannot hold; one row more of a constant costs a Parquet file nothing."""
+    size = 8 * rows * columns
+    try:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # not every system tells
+        return
+    if size > memory:
+        raise ValueError(
+            f"{str(path)!r} has {rows:,} rows of {columns:,} columns, {size / 1e9:,.0f} GB, and this machine has "
+            f"{memory / 1e9:,.0f}: keep only the columns that are needed, or cut it into files."
+        )
+
+
+def map_npy(path: str | Path) -> Array:
+    """An array in NumPy's format, mapped: claims beyond the end of the file are refused, and nothing is unpickled."""
+    try:
+        found = np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError:
+        raise
+    except Exception:  # a damaged file fails in more ways than NumPy names
+        raise ValueError(f"cannot read {str(path)!r}: it holds no array of numbers in NumPy's format.") from None
+    if not isinstance(found, np.ndarray):
+        raise ValueError(f"cannot read {str(path)!r}: it holds several arrays; one was expected.")
+    return found
+
+
+def _numbers(path: Path) -> dict[str, Array]:
+    found = map_npy(path)
+    if found.ndim not in (1, 2):
+        raise ValueError(
+            f"{str(path)!r} must hold one rank per case, or cases × models, got an array of shape {found.shape}."
+        )
+    if found.dtype.kind not in "iuf":
+        raise ValueError(f"{str(path)!r} must hold whole numbers, the ranks, got {found.dtype.name} values.")
+    if found.ndim == 1:
+        return {"rank": np.asarray(found)}
+    return {f"{path.stem}_{k + 1}": np.asarray(found[:, k]) for k in range(found.shape[1])}
+
+
+def _head(path: Path) -> str:
+    """The first line of a text."""
+    try:
+        with open_bytes(path) as file:
+            return file.readline(1 << 16).decode("utf-8-sig", errors="replace").strip()
+    except (OSError, EOFError, zlib.error) as error:
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        raise ValueError(f"cannot read {str(path)!r}: {reason}.") from None
+
+
+def _named(path: Path, found: list[tuple[str, Array]]) -> dict[str, Array]:
+    names = [name for name, _ in found]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{str(path)!r} has two columns named {twice!r}: rename one.")
+    if names and all(map(_is_number, names)):
+        raise ValueError(f"{str(path)!r} has no header: name the columns in its first line, such as 'user_id,rank'.")
+    return dict(found)
+
+
+def _separator(head: str, usual: str) -> str:
+    """What stands between the columns: the usual character, unless the first line has more of another."""
+    return max((usual, ",", ";", "\t", "|"), key=head.count)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _plain(path: Path, separator: str, names: Sequence[str] | None) -> list[tuple[str, Array]]:
     """Text read by Python's own reader, its columns typed as pyarrow would."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig", newline="") as file:
             lines = [line for line in csv.reader(file, delimiter=separator) if line]
     except UnicodeDecodeError:
         raise ValueError(f"{str(path)!r} is not UTF-8 text: save it as such.") from None
-    except (csv.Error, OSError) as error:
+    except (csv.Error, OSError, EOFError, zlib.error) as error:
         raise _unreadable(path, error) from None
     if not lines:
         raise ValueError(f"cannot read {str(path)!r}: Empty CSV file.")

@@ -80,7 +80,7 @@ def test_overrides_win():
         ({"user": [1, None], "item": [1, 2]}, {}, "row 1 has no user"),
         ({"user": ["a", None], "item": [1, 2]}, {}, "row 1 has no user"),
         ({"user": [1.0, np.nan], "item": [1, 2]}, {}, "row 1 has no user"),
-        ({"user": [1, 2.5], "item": [1, 2]}, {}, "`user` is 2.5 in row 1; allowed are integers or strings"),
+        ({"user": [1, 2.5], "item": [1, 2]}, {}, "`user` must hold integers or strings, got 2.5 in row 1"),
         ({"user": [1, 2], "item": [1, 2], "rating": [1.0, np.inf]}, {}, "`rating` is inf in row 1"),
         ({"user": [1, 2], "item": [1, 2], "time": [1.0, np.nan]}, {}, "`timestamp` is nan in row 1"),
         ({"user": [[1], [2]], "item": [1, 2]}, {}, "`user` has 2 dimensions"),
@@ -103,8 +103,8 @@ def test_bad_columns_are_one_sentence(columns, overrides, message):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (7, "`data` is a int; allowed are a pandas, polars or pyarrow frame"),
-        ([[1, 2]], "`data` is a list"),
+        (7, "`data` must be a pandas, polars or pyarrow frame, .*got a int"),
+        ([[1, 2]], "got a list"),
         ({"user": [True, False], "item": [1, 2]}, "`user` holds bool values"),
         ({"user": ["a", 3], "item": [1, 2]}, "`user` mixes kinds"),
         ({"user": np.array(["a", 3], dtype=object), "item": [1, 2]}, "`user` holds object values"),

@@ -121,7 +121,7 @@ def test_frames(factors: Any, split: Split, named: Split) -> None:
     half = pd.DataFrame(columns).iloc[::2]
     found = all_scores(as_scorer(half, split))
     assert np.isneginf(found).sum() == N_USERS * N_ITEMS // 2
-    with pytest.raises(ValueError, match="no column 'score': it has 'user_id', 'item_id'"):
+    with pytest.raises(ValueError, match="no column looks like the score; the columns are 'user_id', 'item_id'"):
         as_scorer(pd.DataFrame(columns)[["user_id", "item_id"]], split)
     with pytest.raises(ValueError, match="more than once"):
         as_scorer(pd.concat([half, half.head(2)]), split)

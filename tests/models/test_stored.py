@@ -150,7 +150,7 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "text.parquet").write_text("no")
     for source, words in (
-        (tmp_path / "object.npy", "not a readable .npy"),
+        (tmp_path / "object.npy", "no array of numbers in NumPy's format"),
         (tmp_path / "names.parquet", "neither a column of lists nor columns of floats; it has 'name'"),
         (tmp_path / "nowhere.parquet", "cannot be read as a dataset"),
         (tmp_path / "text.parquet", "cannot be read as a dataset"),

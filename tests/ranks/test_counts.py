@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 import fullrank as fr
 import naive
+from fullrank._archive import _digest
 from fullrank.estimators.estimate import pool_bins
-from fullrank.ranks.counts import BLOCKS, MAX_POOLS, RankCounts, _digest, unique_rows, user_blocks
+from fullrank.ranks.counts import BLOCKS, MAX_POOLS, RankCounts, unique_rows, user_blocks
 from fullrank.ranks.design import ALL
 
 
@@ -117,7 +118,7 @@ def test_counts_do_not_depend_on_how_many_cases_are_grouped_at_once(rng, monkeyp
         "order": rng.integers(1, T + 1),
     }
     whole = RankCounts.from_ranks(ranks, n_items, "uni9", **more), RankCounts.from_ranks(ranks, 70, "uni9")
-    monkeypatch.setattr("fullrank.ranks.counts._CHUNK", chunk)
+    monkeypatch.setattr("fullrank.ranks.cells.CHUNK", chunk)
     assert RankCounts.from_ranks(ranks, n_items, "uni9", **more) == whole[0]
     assert RankCounts.from_ranks(ranks, 70, "uni9") == whole[1]
     assert len(whole[0].pools[0]) <= 64
@@ -348,7 +349,7 @@ def save_as_before(counts, path, version, named=True):
         "version": version,
         "design": str(counts.design),
         "level": counts.level,
-        "sha256": _digest(arrays),
+        "sha256": _digest(arrays, "{}{}{}"),
         **({"candidates": counts.candidates} if version == 2 and named else {}),
     }
     np.savez(path, header=np.frombuffer(json.dumps(header).encode(), dtype=np.uint8), **arrays)
@@ -468,9 +469,9 @@ def test_frames_of_every_kind(kind):
     )
     renamed = {"query_id": data["user_id"], "place": data["rank"]}
     assert RankCounts.from_frame(make(renamed), "uni9", [100, 90, 90], rank="place") == wanted
-    with pytest.raises(ValueError, match="the frame has no column 'rank': it has 'query_id', 'place'"):
+    with pytest.raises(ValueError, match="no column looks like the rank; the columns are 'query_id', 'place'"):
         RankCounts.from_frame(make(renamed), "uni9", 100)
-    with pytest.raises(ValueError, match="the frame has no column 'drawn'"):
+    with pytest.raises(ValueError, match="no column looks like the drawn"):
         RankCounts.from_frame(make(data), fr.Adaptive(9, 19), 100)
     with pytest.raises(ValueError, match=r"`ranks` has a missing value \(NaN\) at case 1"):
         RankCounts.from_frame(make({"rank": [1.0, float("nan")]}), "uni9", 100)
@@ -614,3 +615,28 @@ def test_adaptive_paths_make_valid_counts(rng):
     assert len(counts) == 200
     assert counts.items_scored == drawn.sum()
     assert counts.design == design
+
+
+def test_what_other_tools_leave_behind_comes_in_by_the_front_door():
+    frame = {"user_id": [0, 0, 0], "item_id": [5, 7, 9], "score": [0.4, 0.9, 0.1], "label": [1, 0, 0]}
+    expected = RankCounts.from_ranks([2], 1000, fr.Sample(2, replace=False), users=[0])
+    assert RankCounts.from_scores(frame, 1000, "uni2") == expected
+    scores = np.full((1, 10), -np.inf)
+    scores[0, [5, 7, 9]] = [0.4, 0.9, 0.1]
+    assert RankCounts.from_recbole(scores, (np.array([0]), np.array([5])), 1000, "uni2") == expected
+    run = {"0": {"5": 0.4, "7": 0.9, "9": 0.1}}
+    named = RankCounts.from_ranks([2], 1000, fr.Sample(2, replace=False), users=["0"])
+    assert RankCounts.from_trec(run, {"0": {"5": 1}}, 1000, "uni2") == named
+
+
+def test_an_archive_that_claims_too_much_is_refused_before_memory_is_taken(rng, tmp_path):
+    path = tmp_path / "counts.npz"
+    np.savez_compressed(path, header=np.zeros(300 << 20, dtype=np.uint8))  # 300 MiB of zeros in 300 kB
+    with pytest.raises(ValueError, match="would unfold from"):
+        RankCounts.load(path)
+    head = io.BytesIO()
+    np.lib.format.write_array_header_1_0(head, {"descr": "<i8", "fortran_order": False, "shape": (10**14,)})
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("header.npy", head.getvalue())
+    with pytest.raises(ValueError, match=r"claims shape \(100000000000000,\) in 128 bytes"):
+        RankCounts.load(path)

@@ -556,7 +556,7 @@ def changed(column, place, value):
         (FRAME, {"targets": ([0, 0, 1], [1, 1, 1])}, ValueError, r"item 1 is listed twice as a target of user 0"),
         (FRAME, {"targets": ([0, 1], [1])}, ValueError, r"`targets` has 2 users and 1 items"),
         (FRAME, {"targets": ([0, 1], [1, 77])}, ValueError, r"no score for item 77, a target of user 1"),
-        (7, {}, TypeError, r"a int was given"),
+        (7, {}, TypeError, r"got a int"),
     ],
 )
 def test_bad_frames_are_refused_in_one_sentence(frame, keywords, error, message):

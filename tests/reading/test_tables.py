@@ -1,5 +1,8 @@
 """Every kind of file a user has in hand becomes the counts that the library would make of it."""
 
+import gzip
+import sys
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -229,10 +232,10 @@ def test_arrays_that_would_need_pickle_are_refused(tmp_path):
     with pytest.raises(ValueError, match="cannot read"):
         read_counts(tmp_path / "a.npy", "uni9", 100)
     np.save(tmp_path / "c.npy", np.array([1 + 2j]))
-    with pytest.raises(ValueError, match="complex128 values; ranks are whole numbers"):
+    with pytest.raises(ValueError, match="must hold whole numbers, the ranks, got complex128"):
         read_counts(tmp_path / "c.npy", "uni9", 100)
-    np.save(tmp_path / "b.npy", np.ones((3, 2), dtype=int))
-    with pytest.raises(ValueError, match="one dimension"):
+    np.save(tmp_path / "b.npy", np.ones((3, 2, 1), dtype=int))
+    with pytest.raises(ValueError, match=r"must hold one rank per case, or cases × models, got .* shape \(3, 2, 1\)"):
         read_counts(tmp_path / "b.npy", "uni9", 100)
 
 
@@ -250,3 +253,81 @@ def test_a_hundred_thousand_models_in_one_file_are_told_apart_in_seconds(tmp_pat
         pa.table({"model": [f"m{i}" for i in range(models)], "rank": np.ones(models, int)}), tmp_path / "many.parquet"
     )
     assert len(read_ranks(tmp_path / "many.parquet")) == models
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "txt"])
+@pytest.mark.parametrize("without", [False, True])
+def test_compressed_text_is_read_like_any_other(tmp_path, monkeypatch, kind, without):
+    if without:
+        monkeypatch.setitem(sys.modules, "pyarrow", None)
+    text = "user_id,rank\nann,3\nbob,7\n".replace(",", "," if kind == "csv" else "\t")
+    with gzip.open(tmp_path / f"mine.{kind}.gz", "wt") as file:
+        file.write(text)
+    expected = fr.RankCounts.from_ranks([3, 7], 100, "uni9", users=["ann", "bob"])
+    assert read_counts(tmp_path / f"mine.{kind}.gz", "uni9", 100) == {"mine": expected}
+    content = (tmp_path / f"mine.{kind}.gz").read_bytes()
+    (tmp_path / f"cut.{kind}.gz").write_bytes(content[:-12])
+    with pytest.raises(ValueError, match="cannot read"):
+        read_counts(tmp_path / f"cut.{kind}.gz", "uni9", 100)
+
+
+@pytest.mark.parametrize("without", [False, True])
+def test_text_that_unfolds_beyond_all_proportion_is_refused(tmp_path, monkeypatch, without):
+    if without:
+        monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setattr("fullrank._tables._LARGE", 1 << 20)
+    with gzip.open(tmp_path / "bomb.csv.gz", "wb") as file:
+        file.write(b"rank\n" + b"1\n" * 4_000_000)
+    with pytest.raises(ValueError, match="unfolds to more than"):
+        read_counts(tmp_path / "bomb.csv.gz", "uni9", 100)
+
+
+def test_a_parquet_that_claims_more_rows_than_fit_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.sysconf", lambda name: 1 << (10 if name == "SC_PHYS_PAGES" else 12))  # 4 MiB
+    parquet.write_table(pa.table({"rank": np.ones(1_000_000, int)}), tmp_path / "bomb.parquet")
+    with pytest.raises(ValueError, match="has 1,000,000 rows of 1 columns, 0 GB, and this machine has 0"):
+        read_counts(tmp_path / "bomb.parquet", "uni9", 100)
+
+
+def test_an_array_that_claims_more_than_the_file_holds_is_refused(tmp_path):
+    with (tmp_path / "bomb.npy").open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<i8", "fortran_order": False, "shape": (10**13,)})
+    with pytest.raises(ValueError, match="cannot read"):
+        read_counts(tmp_path / "bomb.npy", "uni9", 100)
+
+
+def test_the_columns_of_an_array_are_models(tmp_path):
+    ranks = np.array([[1, 2], [3, 4], [5, 6]])
+    np.save(tmp_path / "mine.npy", ranks)
+    expected = {f"mine_{k + 1}": fr.RankCounts.from_ranks(ranks[:, k], 100, "uni9") for k in range(2)}
+    assert read_counts(tmp_path / "mine.npy", "uni9", 100) == expected
+
+
+def test_saved_counts_are_read_with_their_design(tmp_path):
+    counts = fr.RankCounts.from_ranks([1, 5], 100, "uni9")
+    counts.save(tmp_path / "mine.npz")
+    assert read_counts(tmp_path / "mine.npz", None) == read_counts(tmp_path / "mine.npz", "uni9") == {"mine": counts}
+    with pytest.raises(ValueError, match="holds counts of 'uni9', and `design` is 'uni8'"):
+        read_counts(tmp_path / "mine.npz", "uni8")
+    (tmp_path / "mine.csv").write_text("rank\n1\n")
+    with pytest.raises(ValueError, match="`design` is missing"):
+        read_counts(tmp_path / "mine.csv", None, 100)
+
+
+@pytest.mark.parametrize(
+    "columns", [("rank",), ("rank", "user_id"), ("rank", "model", "n_items"), ("a", "b", "user_id")]
+)
+def test_a_long_parquet_is_read_in_batches_to_the_same_counts(tmp_path, monkeypatch, rng, columns):
+    n = 1000
+    made = {
+        "rank": rng.integers(1, 11, n), "a": rng.integers(1, 11, n), "b": rng.integers(1, 11, n),
+        "user_id": rng.integers(0, 300, n), "n_items": rng.integers(50, 99, n), "model": rng.choice(["x", "y"], n),
+    }  # fmt: skip
+    parquet.write_table(pa.table({name: made[name] for name in columns}), tmp_path / "long.parquet")
+    whole = read_counts(tmp_path / "long.parquet", "uni10", 100)
+    monkeypatch.setattr("fullrank._tables.BATCH", 128)
+    assert read_counts(tmp_path / "long.parquet", "uni10", 100) == whole
+    made["rank"][700] = made["a"][700] = 12
+    parquet.write_table(pa.table({name: made[name] for name in columns}), tmp_path / "long.parquet")
+    with pytest.raises(ValueError, match=r"cases counted from [\d,]+\): `ranks` is 12"):
+        read_counts(tmp_path / "long.parquet", "uni10", 100)

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from fullrank._files import existing
-from fullrank._tables import read_columns
+from fullrank._tables import map_npy, read_table
 
-__all__ = ["columns_from", "named", "read_config", "split_and_models"]
+__all__ = ["named", "read_config", "split_and_models"]
 
 
 def read_config(path: Path | None, allowed: Iterable[str]) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def split_and_models(
         stored = {name: _stored(what) for name, what in models.items()}
         _check_rows(data, split, stored)
     else:
-        known, asked = columns_from(Path(str(train))), None if test is None else columns_from(Path(test))
+        known, asked = read_table(Path(str(train))), None if test is None else read_table(Path(test))
         pairs = [raw_columns(each) for each in (known, asked) if each is not None]
         stored = {name: _stored(what) for name, what in models.items()}
         sizes: Any = {
@@ -128,14 +128,6 @@ def _rows(models: Mapping[str, Any], what: str) -> dict[str, int]:
     return found
 
 
-def columns_from(path: Path) -> dict[str, Any]:
-    """The columns of a CSV, TSV or Parquet file by name."""
-    ending = existing(path).suffix.lower()
-    if ending not in {".csv", ".tsv", ".txt", ".parquet", ".pq"}:
-        raise ValueError(f"cannot read {str(path)!r}: it must end in .csv, .tsv or .parquet.")
-    return dict(read_columns(path, "," if ending == ".csv" else "\t"))
-
-
 def _stored(what: str) -> Any:
     """A model as it is written on the command line; ``None`` where it is Python, which :func:`_made` runs.
 
@@ -165,13 +157,10 @@ def _array(path: Path) -> Any:
     import numpy as np
 
     if existing(path).suffix.lower() == ".npy":
-        try:
-            return np.load(path, mmap_mode="r", allow_pickle=False)
-        except ValueError as error:
-            raise ValueError(f"cannot read {str(path)!r}: {error}") from None
-    columns = list(columns_from(path).values())
+        return map_npy(path)
+    columns = list(read_table(path).values())
     if len(columns) == 1 and columns[0].dtype == object:  # one column of lists
-        return np.stack(columns[0])
+        return np.stack(columns[0].tolist())
     if len(columns) == 1:
         return columns[0]
     if any(each.dtype.kind not in "fiu" for each in columns):

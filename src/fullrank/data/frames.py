@@ -6,14 +6,13 @@ positions 0, 1, 2, …  The names are kept beside them, so that a position can a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from fullrank._columns import find_column, listed
+from fullrank._columns import checked_columns, frame_columns
 from fullrank._types import Array, BoolArray, IntArray
 
 # What interactions hold, in the order of a tuple.
@@ -154,13 +153,9 @@ def raw_columns(data: Any, **overrides: str | None) -> dict[str, Array]:
             )
         found = {what: values for what, values in zip(_PARTS, data, strict=False) if values is not None}
     else:
-        found = _named_columns(data, overrides)
-    columns = {what: _values(values, what) for what, values in found.items()}
-    lengths = {what: len(values) for what, values in columns.items()}
-    if len(set(lengths.values())) > 1:
-        raise ValueError(
-            "the columns have different lengths: " + ", ".join(f"`{what}` {n:,}" for what, n in lengths.items()) + "."
-        )
+        also = ", a mapping of arrays, a tuple (users, items[, ratings[, timestamps]]) or a sparse users × items matrix"
+        found = frame_columns(data, ("user", "item"), ("rating", "timestamp"), overrides, also=also)
+    columns = checked_columns(found)
     for what in ("rating", "timestamp"):
         if what in columns and columns[what].dtype.kind not in "iuf":
             raise TypeError(
@@ -172,104 +167,6 @@ def raw_columns(data: Any, **overrides: str | None) -> dict[str, Array]:
     return columns
 
 
-def _named_columns(data: Any, overrides: Mapping[str, str | None]) -> dict[str, Any]:
-    """Find the columns of a frame or mapping by name."""
-    if isinstance(data, Mapping):
-        names: Sequence[str] = [str(name) for name in data]
-        table: Any = data
-    else:
-        # imported here: sparse matrices and arrays never need it
-        import narwhals.stable.v1 as nw
-
-        table = nw.from_native(data, pass_through=True)
-        if isinstance(table, nw.LazyFrame):
-            table = table.collect()
-        if not isinstance(table, nw.DataFrame):
-            raise TypeError(
-                f"`data` is a {type(data).__name__}; allowed are a pandas, polars or pyarrow frame, a mapping of "
-                "arrays, a tuple (users, items[, ratings[, timestamps]]) or a sparse users × items matrix."
-            )
-        names = table.columns
-    found = {}
-    for what in _PARTS:
-        name = find_column(names, what, overrides.get(what))
-        if name is not None:
-            found[what] = table[name]
-        elif what in ("user", "item"):
-            raise ValueError(
-                f"no column looks like the {what}; the columns are {listed(names)}: name one with `{what}=`."
-            )
-    return found
-
-
-def _values(values: Any, what: str) -> Array:
-    """Return one column as int64, float64 or strings; dates become nanoseconds; a missing value is an error."""
-    try:
-        array = _to_numpy(values)
-    except (ValueError, TypeError) as error:
-        raise TypeError(
-            f"`{what}` mixes kinds of values or holds something else than numbers, strings or dates."
-        ) from error
-    if array.ndim != 1:
-        raise ValueError(f"`{what}` has {array.ndim} dimensions; allowed is one.")
-    if array.dtype.kind == "M":
-        missing = np.isnat(array)
-    elif array.dtype.kind == "O":
-        missing = np.array([value is None or value != value for value in array], dtype=bool)
-    else:
-        # ratings and times have their own sentence for NaN; a NaN user is a user that is missing
-        missing = np.isnan(array) if array.dtype.kind == "f" and what in ("user", "item") else np.zeros(0, dtype=bool)
-    if missing.any():
-        raise ValueError(f"row {int(np.flatnonzero(missing)[0])} has no {what}; fill or drop rows with missing values.")
-    if array.dtype.kind == "M":
-        return array.astype("datetime64[ns]").astype(np.int64)
-    if array.dtype.kind in "iu":
-        if array.dtype == np.uint64 and len(array) and int(array.max()) > np.iinfo(np.int64).max:
-            raise ValueError(f"`{what}` holds {int(array.max())}; integers up to 2**63 - 1 are allowed.")
-        return array.astype(np.int64, copy=False)
-    if array.dtype.kind == "f":
-        return array.astype(np.float64, copy=False)
-    if array.dtype.kind == "S":
-        return np.char.decode(array, "utf-8")
-    if array.dtype.kind == "U":
-        return array
-    if array.dtype.kind == "O" and all(isinstance(value, str) for value in array):
-        return array
-    if array.dtype.kind == "O" and all(isinstance(value, int) and not isinstance(value, bool) for value in array):
-        try:
-            return array.astype(np.int64)
-        except OverflowError:
-            raise ValueError(f"`{what}` holds integers beyond 2**63 - 1; write such names as strings.") from None
-    raise TypeError(
-        f"`{what}` holds {array.dtype} values; allowed are integers, strings, and numbers or dates for time."
-    )
-
-
-def _to_numpy(values: Any) -> Array:
-    """Return a narwhals series, a list or any array-like as a NumPy array (missing values as None, NaN or NaT)."""
-    if not hasattr(values, "to_arrow"):
-        array = np.asarray(values)
-        # NumPy writes ["a", 3] as two strings; a list that mixes kinds is more likely a mistake
-        if array.dtype.kind == "U" and array is not values and not all(isinstance(value, str) for value in values):
-            raise TypeError("mixed")
-        return array
-    import narwhals.stable.v1 as nw
-
-    if values.dtype in (nw.Categorical, nw.Enum):
-        values = values.cast(nw.String)
-    elif values.dtype == nw.Date:
-        values = values.cast(nw.Datetime("ns"))
-    if not values.dtype.is_float() and values.is_null().any():
-        return np.array(
-            [None if missing else value for value, missing in zip(values, values.is_null(), strict=True)], object
-        )
-    if isinstance(values.dtype, nw.Datetime):  # a time zone changes how an instant is printed, not which comes first
-        return np.asarray(values.dt.timestamp("ns").to_numpy())
-    if values.dtype == nw.Duration:
-        return np.asarray(values.to_numpy()).astype("timedelta64[ns]").astype(np.int64)
-    return np.asarray(values.to_numpy())
-
-
 def encode(
     ids: Array, what: str, size: int | None = None, *, order: str = "sorted"
 ) -> tuple[IntArray, Array | None, int]:
@@ -278,12 +175,7 @@ def encode(
     `order` is `"sorted"` or `"first"` (by first appearance, as the NCF release numbers the films of ml-1m). With `size`
     the names must be positions below it already. When the positions come out equal to the names, no names are kept.
     """
-    if ids.dtype.kind == "f":
-        whole = ids.astype(np.int64)
-        if not (whole == ids).all():
-            row = int(np.flatnonzero(whole != ids)[0])
-            raise ValueError(f"`{what}` is {ids[row]} in row {row}; allowed are integers or strings.")
-        ids = whole
+    ids = whole_names(ids, what)
     if size is not None:
         if ids.dtype.kind != "i":
             raise TypeError(f"`n_{what}s` was given, so `{what}` must hold positions (integers), not strings.")
@@ -317,6 +209,17 @@ def encode(
     return codes, names, len(names)
 
 
+def whole_names(ids: Array, what: str) -> Array:
+    """Names that came as floating-point numbers, as the integers they are."""
+    if ids.dtype.kind != "f":
+        return ids
+    whole = ids.astype(np.int64)
+    if not (whole == ids).all():
+        row = int(np.flatnonzero(whole != ids)[0])
+        raise ValueError(f"`{what}` must hold integers or strings, got {ids[row]} in row {row}.")
+    return whole
+
+
 def _encode_strings(ids: Array) -> tuple[IntArray, Array]:
     """Positions of strings in sorted order; hashing first, so that only the distinct ones are sorted."""
     found: dict[str, int] = {}
@@ -326,6 +229,20 @@ def _encode_strings(ids: Array) -> tuple[IntArray, Array]:
     position = np.empty(len(names), dtype=np.int64)
     position[rank] = np.arange(len(names))
     return position[codes], names[rank]
+
+
+def locate(names: Array, ids: Array) -> IntArray:
+    """The place of each name among `ids`, −1 where it is not there; 7 and "7" are the same name.
+
+    >>> locate(np.array(["b", "x"]), np.array(["b", "a"])), locate(np.array(["7"]), np.array([5, 7]))
+    (array([ 0, -1]), array([1]))
+    """
+    if names.dtype.kind in "UO" or ids.dtype.kind in "UO":
+        names, ids = names.astype(str), ids.astype(str)
+    order = np.argsort(ids, kind="stable")
+    ranked = ids[order]
+    place = np.minimum(np.searchsorted(ranked, names), len(ranked) - 1)
+    return np.where(ranked[place] == names, order[place], -1).astype(np.int64)
 
 
 def among(keys: IntArray, ascending: IntArray) -> BoolArray:

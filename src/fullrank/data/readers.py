@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, TypeAlias
 import numpy as np
 
 from fullrank._progress import bar
-from fullrank._tables import pyarrow_or_none
+from fullrank._tables import open_bytes, pyarrow_or_none
 from fullrank._types import IntArray
 from fullrank.data.frames import Interactions, among, encode
 
@@ -210,7 +210,7 @@ def _blocks(source: Source, progress: bool) -> Iterator[tuple[bytes, int]]:
         return
     path = Path(source)
     try:
-        file = path.open("rb")
+        file = open_bytes(path)
     except OSError as error:
         raise type(error)(f"`{path}` cannot be read: {(error.strerror or str(error)).lower()}.") from None
     with file:

@@ -129,12 +129,12 @@ class _Batch:
 
 def _counts(trainer: Any, test_data: Any, ties: str, seed: int) -> RankCounts:
     """Go through the test data as `Trainer.evaluate` does, and rank what it scores."""
-    from fullrank.models.scorer import _evaluating
+    from fullrank.models.adapters.torch import evaluating
 
     data = _Data.of(trainer, test_data)
     full = isinstance(data.design, Exhaustive)
     total, waiting, size = None, [], 0
-    with _evaluating(trainer.model), _seeded(seed):
+    with evaluating(trainer.model), _seeded(seed):
         trainer.tot_item_num = data.items + 1
         if full and trainer.item_tensor is None:
             trainer.item_tensor = test_data._dataset.get_item_feature().to(trainer.device)
@@ -165,33 +165,33 @@ def _ranked(batch: _Batch, data: _Data, ties: str, seed: int) -> RankCounts:
 
 def _compared(trainer: Any, data: _Data, batch: Any) -> _Batch:
     """A batch of full ranking: all items but the padding and those that RecBole takes out."""
-    from fullrank.models.scorer import _numpy
+    from fullrank.models.scorer import to_numpy
 
     interaction, history, positive_u, positive_i = batch
-    users = _numpy(interaction[data.user_field])
-    scores = _numpy(trainer._full_sort_batch_eval(batch)[1])
+    users = to_numpy(interaction[data.user_field])
+    scores = to_numpy(trainer._full_sort_batch_eval(batch)[1])
     there = np.ones(scores.shape, dtype=bool)
     there[:, 0] = False
     if history is not None:
-        there[tuple(_numpy(each) for each in history)] = False
+        there[tuple(to_numpy(each) for each in history)] = False
     lists, items = there.nonzero()
-    of, targets = _numpy(positive_u), _numpy(positive_i)
+    of, targets = to_numpy(positive_u), to_numpy(positive_i)
     others = np.bincount(of, minlength=len(users))[of] - 1
     return _Batch(lists, items, scores[there].astype(np.float64), of, users[of], targets, there.sum(1)[of] - others)
 
 
 def _drawn(trainer: Any, data: _Data, batch: Any) -> _Batch:
     """A batch of sampled evaluation: of each user the positives, then, N times over, a negative for each of them."""
-    from fullrank.models.scorer import _numpy
+    from fullrank.models.scorer import to_numpy
 
     interaction, row, of, targets = batch
     size = len(interaction)
     if size <= trainer.test_batch_size:
-        scores = _numpy(trainer.model.predict(interaction.to(trainer.device)))
+        scores = to_numpy(trainer.model.predict(interaction.to(trainer.device)))
     else:
-        scores = _numpy(trainer._spilt_predict(interaction, size))
-    row, of, targets = _numpy(row), _numpy(of), _numpy(targets)
-    items, names = _numpy(interaction[data.item_field]), _numpy(interaction[data.user_field])
+        scores = to_numpy(trainer._spilt_predict(interaction, size))
+    row, of, targets = to_numpy(row), to_numpy(of), to_numpy(targets)
+    items, names = to_numpy(interaction[data.item_field]), to_numpy(interaction[data.user_field])
     positives, begin = np.bincount(of), np.searchsorted(row, np.arange(int(of[-1]) + 1))
     place = np.arange(size) - begin[row]
     owner = (np.cumsum(positives) - positives)[row] + place % positives[row]  # the positive that a row belongs to

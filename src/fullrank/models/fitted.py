@@ -16,8 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 import scipy.sparse as sp
 
+from fullrank._archive import read_archive, write_archive
 from fullrank._types import Array, IntArray
-from fullrank.models import files
 from fullrank.models.scorer import Factors, ItemItem
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+_FORMAT, _VERSION = "fullrank model", 1
 #: By name: files name the class, and only these are ever made from a file.
 _RECOMMENDERS: dict[str, type] = {}
 
@@ -170,12 +171,13 @@ def save_model(path: str | os.PathLike[str], kind: str, recommender: Any, arrays
             f"a model fitted by {name!r} cannot be saved; known are {', '.join(_RECOMMENDERS)}: "
             "add yours with `fullrank.models.register`."
         )
-    files.write(path, {"kind": kind, "recommender": name, "parameters": dataclasses.asdict(recommender)}, arrays)
+    about = {"kind": kind, "recommender": name, "parameters": dataclasses.asdict(recommender)}
+    write_archive(path, {"format": _FORMAT, "version": _VERSION, **about}, arrays)
 
 
 def load_model(path: str | os.PathLike[str]) -> Any:
     """Read a fitted model written by its ``save``; anything else, or a damaged file, is refused. Nothing is unpickled."""
-    header, arrays = files.read(path)
+    header, arrays = read_archive(path, _FORMAT, _VERSION, "a saved model")
     try:
         name, kind = str(header["recommender"]), str(header["kind"])
         if name not in _RECOMMENDERS:

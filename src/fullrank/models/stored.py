@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from fullrank._files import replacing
-from fullrank._tables import require_pyarrow
+from fullrank._tables import map_npy, require_pyarrow
 from fullrank._types import Array
-from fullrank.models.scorer import Factors, _digest
+from fullrank.models.scorer import Factors, digest_of
 
 __all__ = ["StoredFactors", "StoredTable", "read_factors"]
 
@@ -106,7 +106,7 @@ class StoredFactors(Factors):
         """A fingerprint of the files."""
         parts = () if self.bias is None else (self.bias,)
         return hashlib.sha256(
-            "".join([*(table.fingerprint for table in self._tables), _digest(*parts)]).encode()
+            "".join([*(table.fingerprint for table in self._tables), digest_of(*parts)]).encode()
         ).hexdigest()
 
     def for_items(self, low: int, high: int) -> StoredFactors:
@@ -156,7 +156,7 @@ class StoredTable:
         if isinstance(self.source, np.ndarray):
             return np.ascontiguousarray(self.source, dtype=self.dtype)
         if isinstance(self.source, str):
-            mapped = _map(self.source)
+            mapped = map_npy(self.source)
             if mapped.dtype == np.dtype(self.dtype):
                 return mapped
         high = self.rows if high is None else high
@@ -164,7 +164,7 @@ class StoredTable:
         path = _folder(self.cache) / f"{key}.npy"
         if not path.exists():
             self._convert(path, low, high)
-        return _map(str(path))
+        return map_npy(str(path))
 
     def _convert(self, path: Path, low: int, high: int) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -198,7 +198,7 @@ class StoredTable:
     def _batches(self, low: int, high: int) -> Iterator[tuple[Any, Array]]:
         """(positions, vectors), batch by batch; without ids, files that hold nothing of the range are skipped."""
         if isinstance(self.source, str):
-            mapped = _map(self.source)
+            mapped = map_npy(self.source)
             for first in range(low, high, BATCH):
                 yield np.arange(first, min(first + BATCH, high)), mapped[first : min(first + BATCH, high)]
             return
@@ -235,14 +235,6 @@ def _folder(cache: str | None) -> Path:
     return Path(platformdirs.user_cache_dir("fullrank")) / "factors"
 
 
-def _map(path: str) -> Array:
-    try:
-        out: Array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except ValueError as error:
-        raise ValueError(f"{path!r} is not a readable .npy of numbers: {str(error).rstrip('.')}.") from None
-    return out
-
-
 # ------------------------------------------------------------------------------------------------------- what is there
 
 
@@ -252,13 +244,13 @@ def _table(source: Any, what: str, cache: Any, filesystem: Any, vectors: str | N
     cache = None if cache is None else os.path.abspath(os.fspath(cache))
     if isinstance(source, str) and source.endswith(".npy"):
         source = os.path.abspath(source)
-        array, stat = _map(source), os.stat(source)
+        array, stat = map_npy(source), os.stat(source)
         shape, kind = _shaped(array, what, source)
         mark = hashlib.sha256(f"{source} {stat.st_size} {stat.st_mtime_ns}".encode()).hexdigest()
         return StoredTable(source, *shape, kind, mark, cache)
     if isinstance(source, np.ndarray):
         shape, kind = _shaped(source, what, "the array")
-        return StoredTable(source, *shape, kind, _digest(source), cache)
+        return StoredTable(source, *shape, kind, digest_of(source), cache)
     return _of_dataset(source, what, cache, filesystem, vectors, ids)
 
 

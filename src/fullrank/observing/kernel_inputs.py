@@ -163,9 +163,9 @@ def scratch_for(cases: Any, row: Array, n: int = 0, cards: int = 0) -> Any:
 
 def floats(scores: Any) -> Array:
     """What a model returned, as an array of floats."""
-    from fullrank.models.scorer import _numpy
+    from fullrank.models.scorer import to_numpy
 
-    array = _numpy(scores)
+    array = to_numpy(scores)
     if array.dtype not in (np.float32, np.float64):
         if array.dtype.kind not in "fiub":
             raise TypeError(f"scores are of type {array.dtype}; numbers were expected.")

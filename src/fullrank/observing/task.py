@@ -103,7 +103,7 @@ class Task:
 
     def identity(self, split: Split, listed: Any, explicit: bool, previous: CaseOutcomes | None) -> dict[str, Any]:
         """What a checkpoint must agree on before it is continued."""
-        from fullrank.models.scorer import _digest
+        from fullrank.models.scorer import digest_of
 
         users, items = (
             split.users[:: max(1, len(split.users) // 8)][:8],
@@ -115,10 +115,10 @@ class Task:
         return {
             "split": split.checksum,
             "design": str(self.design),
-            "candidates": _digest(listed.indptr, listed.indices) if explicit else f"listed {listed.nnz}",
+            "candidates": digest_of(listed.indptr, listed.indices) if explicit else f"listed {listed.nnz}",
             "ties": self.ties,
             "seed": self.seed,
-            "previous": _digest(*parts) if parts else None,
+            "previous": digest_of(*parts) if parts else None,
             "model": {
                 "kind": type(self.scorer).__name__,
                 "content": digest() if digest is not None else None,

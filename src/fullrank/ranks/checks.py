@@ -8,8 +8,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fullrank._types import Array, BoolArray, FloatArray, IntArray
+from fullrank.ranks.laws import ALL, NOTHING
 
-__all__ = ["check_weights", "constant", "per_case", "refuse", "whole_numbers"]
+__all__ = [
+    "check_candidates", "check_compared_part", "check_rest", "check_weights", "constant", "per_case", "refuse",
+    "whole_numbers",
+]  # fmt: skip
 
 
 def whole_numbers(name: str, values: ArrayLike) -> IntArray:
@@ -66,3 +70,37 @@ def refuse(bad: BoolArray, name: str, values: IntArray, allowed: str) -> None:
         first = int(np.flatnonzero(bad)[0])
         more = f" ({int(bad.sum()):,} cases in all)" if bad.sum() > 1 else ""
         raise ValueError(f"`{name}` is {int(values[first])} at case {first}{more}: it must be {allowed}.")
+
+
+def check_candidates(candidates: object) -> str:
+    """Return the name of candidates, or refuse what is no name."""
+    plain = candidates.strip().lower() if isinstance(candidates, str) else ""
+    if not isinstance(candidates, str) or not plain or (plain in ("unseen", "all") and plain != candidates):
+        raise ValueError(  # 'ALL' too: it would be a name of one's own, and mean something else
+            f"`candidates` must be 'unseen', 'all' or a name of your own for another pool, got {candidates!r}."
+        )
+    return candidates
+
+
+def check_compared_part(ahead: ArrayLike | None, rest: ArrayLike | None, N: IntArray) -> tuple[IntArray, IntArray]:
+    """``ahead`` and ``rest`` of every case, checked."""
+    if ahead is None or rest is None:
+        given, missing = ("rest", "ahead") if ahead is None else ("ahead", "rest")
+        raise ValueError(f"`{missing}` is missing: `{given}` alone does not say how much was compared.")
+    a, left = per_case("ahead", ahead, len(N)), per_case("rest", rest, len(N))
+    refuse((left < 0) | (left > N - 1), "rest", left, "between 0 and n_items − 1")
+    refuse((a < 0) | (a > N - 1 - left), "ahead", a, "between 0 and the number compared, n_items − 1 − rest")
+    return a, left
+
+
+def check_rest(design: Any, m: IntArray | None, hits: IntArray, left: IntArray) -> IntArray:
+    """``drawn`` of every case, as designs give it, after the design has checked those that it drew from."""
+    nothing = left == 0 if m is None else (left == 0) | (m == 0)
+    refuse(nothing & (hits != 0), "ranks", hits + 1, "1 where nothing was drawn")
+    if m is not None:
+        refuse((left == 0) & (m != 0), "drawn", m, "0 where `rest` is 0")
+    drawn = np.where(left == 0, ALL, NOTHING)
+    if not nothing.all():
+        on = ~nothing
+        drawn[on] = design.check(None if m is None else m[on], hits[on], left[on] + 1)
+    return drawn

@@ -25,46 +25,54 @@ Beside them stands among which ``candidates`` the targets were ranked: ``"unseen
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
 import os
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fullrank._columns import find_column
-from fullrank._files import write_atomically
 from fullrank._types import Array, BoolArray, FloatArray, IntArray
-from fullrank.ranks.checks import check_weights, constant, per_case, refuse, whole_numbers
+from fullrank.ranks.cells import (
+    BLOCKS,
+    FINEST,
+    KEYS,
+    MAX_POOLS,
+    SUMS,
+    cells_of,
+    codes,
+    finest_level,
+    grouped,
+    pool_key,
+    sum_by,
+    unique_rows,
+    user_blocks,
+)  # fmt: skip
+from fullrank.ranks.checks import (
+    check_candidates,
+    check_compared_part,
+    check_rest,
+    check_weights,
+    constant,
+    per_case,
+    refuse,
+    whole_numbers,
+)  # fmt: skip
+from fullrank.ranks.count_files import read_counts, write_counts
 from fullrank.ranks.design import ALL, Design, parse_design
+from fullrank.ranks.laws import NOTHING
 
-__all__ = ["BLOCKS", "NOTHING", "PoolTable", "RankCounts"]
+__all__ = [
+    "BLOCKS", "MAX_POOLS", "MOST_ITEMS", "NOTHING", "NO_RANK_LAW", "PoolTable", "RankCounts", "check_candidates",
+    "unique_rows", "user_blocks",
+]  # fmt: skip
 
-
-#: Number of user blocks. 256 keeps counts small and leaves 255 degrees of freedom for resampling.
-BLOCKS = 256
-#: Pools are binned by ⌊log2 N · 2^level⌋ at the finest level that keeps at most this many bins.
-MAX_POOLS = 64
 #: Laws of R′ are estimated for at most this many strata of (j, T).
 MAX_STRATA = 64
 #: More candidates than this are refused: ranks near 2**53 are no longer told apart as floating-point numbers.
 MOST_ITEMS = 2**50
-#: Cases that are grouped at once: many ranks become counts in the memory of this many.
-_CHUNK = 1 << 20
-_FINEST = 24
-#: ``drawn`` of a case whose rest nothing was drawn from.
-NOTHING = -1
-_KEYS = ("block", "pool", "ahead", "rest", "drawn", "hits", "order", "targets")
-_SUMS = ("cases", "scored", "weight", "pool_weight", "auc_weight", "compared_weight")
-_MAGIC = "fullrank.RankCounts"
-_VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -77,13 +85,24 @@ class PoolTable:
     weight: FloatArray
 
 
+class _Later:
+    """A way to make counts that stands in a later stage, loaded when it is first asked for."""
+
+    def __init__(self, module: str, name: str) -> None:
+        self.module, self.name = module, name
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        # by name: later stages build on this one, and this one does not depend on them
+        return getattr(import_module(self.module), self.name)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class RankCounts:
     """How often each outcome was seen under one design. Make it with :meth:`from_ranks`; add with ``+``."""
 
     design: Design
     level: int
-    keys: IntArray  # one row per cell, columns as in _KEYS, in the order of `_grouped` and unique
+    keys: IntArray  # one row per cell, columns as in KEYS, in the order of `grouped` and unique
     cases: IntArray
     scored: IntArray  # items compared with targets, in all
     weight: FloatArray
@@ -144,9 +163,9 @@ class RankCounts:
             design = design.resolve(int(N.max()))
             m = design.check(m, hits, N)
         else:
-            ahead, rest = _compared_part(ahead, rest, N)
+            ahead, rest = check_compared_part(ahead, rest, N)
             design = design.resolve(int(rest.max()) + 1)
-            m = _check_rest(design, m, hits, rest)
+            m = check_rest(design, m, hits, rest)
         return cls.from_outcomes(
             m, hits, N, design, users=users, weights=weights, order=order, targets=targets, candidates=candidates,
             ahead=ahead, rest=rest,
@@ -190,69 +209,14 @@ class RankCounts:
         refuse((j < 1) | (j > T), "order", j, "a place in 1..targets")
         a = constant(0, M) if ahead is None else np.asarray(ahead, dtype=np.int64)
         left = None if rest is None else np.asarray(rest, dtype=np.int64)
-        chunks = [slice(first, min(first + _CHUNK, M)) for first in range(0, M, _CHUNK)]
-        # a case of weight zero says nothing, and a pool of such cases has no mean size
-        some = [slice(None) if w[part].all() else w[part] > 0 for part in chunks]
-        pools = _distinct_bins(N[part][on] for part, on in zip(chunks, some, strict=True))
-        rests = (
-            pools if left is None else _distinct_bins(left[part][on] + 1 for part, on in zip(chunks, some, strict=True))
-        )
-        level = _level(_FINEST, pools, rests)
-        known, cells = _StringBlocks(), list[tuple[Any, ...]]()
-        for part, on in zip(chunks, some, strict=True):
-            block = user_blocks(np.arange(part.start, part.stop) if ids is None else ids[part], known)
-            over = N[part] - 1 if left is None else left[part]
-            if w[part].any():
-                ints = (each[on] for each in (block, a[part], over, m[part], x[part], N[part], j[part], T[part]))
-                cells.append(_cells(design, level, left is None, w[part][on], *ints))
-            if sum(len(keys) for keys, *_ in cells) > 2 * _CHUNK:
-                cells = [_joined(cells)]
-        return replace(cls(design, level, *_joined(cells)), candidates=candidates)
+        return replace(cls(design, *cells_of(design, ids, w, a, left, m, x, N, j, T)), candidates=candidates)
 
-    @classmethod
-    def from_frame(
-        cls,
-        frame: Any,
-        design: Design | str,
-        n_items: ArrayLike | None = None,
-        *,
-        rank: str = "rank",
-        user: str | None = None,
-        drawn: str | None = None,
-        weight: str | None = None,
-        candidates: str = "unseen",
-    ) -> RankCounts:
-        """Counts from a pandas, polars or Arrow frame with one row per case.
-
-        Columns are found by name: ``rank``, ``user_id`` (or ``user``, ``userID``, ``query_id``, ``q_id``, ``qid``),
-        ``n_items`` when not given as a number, and, where asked for, ``drawn`` and ``weight``. ``candidates`` as in
-        :meth:`from_ranks`.
-        """
-        import narwhals as nw
-
-        table = nw.from_native(frame, eager_only=True)
-        names = list(table.columns)
-
-        def column(name: str) -> Any:
-            if name not in names:
-                raise ValueError(f"the frame has no column {name!r}: it has {', '.join(map(repr, names))}.")
-            return table[name].to_numpy()
-
-        if user is None:
-            user = find_column(names, "user")
-        if n_items is None:
-            n_items = column("n_items")
-        if drawn is None and not parse_design(design).plain:
-            drawn = "drawn"
-        return cls.from_ranks(
-            column(rank),
-            n_items,
-            design,
-            drawn=None if drawn is None else column(drawn),
-            users=None if user is None else column(user),
-            weights=None if weight is None else column(weight),
-            candidates=candidates,
-        )
+    #: Counts from what other tools leave behind; see the functions of these names for what they take.
+    from_frame = _Later("fullrank.reading.tables", "counts_from_frame")
+    from_negatives = _Later("fullrank.reading.candidates", "counts_from_negatives")
+    from_recbole = _Later("fullrank.reading.candidates", "counts_from_recbole")
+    from_scores = _Later("fullrank.reading.candidates", "counts_from_scores")
+    from_trec = _Later("fullrank.reading.candidates", "counts_from_trec")
 
     # ---------------------------------------------------------------------------------------------- algebra
 
@@ -271,8 +235,8 @@ class RankCounts:
             )
         level = min(self.level, other.level)
         keys = np.concatenate([self._keys_at(level), other._keys_at(level)])
-        sums = tuple(np.concatenate([getattr(self, name), getattr(other, name)]) for name in _SUMS)
-        return self._holding(*_grouped(keys.T, sums), level=level)._coarsened()
+        sums = tuple(np.concatenate([getattr(self, name), getattr(other, name)]) for name in SUMS)
+        return self._holding(*grouped(keys.T, sums), level=level)._coarsened()
 
     def __radd__(self, other: object) -> RankCounts:
         """So that ``sum(list_of_counts)`` works."""
@@ -289,7 +253,7 @@ class RankCounts:
             and bool((self.keys == other.keys).all())
             and all(
                 np.allclose(getattr(self, name), getattr(other, name), rtol=1e-9, atol=1e-12, equal_nan=True)
-                for name in _SUMS
+                for name in SUMS
             )
         )
 
@@ -376,7 +340,7 @@ class RankCounts:
     def groups(self) -> tuple[IntArray, IntArray, FloatArray]:
         """The distinct (j, T), and the weight of the cases of each."""
         pairs, _ = self._pairs
-        return pairs[:, 0], pairs[:, 1], _sum_by(self.group_of, self.weight, len(pairs))
+        return pairs[:, 0], pairs[:, 1], sum_by(self.group_of, self.weight, len(pairs))
 
     @property
     def group_of(self) -> IntArray:
@@ -393,7 +357,7 @@ class RankCounts:
         order, targets, _ = self.groups
         if len(order) <= MAX_STRATA:
             return np.arange(len(order))
-        pairs = np.stack([_pool_key(order), _pool_key(targets)], axis=1)
+        pairs = np.stack([pool_key(order), pool_key(targets)], axis=1)
         while len(unique_rows(pairs)[0]) > MAX_STRATA:
             pairs = pairs >> 1
         return unique_rows(pairs)[1]
@@ -416,7 +380,7 @@ class RankCounts:
     def sampled_ranks(self) -> tuple[IntArray, FloatArray]:
         """Sampled ranks r and the weight of each, over all cells."""
         ranks, inverse = np.unique(self.above + 1, return_inverse=True)
-        return ranks, _sum_by(inverse, self.weight, len(ranks))
+        return ranks, sum_by(inverse, self.weight, len(ranks))
 
     def tables(self, pools: IntArray | None = None, strata: IntArray | None = None) -> list[PoolTable]:
         """Outcome tables, one per bin of pool sizes.
@@ -448,7 +412,7 @@ class RankCounts:
         blocks, inverse = np.unique(self.column("block"), return_inverse=True)
         times = generator.multinomial(len(blocks), np.full(len(blocks), 1 / len(blocks)))[inverse]
         kept = times > 0
-        return self._holding(self.keys[kept], *((getattr(self, name)[kept] * times[kept]) for name in _SUMS))
+        return self._holding(self.keys[kept], *((getattr(self, name)[kept] * times[kept]) for name in SUMS))
 
     def at_ranks(self, ranks: IntArray, share: FloatArray) -> RankCounts:
         """The same cases put at the given ranks (one per cell) as if these were known, with a share of their weight."""
@@ -458,7 +422,7 @@ class RankCounts:
         weights = (self.weight * share, self.pool_weight * share, self.auc_weight * share)
         sums = (self.cases, self.scored, *weights, np.zeros(len(keys)))
         kept = share > 0  # a cell without weight has no mean pool
-        return self._holding(*_grouped(keys[kept].T, [each[kept] for each in sums]))
+        return self._holding(*grouped(keys[kept].T, [each[kept] for each in sums]))
 
     def with_mean_pool(self) -> RankCounts:
         """The same counts as if every case had the mean number of candidates (kr20's way)."""
@@ -466,9 +430,9 @@ class RankCounts:
         keys = self.keys.copy()
         left = np.where(self.all_compared, 0.0, N - 1 - self.compared_weight / self.weight)
         for column, size in ((1, np.full(len(keys), N)), (3, left + 1)):
-            keys[:, column] = _pool_key(np.round(size)) >> (_FINEST - self.level)
+            keys[:, column] = pool_key(np.round(size)) >> (FINEST - self.level)
         sums = (self.cases, self.scored, self.weight, self.weight * N, self.auc_weight, self.compared_weight)
-        return self._holding(*_grouped(keys.T, sums))
+        return self._holding(*grouped(keys.T, sums))
 
     def select(self, blocks: ArrayLike) -> RankCounts:
         """The counts of the given user blocks (0..255) only."""
@@ -494,60 +458,27 @@ class RankCounts:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to ``path`` atomically: readers see the old file or the whole new one, never a part."""
-        arrays = {"keys": self.keys, **{name: getattr(self, name) for name in _SUMS}}
-        header = {
-            "format": _MAGIC,
-            "version": _VERSION,
-            "design": str(self.design),
-            "candidates": self.candidates,
-            "level": self.level,
-            "sha256": _digest(arrays),
-        }
-        buffer = io.BytesIO()
-        np.savez_compressed(buffer, header=np.frombuffer(json.dumps(header).encode(), dtype=np.uint8), **arrays)
-        write_atomically(Path(path), buffer.getvalue())
+        write_counts(self, path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> RankCounts:
         """Read counts written by :meth:`save`; anything else, or a damaged file, is refused. Nothing is unpickled."""
-        path = Path(path)
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                if "header" not in file.files:
-                    raise ValueError("it has no fullrank header")
-                header = json.loads(bytes(file["header"].tobytes()).decode())
-                if header.get("format") != _MAGIC:
-                    raise ValueError(f"its format is {header.get('format')!r}")
-                if header.get("version") not in range(1, _VERSION + 1):
-                    raise ValueError(f"its version is {header.get('version')}, this fullrank reads 1 to {_VERSION}")
-                arrays = {name: file[name] for name in ("keys", *(_SUMS if header["version"] > 2 else _SUMS[:5]))}
-                if _digest(arrays) != header["sha256"]:
-                    raise ValueError("its checksum does not match: the file is damaged")
-                design = parse_design(header["design"])
-                level = int(header["level"])
-                if header["version"] < 3:
-                    arrays = _of_version_2(arrays)
-                counts = cls(design, level, arrays["keys"], *(arrays[name] for name in _SUMS))
-                named = _candidates_of_version_1(counts) if header["version"] == 1 else header["candidates"]
-                return replace(counts, candidates=named)
-        except FileNotFoundError:
-            raise
-        except Exception as error:  # a flipped bit can surface anywhere: zipfile, zlib, tokenize, json, numpy
-            raise ValueError(f"{str(path)!r} is not a file of rank counts, or is damaged: {error}.") from None
+        counts: RankCounts = read_counts(cls, path)
+        return counts
 
     # ---------------------------------------------------------------------------------------------- inside
 
     def _where(self, kept: BoolArray) -> RankCounts:
-        return self._holding(self.keys[kept], *(getattr(self, name)[kept] for name in _SUMS))
+        return self._holding(self.keys[kept], *(getattr(self, name)[kept] for name in SUMS))
 
     def _holding(self, keys: IntArray, *sums: Array, level: int | None = None) -> RankCounts:
         """Counts of other cells that are otherwise what these are."""
-        changed: dict[str, Any] = {"keys": keys, **dict(zip(_SUMS, sums, strict=True))}
+        changed: dict[str, Any] = {"keys": keys, **dict(zip(SUMS, sums, strict=True))}
         return replace(self, level=self.level if level is None else level, **changed)
 
     def column(self, name: str) -> IntArray:
         """One of the keys (block, pool, ahead, rest, drawn, hits, order, targets) of every cell."""
-        return self.keys[:, _KEYS.index(name)]
+        return self.keys[:, KEYS.index(name)]
 
     @property
     def pools(self) -> tuple[FloatArray, IntArray]:
@@ -566,21 +497,11 @@ class RankCounts:
 
     def _coarsened(self) -> RankCounts:
         """The same counts, their pools and rests in at most 64 bins each."""
-        level = _level(self.level, _codes(self.column("pool"))[0], _codes(self.column("rest"))[0])
+        level = finest_level(self.level, codes(self.column("pool"))[0], codes(self.column("rest"))[0])
         if level == self.level:
             return self
-        sums = tuple(getattr(self, name) for name in _SUMS)
-        return self._holding(*_grouped(self._keys_at(level).T, sums), level=level)
-
-
-def check_candidates(candidates: object) -> str:
-    """Return the name of candidates, or refuse what is no name."""
-    plain = candidates.strip().lower() if isinstance(candidates, str) else ""
-    if not isinstance(candidates, str) or not plain or (plain in ("unseen", "all") and plain != candidates):
-        raise ValueError(  # 'ALL' too: it would be a name of one's own, and mean something else
-            f"`candidates` must be 'unseen', 'all' or a name of your own for another pool, got {candidates!r}."
-        )
-    return candidates
+        sums = tuple(getattr(self, name) for name in SUMS)
+        return self._holding(*grouped(self._keys_at(level).T, sums), level=level)
 
 
 #: Why estimators of P(R) refuse counts with a compared part.
@@ -588,224 +509,3 @@ NO_RANK_LAW = (
     "a part of the candidates was compared one by one and the rest sampled, so that no law of the rank alone holds: sample "
     "from all candidates alike, or compare them all."
 )
-
-
-def _compared_part(ahead: ArrayLike | None, rest: ArrayLike | None, N: IntArray) -> tuple[IntArray, IntArray]:
-    """``ahead`` and ``rest`` of every case, checked."""
-    if ahead is None or rest is None:
-        given, missing = ("rest", "ahead") if ahead is None else ("ahead", "rest")
-        raise ValueError(f"`{missing}` is missing: `{given}` alone does not say how much was compared.")
-    a, left = per_case("ahead", ahead, len(N)), per_case("rest", rest, len(N))
-    refuse((left < 0) | (left > N - 1), "rest", left, "between 0 and n_items − 1")
-    refuse((a < 0) | (a > N - 1 - left), "ahead", a, "between 0 and the number compared, n_items − 1 − rest")
-    return a, left
-
-
-def _check_rest(design: Design, m: IntArray | None, hits: IntArray, left: IntArray) -> IntArray:
-    """``drawn`` of every case, as designs give it, after the design has checked those that it drew from."""
-    nothing = left == 0 if m is None else (left == 0) | (m == 0)
-    refuse(nothing & (hits != 0), "ranks", hits + 1, "1 where nothing was drawn")
-    if m is not None:
-        refuse((left == 0) & (m != 0), "drawn", m, "0 where `rest` is 0")
-    drawn = np.where(left == 0, ALL, NOTHING)
-    if not nothing.all():
-        on = ~nothing
-        drawn[on] = design.check(None if m is None else m[on], hits[on], left[on] + 1)
-    return drawn
-
-
-def _auc(design: Design, a: IntArray, left: IntArray, m: IntArray, x: IntArray, N: IntArray) -> FloatArray:
-    """1 − (a + B)/(N−1), with the design's unbiased estimate of B; NaN where nothing says what B is."""
-    B = np.where(left == 0, 0.0, np.nan)
-    on = (left > 0) & (m != NOTHING)
-    if on.any():
-        B[on] = left[on] * (1.0 - design.auc(m[on], x[on], left[on] + 1))
-    return np.asarray(1.0 - (a + B) / np.maximum(N - 1, 1))
-
-
-def _of_version_2(arrays: dict[str, Array]) -> dict[str, Array]:
-    """The arrays of files before a part could be compared: ``drawn`` = 0 said that every candidate was."""
-    block, pool, drawn, hits, order, targets = arrays["keys"].T
-    known, none = drawn == ALL, np.zeros_like(drawn)
-    keys = [
-        block,
-        pool,
-        np.where(known, hits, 0),
-        np.where(known, 0, pool),
-        drawn,
-        np.where(known, 0, hits),
-        order,
-        targets,
-    ]
-    sums = [arrays[name] for name in _SUMS[:5]]
-    grouped = _grouped(keys, [*sums, none.astype(np.float64)])
-    return dict(zip(("keys", *_SUMS), grouped, strict=True))
-
-
-def _candidates_of_version_1(counts: RankCounts) -> str:
-    """What old files meant: ``unseen`` where pools vary by more than the number of targets does, else ``all``."""
-    low, high = counts.pool_range
-    return "unseen" if high - low > float(counts.column("targets").max()) - 0.5 else "all"
-
-
-class _StringBlocks(dict[str, int]):
-    """The block of each name, hashed when it is first asked for."""
-
-    def __missing__(self, name: str) -> int:
-        block = self[name] = hashlib.blake2b(name.encode(), digest_size=1).digest()[0]
-        return block
-
-
-def user_blocks(users: ArrayLike, known: _StringBlocks | None = None) -> IntArray:
-    """A block in 0..255 per user id, by a hash that does not change between processes, machines or models.
-
-    ``known``: names that were hashed before, to which these are added.
-    """
-    ids = np.asarray(users)
-    if ids.dtype.kind in "iub":
-        with np.errstate(over="ignore"):
-            z = ids.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)  # splitmix64
-            z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-            z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-            z = z ^ (z >> np.uint64(31))
-        return np.asarray(z % np.uint64(BLOCKS), dtype=np.int64)
-    block_of = _StringBlocks() if known is None else known
-    return np.fromiter(map(block_of.__getitem__, ids.astype(str).tolist()), np.int64, len(ids))
-
-
-def _grouped(columns: Sequence[IntArray] | IntArray, sums: Sequence[Array]) -> tuple[Any, ...]:
-    """Cases with equal keys, summed: the keys, one row per cell and in a fixed order, and the sums."""
-    block, pool, ahead, rest, *others = columns
-    # sorted by pool, then rest, known ranks first; a rest of the whole pool, the usual one, takes no room in that
-    less = rest - pool
-    known = rest == 0
-    if known.any():
-        less = np.where(known, less.min(where=~known, initial=0) - 1, less)
-    first, inverse = _distinct([block, pool, less, ahead, *others])
-    keys = np.stack([column[first] for column in columns], axis=1)
-    return (keys, *(np.bincount(inverse, each, len(keys)).astype(each.dtype, copy=False) for each in sums))
-
-
-def _cells(
-    design: Design, level: int, nothing_compared: bool, w: FloatArray, block: IntArray, a: IntArray, left: IntArray,
-    m: IntArray, x: IntArray, N: IntArray, j: IntArray, T: IntArray,
-) -> tuple[Any, ...]:  # fmt: skip
-    """Cases as cells: their keys and sums."""
-    auc = design.auc(m, x, N) if nothing_compared else _auc(design, a, left, m, x, N)
-    every = m == ALL  # then nothing is left
-    a, left, x = np.where(every, a + x, a), np.where(every, 0, left), np.where(every, 0, x)
-    m = np.where(m == NOTHING, 0, m)
-    compared = N - 1 - left
-    partly = np.where(left > 0, w * compared, 0.0)
-    coarser = _FINEST - level
-    pool = _bins(N) >> coarser
-    rest = np.where(every, 0, pool) if nothing_compared else _bins(left + 1) >> coarser
-    sums = (np.ones(len(w), dtype=np.int64), compared + m, w, w * N, w * auc, partly)
-    return _grouped([block, pool, a, rest, m, x, j, T], sums)
-
-
-def _joined(cells: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
-    """Several lots of cells as one."""
-    if len(cells) == 1:
-        return cells[0]
-    keys, *sums = (np.concatenate(each) for each in zip(*cells, strict=True))
-    return _grouped(keys.T, sums)
-
-
-def _distinct_bins(parts: Iterable[IntArray]) -> IntArray:
-    """The distinct finest bins of sizes that come in parts."""
-    found = np.empty(0, dtype=np.int64)
-    for part in parts:
-        if len(part):
-            found = np.union1d(found, _codes(part)[0])
-    return np.unique(_pool_key(found))
-
-
-def unique_rows(keys: IntArray) -> tuple[IntArray, IntArray]:
-    """The distinct rows, sorted, and where each row went: np.unique(axis=0), without comparing rows if ranges allow."""
-    first, inverse = _distinct(keys.T)
-    return keys[first], inverse
-
-
-def _distinct(columns: Sequence[IntArray] | IntArray) -> tuple[IntArray, IntArray]:
-    """Where the distinct rows of a table are, in sorted order, and which of them each row is.
-
-    Columns are packed into one integer (mixed radix), as they are where their ranges leave room, else as codes.
-    """
-    ranges = map(_range, columns)
-    packed, room = _packed([(column - low if high > low else column, high - low + 1) for column, low, high in ranges])
-    if room >= 2.0**40:
-        packed, room = _packed([(code, len(distinct)) for distinct, code in map(_codes, columns)])
-    if room >= 2.0**62:
-        _, first, inverse = np.unique(np.asarray(columns).T, axis=0, return_index=True, return_inverse=True)
-        return first, inverse.ravel()
-    distinct, inverse = _codes(packed)
-    first = np.empty(len(distinct), dtype=np.int64)
-    first[inverse] = np.arange(len(inverse))
-    return first, inverse
-
-
-def _range(column: IntArray) -> tuple[IntArray, int, int]:
-    return column, int(column.min()), int(column.max())
-
-
-def _packed(digits: Sequence[tuple[IntArray, int]]) -> tuple[IntArray, float]:
-    """Numbers of mixed radix, and how many there could be."""
-    packed, room = np.zeros(len(digits[0][0]), dtype=np.int64), 1.0
-    for digit, radix in digits:
-        if radix > 1:
-            packed, room = packed * radix + digit, room * radix
-    return packed, room
-
-
-def _codes(values: IntArray) -> tuple[IntArray, IntArray]:
-    """The distinct values, sorted, and each value's place among them: np.unique, by a table or one plain sort if it can."""
-    n, low = len(values), int(values.min())
-    span = int(values.max()) - low + 1
-    if span == 1:
-        return values[:1], np.zeros(n, dtype=np.int64)
-    if span <= 4 * n:
-        present = np.zeros(span, dtype=bool)
-        present[values - low] = True
-        place = np.cumsum(present, dtype=np.int32)
-        return np.flatnonzero(present) + low, place[values - low].astype(np.int64) - 1
-    bits = n.bit_length()
-    if span.bit_length() + bits > 63:
-        distinct, inverse = np.unique(values, return_inverse=True)
-        return distinct, inverse.ravel()
-    both = np.sort((values - low) << bits | np.arange(n))  # each value with its place: sorting it is sorting both
-    ordered = both >> bits
-    fresh = np.diff(ordered, prepend=-1) > 0
-    inverse = np.empty(n, dtype=np.int64)
-    inverse[both & ((1 << bits) - 1)] = np.cumsum(fresh) - 1
-    return ordered[fresh] + low, inverse
-
-
-def _sum_by(which: IntArray, values: FloatArray, size: int) -> FloatArray:
-    return np.bincount(which, values, size).astype(np.float64)
-
-
-def _bins(sizes: IntArray) -> IntArray:
-    """The finest bin of every size; few sizes are many cases, so there is one logarithm for each."""
-    distinct, which = _codes(sizes)
-    return _pool_key(distinct)[which]
-
-
-def _level(level: int, pools: IntArray, rests: IntArray) -> int:
-    """The finest level with at most 64 bins; a function of the sets of pools and rests alone, so addition commutes."""
-    rests = rests[rests > 0]
-    while max(len(pools), len(rests)) > MAX_POOLS:
-        level, pools, rests = level - 1, np.unique(pools >> 1), np.unique(rests >> 1)
-    return level
-
-
-def _pool_key(N: Array) -> IntArray:
-    return np.asarray(np.floor(np.log2(np.maximum(N, 1).astype(np.float64)) * 2.0**_FINEST), dtype=np.int64)
-
-
-def _digest(arrays: dict[str, Array]) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(arrays):
-        digest.update(f"{name}{arrays[name].dtype.str}{arrays[name].shape}".encode())
-        digest.update(np.ascontiguousarray(arrays[name]).tobytes())
-    return digest.hexdigest()

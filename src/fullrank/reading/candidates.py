@@ -27,12 +27,12 @@ from typing import Any
 
 import numpy as np
 
-from fullrank import _columns as columns_
+from fullrank._columns import checked_columns, column_values, frame_columns, series_to_numpy
 from fullrank._types import RNG, Array, FloatArray, IntArray
-from fullrank.data.frames import _to_numpy, _values, among, encode
+from fullrank.data.frames import among, encode, locate, whole_names
 from fullrank.data.readers import Negatives, Source
 from fullrank.data.split import Split
-from fullrank.models.scorer import Table, _numpy, as_scorer
+from fullrank.models.scorer import Table, as_scorer, to_numpy
 from fullrank.observing.kernel_inputs import floats
 from fullrank.observing.task import SCORES_PER_CALL
 from fullrank.ranks.counts import RankCounts
@@ -260,7 +260,7 @@ def counts_from_recbole(
         if (items < 0).any():
             raise ValueError("`scores` has a finite score in column 0, which is padding in RecBole: mask it with -inf.")
     if users is not None:
-        named = _values(_numpy(users), "user")
+        named = column_values(to_numpy(users), "user")
         for part in (rows, of_rows):
             if part.dtype.kind != "i" or (len(part) and (part.min() < 0 or part.max() >= len(named))):
                 raise ValueError(f"`users` names {len(named)} rows, but `scores` or `positives` holds others.")
@@ -340,34 +340,22 @@ def _rank_pairs(
 
 
 def _to_positions(names: Array, split: Split | None, what: str) -> IntArray:
-    """Names as the split's positions; without a split, names must be positions already."""
+    """Names as the split's positions; without names, they must be positions already."""
     ids = None if split is None else split.user_ids if what == "user" else split.item_ids
-    if names.dtype.kind in "UO":
-        names = names.astype(str)
-        if ids is None or ids.dtype.kind in "iu":  # files hold text: 7 and "7" are the same name
-            odd = next((name for name in names if not WHOLE_NUMBER.fullmatch(name)), None)
-            if odd is not None:
-                known = (
-                    "there is no split with names to translate it" if ids is None else "the split's names are numbers"
-                )
-                raise ValueError(f"{what} {str(odd)!r} is unknown: {known}.")
-            names = names.astype(np.int64)
-    elif names.dtype.kind == "f":
-        whole = names.astype(np.int64)
-        if (whole != names).any():
-            raise ValueError(f"{what} {names[whole != names][0]} is no name: allowed are integers or strings.")
-        names = whole
+    names = whole_names(names, what)
     if ids is None:
+        if names.dtype.kind in "UO":  # files hold text: 7 and "7" are the same name
+            odd = next((name for name in names.astype(str) if not WHOLE_NUMBER.fullmatch(name)), None)
+            if odd is not None:
+                raise ValueError(f"{what} {str(odd)!r} is unknown: there is no split with names to translate it.")
+            names = names.astype(np.int64)
         refuse_outside(names, split, what)
         return names
-    if ids.dtype.kind in "UO":
-        names, ids = names.astype(str), ids.astype(str)
-    order = np.argsort(ids, kind="stable")
-    place = np.minimum(np.searchsorted(ids[order], names), len(ids) - 1)
-    unknown = ids[order][place] != names
+    place = locate(names, ids)
+    unknown = place < 0
     if unknown.any():
         raise ValueError(f"{what} {plain(names[unknown][0], None)} is not in the split{others(unknown.sum())}.")
-    return np.asarray(order[place], dtype=np.int64)
+    return place
 
 
 def _split_names(split: Split | None) -> tuple[Array, Array]:
@@ -380,41 +368,20 @@ def _split_names(split: Split | None) -> tuple[Array, Array]:
 
 
 def _columns(frame: Any, wanted: Sequence[str], overrides: Mapping[str, str | None]) -> dict[str, Array]:
-    """The wanted columns of a frame or mapping, found under their usual names."""
-    if isinstance(frame, Mapping):
-        table: Any = frame
-        names: Sequence[str] = [str(name) for name in frame]
-    else:
-        import narwhals.stable.v1 as nw
-
-        table = nw.from_native(frame, pass_through=True)
-        table = table.collect() if isinstance(table, nw.LazyFrame) else table
-        if not isinstance(table, nw.DataFrame):
-            raise TypeError(
-                f"a {type(frame).__name__} was given; allowed are a pandas, polars or pyarrow frame or a mapping of arrays."
-            )
-        names = table.columns
-    found: dict[str, Array] = {}
-    for what in wanted:
-        name = columns_.find_column(names, what, overrides.get(what))
-        if name is None:
-            hint = " (or give `targets=`, or a Split as `n_items`)" if what == "label" else ""
-            raise ValueError(
-                f"no column looks like the {what}; the columns are {columns_.listed(names)}: name one with `{what}=`{hint}."
-            )
-        found[what] = _truth(table[name], what) if what == "label" else _values(table[name], what)
-    if len({len(values) for values in found.values()}) > 1:
-        sizes = ", ".join(f"`{what}` {len(values):,}" for what, values in found.items())
-        raise ValueError(f"the columns have different lengths: {sizes}.")
-    return found
+    """The wanted columns of a frame or mapping, found under their usual names; labels as numbers."""
+    hints = {"label": " (or give `targets=`, or a Split as `n_items`)"}
+    found = frame_columns(frame, wanted, (), overrides, hints=hints)
+    if "label" in found:
+        found["label"] = _truth(found["label"])
+    return checked_columns(found)
 
 
-def _truth(values: Any, what: str) -> Array:
+def _truth(values: Any) -> Array:
     """Labels as numbers: booleans are 0 and 1."""
-    array = _to_numpy(values)
+    array = series_to_numpy(values)
     if array.dtype.kind == "O" and all(isinstance(value, bool | np.bool_) for value in array):
         array = array.astype(bool)
-    return _numbers(_values(array.astype(np.int64) if array.dtype.kind == "b" else array, what), what)
+    return _numbers(column_values(array.astype(np.int64) if array.dtype.kind == "b" else array, "label"), "label")
 
 
 def _numbers(values: Array, what: str) -> FloatArray:
@@ -426,7 +393,7 @@ def _numbers(values: Array, what: str) -> FloatArray:
 def _pair(given: Any, what: str) -> tuple[Array, Array]:
     if not isinstance(given, tuple | list) or len(given) != 2:
         raise TypeError(f"`{what}` is a {type(given).__name__}; allowed is a pair (users, items) of equal length.")
-    users, items = _values(_numpy(given[0]), "user"), _values(_numpy(given[1]), "item")
+    users, items = column_values(to_numpy(given[0]), "user"), column_values(to_numpy(given[1]), "item")
     if len(users) != len(items):
         raise ValueError(f"`{what}` has {len(users)} users and {len(items)} items: a target needs one of each.")
     return users, items

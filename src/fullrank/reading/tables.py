@@ -8,23 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fullrank._columns import find_column, listed
+from fullrank._columns import find_column, frame_columns, listed
 from fullrank._files import existing
-from fullrank._tables import read_columns
+from fullrank._tables import read_table, stem, table_batches
 from fullrank._types import Array
+from fullrank.models.scorer import to_numpy
 from fullrank.ranks.counts import RankCounts
-from fullrank.ranks.design import Design
+from fullrank.ranks.design import Design, parse_design
 
-__all__ = ["RankTable", "read_counts", "read_ranks", "read_table"]
-
-
-_SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": "\t", ".inter": "\t"}
-_ENDINGS = ".csv, .tsv, .txt, .parquet, .npy, or .inter (RecBole)"
+__all__ = ["RankTable", "counts_from_frame", "read_counts", "read_ranks"]
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class RankTable:
 
 def read_counts(
     path: str | Path,
-    design: Design | str,
+    design: Design | str | None,
     n_items: int | None = None,
     *,
     targets: str | Path | None = None,
@@ -51,8 +49,9 @@ def read_counts(
     candidates: str = "unseen",
     rng: int = 0,
 ) -> dict[str, RankCounts]:
-    """Counts by model from a file of ranks, of scored candidates, or a TREC run.
+    """Counts by model from a file of ranks, of scored candidates, of counts, or a TREC run.
 
+    * Saved counts (``.npz``), which know their design and their candidates.
     * Ranks: see :func:`read_ranks`.
     * Scored candidates: ``user_id, item_id, score``, one row per candidate. The target is where ``label`` is 1, or what the
       file ``targets`` (``user_id, item_id``; NCF's ``.test.rating``) says. With ``lists`` (NCF's ``.test.negative``, Elliot
@@ -68,36 +67,84 @@ def read_counts(
         raise ValueError(
             "--train and --candidates all exclude each other: training items are left out, or they are not."
         )
+    if path.suffix.lower() == ".npz":
+        return {path.stem: _saved(path, design)}
+    if design is None:
+        raise ValueError("`design` is missing: how the negatives were drawn, such as 'uni99'.")
     if qrels is not None:
         from fullrank.reading.candidates import counts_from_trec, read_trec_run
 
         run = read_trec_run(existing(path))
         pool = _pools(n_items, train, run["query_id"])
         return {
-            path.stem: counts_from_trec(run, str(existing(Path(qrels))), pool, design, candidates=candidates, rng=rng)
+            stem(path): counts_from_trec(run, str(existing(Path(qrels))), pool, design, candidates=candidates, rng=rng)
         }
-    columns = read_table(path)
+    batches = table_batches(path)
+    columns = next(batches)
     names = list(columns)
-    told = lists or targets or (find_column(names, "label") is not None and find_column(names, "item") is not None)
-    if find_column(names, "score") is not None and (told or find_column(names, "rank") is None):
+    labelled = find_column(names, "label") is not None and find_column(names, "item") is not None
+    if find_column(names, "score") is not None and (lists or targets or labelled or find_column(names, "rank") is None):
+        columns = read_table(path)
         return {
             model: _scored(path, each, design, n_items, targets, lists, train, candidates, rng)
             for model, each in _by_model(path, columns)
         }
     _refuse_ranked_lists(path, columns)
     counts: dict[str, RankCounts] = {}
-    for table in read_ranks(path, columns):
-        pool = table.n_items if table.n_items is not None else _pools(n_items, train, table.users)
-        if isinstance(pool, Mapping):
-            pool = np.array([pool[user] for user in table.users.tolist()])  # type: ignore[union-attr]  # _pools saw them
-        try:
-            counts[table.model] = RankCounts.from_ranks(
-                table.ranks, pool, design, drawn=table.drawn, users=table.users, weights=table.weights,
-                candidates=candidates,
-            )  # fmt: skip
-        except (ValueError, TypeError) as error:
-            raise ValueError(f"model {table.model!r}: {error}") from None
+    for batch in chain([columns], batches):
+        for table in read_ranks(path, batch):
+            pool = table.n_items if table.n_items is not None else _pools(n_items, train, table.users)
+            if isinstance(pool, Mapping):
+                pool = np.array([pool[user] for user in table.users.tolist()])  # type: ignore[union-attr]  # _pools saw them
+            before = len(counts[table.model]) if table.model in counts else 0
+            users = np.arange(before, before + len(table.ranks)) if table.users is None else table.users
+            try:
+                found = RankCounts.from_ranks(
+                    table.ranks, pool, design, drawn=table.drawn, users=users, weights=table.weights,
+                    candidates=candidates,
+                )  # fmt: skip
+            except (ValueError, TypeError) as error:
+                where = f" (cases counted from {before:,})" if before else ""
+                raise ValueError(f"model {table.model!r}{where}: {error}") from None
+            counts[table.model] = found if not before else counts[table.model] + found
     return counts
+
+
+def _saved(path: Path, design: Design | str | None) -> RankCounts:
+    """Counts that were saved, which know their design; another one is refused."""
+    counts = RankCounts.load(existing(path))
+    if design is not None and parse_design(design) != counts.design:
+        raise ValueError(f"{str(path)!r} holds counts of '{counts.design}', and `design` is '{parse_design(design)}'.")
+    return counts
+
+
+def counts_from_frame(
+    frame: Any,
+    design: Design | str,
+    n_items: Any = None,
+    *,
+    rank: str | None = None,
+    user: str | None = None,
+    drawn: str | None = None,
+    weight: str | None = None,
+    candidates: str = "unseen",
+) -> RankCounts:
+    """Counts from a pandas, polars or Arrow frame, or a mapping of arrays, with one row per case.
+
+    Columns are found under their usual names (``rank``; ``user_id``, ``userID``, ``query_id``, …; ``n_items`` when it is
+    not given as a number; ``drawn`` where the design needs it) or named outright. Weights are used only where ``weight``
+    names them. ``candidates`` as in :meth:`fullrank.RankCounts.from_ranks`.
+    """
+    needed, optional = ["rank"], ["user"]
+    needed += ["n_items"] if n_items is None else []
+    needed += ["drawn"] if drawn is not None or not parse_design(design).plain else []
+    needed += ["weight"] if weight is not None else []
+    named = {"rank": rank, "user": user, "drawn": drawn, "weight": weight}
+    found = {what: to_numpy(each) for what, each in frame_columns(frame, needed, optional, named).items()}
+    return RankCounts.from_ranks(
+        found["rank"], found.get("n_items", n_items), design, drawn=found.get("drawn"), users=found.get("user"),
+        weights=found.get("weight"), candidates=candidates,
+    )  # fmt: skip
 
 
 def read_ranks(path: str | Path, columns: dict[str, Array] | None = None) -> list[RankTable]:
@@ -154,7 +201,7 @@ def _by_model(path: Path, columns: dict[str, Array]) -> Iterator[tuple[str, dict
     """The rows of each model, one after the other; all are the file's where no column says whose they are."""
     column = find_column(list(columns), "model")
     if column is None:
-        yield path.stem, columns
+        yield stem(path), columns
         return
     names = columns[column].astype(str)
     found, code = np.unique(names, return_inverse=True)
@@ -262,62 +309,3 @@ def _pairs(path: Path) -> tuple[Array, Array]:
     if user is None or item is None:
         raise ValueError(f"{str(path)!r} needs columns 'user_id' and 'item_id'; it has {listed(list(columns))}.")
     return columns[user], columns[item]
-
-
-def read_table(path: str | Path) -> dict[str, Array]:
-    """The columns of a file by name; a bare list of numbers is a column ``rank``. No rows are an error."""
-    path = Path(path)
-    columns = _npy(path) if path.suffix.lower() == ".npy" else _columns_of(path)
-    if not columns or not len(next(iter(columns.values()))):
-        raise ValueError(f"{str(path)!r} has no rows.")
-    return columns
-
-
-def _columns_of(path: Path) -> dict[str, Array]:
-    kind = existing(path).suffix.lower()
-    if kind in _SEPARATORS:
-        try:
-            with path.open("rb") as file:
-                head = file.readline(1 << 16).decode("utf-8-sig", errors="replace").strip()
-        except OSError as error:
-            raise ValueError(f"cannot read {str(path)!r}: {str(error.strerror).lower()}.") from None
-        bare = _is_number(head)  # one number per line and no header: a list of ranks
-        found = read_columns(path, _separator(head, _SEPARATORS[kind]), ["rank"] if bare else None)
-    elif kind in {".parquet", ".pq"}:
-        found = read_columns(path)
-    else:
-        raise ValueError(f"cannot read {str(path)!r}: it must end in {_ENDINGS}.")
-    names = [name for name, _ in found]
-    twice = next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
-    if twice is not None:
-        raise ValueError(f"{str(path)!r} has two columns named {twice!r}: rename one.")
-    if names and all(map(_is_number, names)):
-        raise ValueError(f"{str(path)!r} has no header: name the columns in its first line, such as 'user_id,rank'.")
-    return dict(found)
-
-
-def _separator(head: str, usual: str) -> str:
-    """What stands between the columns: the usual character, unless the first line has more of another."""
-    return max((usual, ",", ";", "\t", "|"), key=head.count)
-
-
-def _npy(path: Path) -> dict[str, Array]:
-    path = existing(path)
-    try:
-        ranks = np.load(path, allow_pickle=False)
-    except Exception:  # a damaged file fails in more ways than NumPy and zipfile name, and objects are never unpickled
-        raise ValueError(f"cannot read {str(path)!r}: it holds no array of numbers in NumPy's format.") from None
-    if not isinstance(ranks, np.ndarray) or ranks.ndim != 1:
-        shape = getattr(ranks, "shape", "several arrays")
-        raise ValueError(f"{str(path)!r} holds {shape}; one rank per case, an array of one dimension, was expected.")
-    if ranks.dtype.kind not in "iuf":
-        raise ValueError(f"{str(path)!r} holds {ranks.dtype.name} values; ranks are whole numbers.")
-    return {"rank": ranks}
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

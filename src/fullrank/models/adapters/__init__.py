@@ -1,0 +1,49 @@
+"""How models of other libraries come to score: one file per library, tried from the most particular to the least."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from fullrank.models.adapters import frames, structure, torch
+from fullrank.models.scorer import Factors, ItemItem, Pairs, Rows, Table
+
+__all__ = ["recognise"]
+
+#: Packages whose models are known by the package of one of their classes; each has a file of its name here.
+_LIBRARIES = ("cornac", "recbole", "lenskit")
+
+
+def recognise(model: Any, split: Any, name: str | None) -> Any:
+    """The model as a scorer of the kind that is fastest for it; ``None`` if it is nothing that scores."""
+    label = name or _name_of(model)
+    if isinstance(model, Factors | ItemItem | Table | Rows | Pairs):
+        return model
+    if isinstance(model, type | str):
+        return None
+    if (found := structure.from_arrays(model, name)) is not None:
+        return found
+    packages = {each.__module__.split(".")[0] for each in type(model).__mro__}
+    for library in _LIBRARIES:
+        if library in packages:
+            return import_module(f"{__name__}.{library}").recognise(model, split, label)
+    for adapter in (structure, torch):
+        if (found := adapter.recognise(model, split, label)) is not None:
+            return found
+    if callable(getattr(model, "score", None)):
+        return Pairs(model.score, _size(model, "n_users"), _size(model, "n_items"), name=label)
+    if (found := frames.recognise(model, split, name)) is not None:
+        return found
+    return Pairs(model, name=label) if callable(model) else None
+
+
+def _size(model: Any, key: str) -> int | None:
+    size = getattr(model, key, None)
+    return size if isinstance(size, int) else None
+
+
+def _name_of(model: Any) -> str:
+    name = getattr(model, "name", None)
+    if isinstance(name, str) and name:
+        return name
+    return str(getattr(model, "__name__", None) or type(model).__name__)

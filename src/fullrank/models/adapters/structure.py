@@ -1,0 +1,79 @@
+"""Models known by what they hold: factors, similarities, matrices of scores, whichever library made them.
+
+implicit's models have ``user_factors`` and ``item_factors``, or an item × item ``similarity``; so do fullrank's own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from fullrank._types import Array, IntArray
+from fullrank.models.scorer import Factors, ItemItem, Rows, Table, is_array, matrix_of, to_numpy
+
+__all__ = ["from_arrays", "recognise"]
+
+
+def from_arrays(model: Any, name: str | None) -> Any:
+    """Take a pair (U, V), a users × items matrix or one score per item as a scorer; ``None`` for anything else."""
+    if isinstance(model, tuple | list):
+        if len(model) not in (2, 3):
+            raise TypeError(
+                f"`model` is a {type(model).__name__} of {len(model)}; a pair of factor arrays (U, V) was expected."
+            )
+        users, items, *bias = (to_numpy(getattr(part, "weight", part)) for part in model)  # torch.nn.Embedding
+        return Factors(users, items, bias[0] if bias else None, name=name or "factors")
+    if sp.issparse(model):
+        return Table(model, name=name or "scores")
+    return _from_array(to_numpy(model), name) if is_array(model) else None
+
+
+def recognise(model: Any, split: Any, name: str) -> Factors | ItemItem | None:
+    """Take a model with factors, or with similarities over users' histories; ``None`` for anything else."""
+    if (factors := _factors_of(model, name)) is not None:
+        return factors
+    if (similarity := _similarity_of(model)) is None:
+        return None
+    history = getattr(model, "history", None)
+    if history is None:
+        if split is None:
+            raise ValueError(f"model `{name}` scores from users' histories: give `split` as well.")
+        history = split.train
+    return ItemItem(similarity, history, name=name)
+
+
+def _from_array(scores: Array, name: str | None) -> Any:
+    if scores.ndim == 1:  # the same for every user: factors of width 0, which take no memory, and a bias
+        kind = scores.dtype if scores.dtype in (np.float32, np.float64) else np.dtype(np.float64)
+        nobody = np.zeros((np.iinfo(np.int32).max, 0), dtype=kind)
+        return Factors(nobody, np.zeros((len(scores), 0), dtype=kind), scores, name=name or "item scores")
+    if scores.ndim == 2:
+        return Rows(_Matrix(matrix_of(scores, "scores")), scores.shape[1], scores.shape[0], name=name or "scores")
+    raise TypeError(f"`model` is an array of shape {scores.shape}; users × items, or one score per item, was expected.")
+
+
+def _factors_of(model: Any, name: str) -> Factors | None:
+    users, items = getattr(model, "user_factors", None), getattr(model, "item_factors", None)
+    if users is None or items is None or callable(users):
+        return None
+    users, items = (getattr(part, "weight", part) for part in (users, items))
+    return Factors(to_numpy(users), to_numpy(items), getattr(model, "item_bias", None), name=name)
+
+
+def _similarity_of(model: Any) -> Any:
+    similarity = getattr(model, "similarity", None)
+    if similarity is None or callable(similarity):
+        return None
+    return similarity if sp.issparse(similarity) or is_array(similarity) else None
+
+
+class _Matrix:
+    """A users × items matrix, called for its rows."""
+
+    def __init__(self, matrix: Array) -> None:
+        self.matrix = matrix
+
+    def __call__(self, users: IntArray) -> Array:
+        return self.matrix[users]
