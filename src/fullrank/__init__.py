@@ -42,7 +42,8 @@ if TYPE_CHECKING:  # loaded when first asked for: they bring SciPy's sparse matr
     from fullrank.data import Split, load
     from fullrank.models import as_scorer
     from fullrank.evaluation.recbole import from_recbole
-    from fullrank.observing.observe import observe, observe_cases
+    from fullrank.observing.observation import Observation
+    from fullrank.observing.observe import observe
 
 
 _LATER = {
@@ -51,7 +52,7 @@ _LATER = {
     "load": ".data",
     "as_scorer": ".models",
     "observe": ".observing.observe",
-    "observe_cases": ".observing.observe",
+    "Observation": ".observing.observation",
     "from_recbole": ".evaluation.recbole",
 }
 
@@ -73,7 +74,7 @@ __all__ = [
     "models",
     "as_scorer",
     "observe",
-    "observe_cases",
+    "Observation",
     "AP",
     "AUC",
     "MRR",

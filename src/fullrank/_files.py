@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import math
 import os
 import uuid
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["existing", "replacing", "write_atomically"]
+from numpy.lib import format as npy
+
+__all__ = ["check_archive", "existing", "replacing", "write_atomically"]
 
 
 @contextlib.contextmanager
@@ -39,6 +43,20 @@ def write_atomically(path: Path, content: bytes) -> None:
     """Write beside ``path``, sync, then rename over it."""
     with replacing(path) as file:
         file.write(content)
+
+
+def check_archive(path: Path) -> None:
+    """Refuse a file of arrays that claim more bytes than it can hold, before memory is taken for them."""
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            with archive.open(member) as file:
+                read = npy.read_array_header_1_0 if npy.read_magic(file) == (1, 0) else npy.read_array_header_2_0
+                shape, _, kind = read(file)
+            claimed = math.prod(shape) * kind.itemsize
+            if claimed > member.file_size or member.file_size > 1032 * member.compress_size + 1024:  # deflate's limit
+                raise ValueError(
+                    f"`{member.filename}` claims {max(claimed, member.file_size):,} bytes, more than it can hold"
+                )
 
 
 def existing(path: Path) -> Path:

@@ -614,3 +614,25 @@ def test_adaptive_paths_make_valid_counts(rng):
     assert len(counts) == 200
     assert counts.items_scored == drawn.sum()
     assert counts.design == design
+
+
+def test_a_file_that_claims_absurd_sizes_is_refused_before_memory_is_taken(tmp_path):
+    import io
+    import tracemalloc
+    import zipfile
+
+    path = tmp_path / "counts.npz"
+    RankCounts.from_ranks([1, 2, 3], 100, "uni9").save(path)
+    with zipfile.ZipFile(path) as file:
+        members = {name: file.read(name) for name in file.namelist()}
+    head = io.BytesIO()
+    np.lib.format.write_array_header_1_0(head, {"descr": "<i8", "fortran_order": False, "shape": (1 << 37, 8)})
+    members["keys.npy"] = head.getvalue() + bytes(64)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in members.items():
+            file.writestr(name, content)
+    tracemalloc.start()
+    with pytest.raises(ValueError, match="claims 8,796,093,022,208 bytes, more than it can hold"):
+        RankCounts.load(path)
+    assert tracemalloc.get_traced_memory()[1] < 50_000_000
+    tracemalloc.stop()

@@ -40,7 +40,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fullrank._columns import find_column
-from fullrank._files import write_atomically
+from fullrank._files import check_archive, write_atomically
 from fullrank.ranks.checks import check_weights, constant, per_case, refuse, whole_numbers
 from fullrank.ranks.design import ALL, Design, parse_design
 
@@ -513,6 +513,7 @@ class RankCounts:
         """Read counts written by :meth:`save`; anything else, or a damaged file, is refused. Nothing is unpickled."""
         path = Path(path)
         try:
+            check_archive(path)
             with np.load(path, allow_pickle=False) as file:
                 if "header" not in file.files:
                     raise ValueError("it has no fullrank header")
