@@ -1,6 +1,7 @@
 """What `fr.evaluate` and `fr.plan` promise, measured.
 
     python benchmarks/evaluate.py precision --models citeulike-a/als,gowalla/knn --runs 30
+    python benchmarks/evaluate.py honest --precision 0.05
     python benchmarks/evaluate.py plan
     python benchmarks/evaluate.py free
     python benchmarks/evaluate.py speed
@@ -14,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -24,8 +24,11 @@ import numpy as np
 import scipy.sparse as sp
 
 import fullrank as fr
-from fullrank.observing import observe as observing
+from accuracy import logspline
+from catalogues import rank_files, split_name
 from fullrank.ranks.design import Adaptive
+from shapes import SHAPES, UNSEEN
+from shapes import N as SHAPE_ITEMS
 
 MODELS = (
     "citeulike-a/als",
@@ -40,35 +43,35 @@ METRICS = ("ndcg@10", "recall@10")
 
 
 def ranks_of(name: str) -> tuple[np.ndarray, np.ndarray]:
-    path = Path(os.environ["FULLRANK_RANKS"]) / f"{name.replace('/', '__')}.npz"
-    with np.load(path) as file:
+    stem = name.replace("/", "__")
+    with np.load(next(path for path in rank_files() if path.stem == stem)) as file:
         return file["R_masked"].astype(np.int64), file["N_masked"].astype(np.int64)
 
 
 class World:
-    """Cases whose true ranks are known: what observing them would show, without a model."""
+    """Cases whose true ranks are known, as a function that scores items and a split: any code can evaluate it.
+
+    The target of every user is item 0; item i beats it if i < R. Negatives are drawn at random, so that this order is as
+    good as any. Users with smaller pools than the largest have seen the last items.
+    """
 
     def __init__(self, ranks: np.ndarray, pools: np.ndarray) -> None:
         self.ranks, self.pools = ranks, pools
-        n = len(ranks)
-        self.split = fr.Split(sp.csr_matrix((n, int(pools.max()))), np.arange(n), np.zeros(n, dtype=np.int64))
-        self.model = (np.zeros((n, 1)), np.zeros((int(pools.max()), 1)))
+        n, largest = len(ranks), int(pools.max())
+        missing = largest - pools
+        ends = np.cumsum(missing)
+        seen = np.arange(ends[-1]) - np.repeat(ends - missing, missing) + np.repeat(pools, missing)
+        train = sp.csr_matrix((np.ones(len(seen), dtype=np.float32), seen, np.append(0, ends)), shape=(n, largest))
+        self.split = fr.Split(train, np.arange(n), np.zeros(n, dtype=np.int64))
+        self.asked = 0
 
-    def observe_cases(self, model, split, design, *, rng=0, previous=None, **_):
-        """Like the real one: a longer sample begins with the shorter one."""
-        R, N = self.ranks[split.users], self.pools[split.users]
-        one = np.ones(len(R), dtype=np.int64)
-        design = design.resolve(int(self.pools.max()))
-        before = {} if previous is None else {"compared": previous.compared, "hits": previous.hits}
-        chance = np.random.default_rng([int(rng), int(before["compared"].sum()) if before else 0])
-        return observing.CaseOutcomes(*design.simulate(R, N, chance, **before), N, one, one, design, int(rng))
+    def model(self, users: Any, items: Any) -> Any:
+        self.asked += items.size
+        return -np.where(items == 0, self.ranks[users][:, None] - 0.5, items)
 
     def evaluate(self, **options):
-        real, observing.observe_cases = observing.observe_cases, self.observe_cases
-        try:
-            return fr.evaluate({"model": self.model}, self.split, METRICS, progress=False, **options)
-        finally:
-            observing.observe_cases = real
+        self.asked = 0
+        return fr.evaluate({"model": self.model}, self.split, METRICS, progress=False, **options)
 
     def truth(self, metric: str) -> float:
         return float(fr.parse_metric(metric).gain(self.ranks, self.pools.mean()).mean())
@@ -117,6 +120,67 @@ def show(name: str, rows: list[dict]) -> None:
     print(line, flush=True)
 
 
+def honest(runs: int, first: int, wanted: float, files: int, out: Path | None) -> None:
+    """Coverage and cost of sampling until ±5 % is met: shapes of no recommender, and real ranks under left-out priors."""
+    cases = 1000
+    print(f"sampling forced, precision {wanted}, {cases:,} cases; {runs} runs per shape, one per file of real ranks")
+    print(f"{'shape':<40}{'items':>8}{'rounds':>8}{'seconds':>9}{'met':>6}  " + "".join(f"{m:>14}" for m in METRICS))
+    for name, shape in (SHAPES | UNSEEN).items():
+        rows = []
+        for seed in range(first, first + runs):
+            ranks = shape(np.random.default_rng([seed, 5]), cases)
+            world = World(ranks, np.full(cases, SHAPE_ITEMS, dtype=np.int64))
+            rows.append(one_run(world, name, seed, wanted, None, out))
+        show_honest(name, rows)
+    every = [path for path in rank_files() if split_name(path)[1] in ("als", "knn", "pop", "ease")]
+    chosen = np.random.default_rng(0).permutation(len(every))[:files]
+    rows = []
+    for place in chosen:
+        path = every[place]
+        with np.load(path) as file:
+            ranks, pools = file["R_masked"].astype(np.int64), file["N_masked"].astype(np.int64)
+        if pools.mean() < 600:
+            continue
+        some = np.random.default_rng([first, int(place)]).permutation(len(ranks))[:cases]
+        prior = logspline(split_name(path)[0], "unseen")
+        rows.append(one_run(World(ranks[some], pools[some]), path.stem, first, wanted, prior, out))
+        if len(rows) % 10 == 0:
+            show_honest(f"{len(rows)} real files", rows)
+    show_honest("real ranks, left-out priors", rows)
+
+
+def one_run(world: World, name: str, seed: int, wanted: float, estimator: Any, out: Path | None) -> dict:
+    begin = time.perf_counter()
+    report = world.evaluate(design="adaptive", precision=wanted, rng=seed, estimator=estimator)
+    row = {"name": name, "seed": seed, "seconds": time.perf_counter() - begin}
+    full = float((world.pools - 1).sum())
+    row |= {"share": world.asked / full, "counted": report.rows[0]["items_scored"] / full}
+    row |= {"stopped": report.runs["model"].stop_reason, "rounds": len(report.runs["model"].rounds)}
+    for each in report.rows:
+        true = world.truth(each["metric"])
+        inside = bool(each["low"] - 1e-9 <= true <= each["high"] + 1e-9)
+        row[each["metric"]] = {
+            "value": each["value"],
+            "low": each["low"],
+            "high": each["high"],
+            "truth": true,
+            "covered": inside,
+        }
+    if out is not None:
+        with out.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+    return row
+
+
+def show_honest(name: str, rows: list[dict]) -> None:
+    if not rows:
+        return
+    met = np.mean([row["stopped"] in ("precision", "exact") for row in rows])
+    line = f"{name:<40}{np.mean([row['share'] for row in rows]):>8.1%}{np.mean([row['rounds'] for row in rows]):>8.1f}"
+    line += f"{np.mean([row['seconds'] for row in rows]):>9.1f}{met:>6.0%}  "
+    print(line + "".join(f"{np.mean([row[m]['covered'] for row in rows]):>14.1%}" for m in METRICS), flush=True)
+
+
 def plans(models: list[str], wanted: float) -> None:
     """What `plan` says from a small pilot, against what the run then takes."""
     print(f"plan from a pilot (adaptive 99..799 stop 1) against the run, precision {wanted}")
@@ -126,7 +190,7 @@ def plans(models: list[str], wanted: float) -> None:
     for name in models:
         world = World(*ranks_of(name))
         full = float((world.pools - 1).sum())
-        pilot = world.observe_cases(None, world.split, Adaptive(99, 799, 1, replace=False), rng=11).counts(world.split)
+        pilot = fr.observe(world.model, world.split, Adaptive(99, 799, 1, replace=False), rng=11, progress=False)
         made = fr.plan(metric=METRICS, precision=wanted, pilot=fr.LogSpline().fit(pilot))
         report = world.evaluate(design="adaptive", precision=wanted, rng=3)
         half = max((row["high"] - row["low"]) / 2 / row["value"] for row in report.rows)
@@ -241,15 +305,18 @@ def products(model: Any, split: fr.Split, design: str) -> tuple[float, int]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["precision", "plan", "free", "speed"])
+    parser.add_argument("what", choices=["precision", "honest", "plan", "free", "speed"])
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--runs", type=int, default=30)
     parser.add_argument("--first", type=int, default=0, help="first seed")
     parser.add_argument("--precision", type=float, default=0.02)
+    parser.add_argument("--files", type=int, default=120, help="files of real ranks that `honest` takes")
     parser.add_argument("--out", type=Path, help="append one JSON line per run")
     given = parser.parse_args()
     if given.what == "precision":
         precision(given.models.split(","), given.runs, given.first, given.precision, given.out)
+    elif given.what == "honest":
+        honest(given.runs, given.first, given.precision, given.files, given.out)
     elif given.what == "plan":
         plans(given.models.split(","), given.precision)
     elif given.what == "free":

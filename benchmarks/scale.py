@@ -26,7 +26,7 @@ import scipy.sparse as sp
 
 from fullrank.backends import ProcessBackend, RayBackend
 from fullrank.data.split import Split
-from fullrank.observing.observe import observe_cases
+from fullrank.observing.observation import Observation
 
 
 class Python:
@@ -61,9 +61,11 @@ def workers(users: int) -> None:
     for n in (1, 2):
         with ProcessBackend(n, threads=1) as backend:
             few = plain_split(20_000, 5_000)
-            observe_cases(model, few, "uni99", progress=False, map=backend, batch=500)  # both started, both loaded
+            Observation(model, few, progress=False, map=backend, batch=500).advance(
+                "uni99"
+            )  # both started, both loaded
             start = time.perf_counter()
-            seen[n] = observe_cases(model, split, "uni99", progress=False, map=backend)
+            seen[n] = Observation(model, split, progress=False, map=backend).advance("uni99")
             seconds[n] = time.perf_counter() - start
     print(f"| Python function, {users:,} users | 1 worker {seconds[1]:.1f} s | 2 workers {seconds[2]:.1f} s "
           f"| {seconds[1] / seconds[2]:.2f}× | same counts: {same(seen[1], seen[2])} |")  # fmt: skip
@@ -75,16 +77,16 @@ def on_ray(users: int) -> None:
     U, V = (rng.normal(size=(n, 64)).astype(np.float32) for n in (users, items))
     split = plain_split(users, items)
     options: Any = {"progress": False, "batch": max(1024, users // 40)}
-    observe_cases((U[:64], V), plain_split(64, items), "full", progress=False)  # compiled
+    Observation((U[:64], V), plain_split(64, items), progress=False).advance("full")  # compiled
     start = time.perf_counter()
-    here = observe_cases((U, V), split, "full", **options)
+    here = Observation((U, V), split, **options).advance("full")
     local = time.perf_counter() - start
     with RayBackend(object_store_memory=500_000_000) as backend:
         begin = time.perf_counter()
-        observe_cases((U[:64], V), plain_split(64, items), "full", progress=False, map=backend)
+        Observation((U[:64], V), plain_split(64, items), progress=False, map=backend).advance("full")
         started = time.perf_counter() - begin
         start = time.perf_counter()
-        there = observe_cases((U, V), split, "full", map=backend, **options)
+        there = Observation((U, V), split, map=backend, **options).advance("full")
         far = time.perf_counter() - start
     print(f"| ranking everything, {users:,} users × {items:,} items × 64 | this process {local:.1f} s | Ray, one node "
           f"{far:.1f} s (started in {started:.0f} s) | {far / local - 1:+.1%} | same counts: {same(here, there)} |")  # fmt: skip
@@ -198,10 +200,10 @@ def cost() -> None:
             yield result
 
     for design, scored in (("uni99", users * 99), ("uni999", users * 999)):
-        observe_cases((U[:64], V), plain_split(64, items), design, progress=False)
+        Observation((U[:64], V), plain_split(64, items), progress=False).advance(design)
         sent = returned = 0
         start = time.perf_counter()
-        observe_cases((U, V), split, design, progress=False, map=weighing)
+        Observation((U, V), split, progress=False, map=weighing).advance(design)
         took = time.perf_counter() - start
         print(f"| {design}: {users:,} users × {items:,} items × 64 | {scored / took / 1e6:.1f} million items scored per second | "
               f"{sent / users:.0f} bytes sent, {returned / users:.0f} returned per case |")  # fmt: skip

@@ -13,7 +13,7 @@ import fullrank as fr
 
 #: Present now, in the order of the flow. Move a name here from SOON when it arrives.
 SURFACE = [
-    *("Split", "load", "models", "as_scorer", "observe", "observe_cases"),
+    *("Split", "load", "models", "as_scorer", "observe", "Observation"),
     *("Recall", "NDCG", "AP", "Precision", "AUC", "Hit", "MRR", "Metric", "parse_metric", "parse_metrics"),
     *("Exhaustive", "Top", "Sample", "Adaptive", "Design", "parse_design", "register_design", "RankCounts"),
     *("expected_naive", "sampled_recall", "hoeffding", "bounds"),
@@ -49,7 +49,7 @@ KEYWORDS = {
     "RankDistribution.cdf": ["k"],
     "parse_metric": ["text"],
     "observe": ["scorer", "split", "design", "candidates", "ties", "rng", "map", "checkpoint"],
-    "observe_cases": ["model", "split", "design", "candidates", "ties", "rng", "map", "checkpoint"],
+    "Observation": ["model", "split", "candidates", "ties", "rng", "map", "checkpoint"],
     "evaluate": [
         "metrics",
         "design",

@@ -43,7 +43,8 @@ if TYPE_CHECKING:  # loaded when first asked for: they bring SciPy's sparse matr
     from fullrank.models import as_scorer
     from fullrank.evaluation.recbole import from_recbole
     from fullrank.evaluation.torchmetrics import FullRankMetric as FullRankMetric
-    from fullrank.observing.observe import observe, observe_cases
+    from fullrank.observing.observation import Observation
+    from fullrank.observing.observe import observe
 
 
 _LATER = {
@@ -52,7 +53,7 @@ _LATER = {
     "load": ".data",
     "as_scorer": ".models",
     "observe": ".observing.observe",
-    "observe_cases": ".observing.observe",
+    "Observation": ".observing.observation",
     "from_recbole": ".evaluation.recbole",
     "FullRankMetric": ".evaluation.torchmetrics",  # needs torchmetrics, so it is not in __all__
 }
@@ -75,7 +76,7 @@ __all__ = [
     "models",
     "as_scorer",
     "observe",
-    "observe_cases",
+    "Observation",
     "AP",
     "AUC",
     "MRR",

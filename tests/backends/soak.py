@@ -24,7 +24,7 @@ import worlds  # noqa: E402
 
 import fullrank.observing.task as module  # noqa: E402
 from fullrank.observing.checkpoint import Checkpoint  # noqa: E402
-from fullrank.observing.observe import observe_cases  # noqa: E402
+from fullrank.observing.observation import Observation  # noqa: E402
 
 KINDS = ("factors", "item-item", "function")
 HOW = ("between", "inside", "torn", "outside")
@@ -69,7 +69,7 @@ def once(path: Path, result: Path, world: Any, how: str, rng: np.random.Generato
         try:
             run = dying(how, int(rng.integers(0, 8)), rng)
             batch = int(rng.integers(2, 9))
-            seen = observe_cases(model, split, design, progress=False, checkpoint=path, map=run, batch=batch)
+            seen = Observation(model, split, progress=False, checkpoint=path, map=run, batch=batch).advance(design)
             part = result.with_suffix(".part")
             with part.open("wb") as file:
                 np.savez(file, **{key: getattr(seen, key) for key in worlds.FIELDS})
@@ -88,13 +88,14 @@ def once(path: Path, result: Path, world: Any, how: str, rng: np.random.Generato
     return code == 0
 
 
-def records(path: Path, users: int) -> Counter[int]:
+def records(path: Path, users: Any) -> Counter[int]:
     """How often the checkpoint holds each user."""
     out: Counter[int] = Counter()
     kept = Checkpoint(path, {})
     with kept:
-        for first, last, _ in kept.restore(users):
-            out.update(range(first, last))
+        ptr = np.append(0, np.cumsum(np.unique(users, return_counts=True)[1]))
+        for result in kept.restore(len(ptr) - 1, ptr):
+            out.update(range(result.first, result.last))
     return out
 
 
@@ -103,7 +104,7 @@ def main(kills: int, seed: int) -> None:
     module.ROWS_PER_CALL = 4
     split = worlds.make_split()
     worlds_ = [(worlds.make_model(kind, split), split, design) for kind in KINDS for design in worlds.DESIGNS]
-    expected = [observe_cases(*world, progress=False) for world in worlds_]
+    expected = [Observation(model, split, progress=False).advance(design) for model, split, design in worlds_]
     killed: Counter[str] = Counter()
     runs = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -118,7 +119,7 @@ def main(kills: int, seed: int) -> None:
             with np.load(result) as seen:
                 for key in worlds.FIELDS:
                     np.testing.assert_array_equal(seen[key], getattr(reference, key), err_msg=f"run {runs}, {key}")
-            times = records(path, worlds.USERS)
+            times = records(path, split.users)
             assert sorted(times) == list(range(worlds.USERS)), f"run {runs}: something is lost"
             assert set(times.values()) == {1}, f"run {runs}: something is there twice"
             runs += 1

@@ -20,7 +20,7 @@ import pytest
 import worlds
 
 from fullrank.models import EASE, load_model, read_factors
-from fullrank.observing.observe import observe_cases
+from fullrank.observing.observation import Observation
 from fullrank.ranks.counts import RankCounts
 
 
@@ -98,7 +98,7 @@ def test_files_from_elsewhere_cannot_execute_code(tmp_path: Path) -> None:
 def test_a_checkpoint_from_elsewhere_cannot_execute_code(tmp_path: Path) -> None:
     split, bomb, path = worlds.make_split(), tmp_path / "bomb", tmp_path / "run"
     model = worlds.make_model("factors", split)
-    observe_cases(model, split, "uni7", progress=False, checkpoint=path)
+    Observation(model, split, progress=False, checkpoint=path).advance("uni7")
     header = path.read_bytes().split(b"\n")[0] + b"\n"
 
     def record(first: int, last: int, body: bytes) -> bytes:
@@ -115,6 +115,6 @@ def test_a_checkpoint_from_elsewhere_cannot_execute_code(tmp_path: Path) -> None
     for content in contents:
         path.write_bytes(content)
         with pytest.raises(ValueError, match="checkpoint") as caught:
-            observe_cases(model, split, "uni7", progress=False, checkpoint=path)
+            Observation(model, split, progress=False, checkpoint=path).advance("uni7")
         assert "\n" not in str(caught.value)
     assert not bomb.exists()

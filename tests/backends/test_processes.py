@@ -19,7 +19,7 @@ import fullrank.observing.task as module
 from fullrank.backends import ProcessBackend, resolve
 from fullrank.backends.schedule import BlockError
 from fullrank.data.split import Split
-from fullrank.observing.observe import observe_cases
+from fullrank.observing.observation import Observation
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +45,8 @@ def test_workers_change_no_digit(workers: int, split: Split) -> None:
         for kind in KINDS if workers == 2 else ("factors", "item-item", "function"):
             model = make_model(kind, split)
             for design in DESIGNS if workers == 2 else DESIGNS[1::2]:
-                expected = observe_cases(model, split, design, rng=5, progress=False)
-                same(observe_cases(model, split, design, rng=5, progress=False, map=backend, batch=7), expected)
+                expected = Observation(model, split, rng=5, progress=False).advance(design)
+                same(Observation(model, split, rng=5, progress=False, map=backend, batch=7).advance(design), expected)
 
 
 @pytest.mark.parametrize("design", DESIGNS, ids=str)
@@ -54,8 +54,8 @@ def test_workers_change_no_digit(workers: int, split: Split) -> None:
 def test_a_killed_worker_costs_nothing(
     user: int, design: Any, split: Split, two: ProcessBackend, tmp_path: Path
 ) -> None:
-    seen = observe_cases(Trouble(user, "kill", str(tmp_path / "flag")), split, design, progress=False, map=two)
-    same(seen, observe_cases(Function(), split, design, progress=False))
+    seen = Observation(Trouble(user, "kill", str(tmp_path / "flag")), split, progress=False, map=two).advance(design)
+    same(seen, Observation(Function(), split, progress=False).advance(design))
     assert (tmp_path / "flag").exists()
 
 
@@ -71,8 +71,8 @@ def test_workers_of_a_compiled_model_killed_from_outside(split: Split, two: Proc
             yield result
 
     same(
-        observe_cases(model, split, DESIGNS[0], progress=False, map=deadly, batch=5),
-        observe_cases(model, split, DESIGNS[0], progress=False),
+        Observation(model, split, progress=False, map=deadly, batch=5).advance(DESIGNS[0]),
+        Observation(model, split, progress=False).advance(DESIGNS[0]),
     )
     assert killed == [0, 7, 11]
 
@@ -89,22 +89,24 @@ def test_ranges_of_items_in_workers_change_no_digit(split: Split) -> None:
                             os.kill(backend._team[0].process.pid, signal.SIGKILL)
                         yield result
 
-                expected = observe_cases(model, split, design, progress=False)
-                same(observe_cases(model, split, design, progress=False, map=deadly, batch=5), expected)
+                expected = Observation(model, split, progress=False).advance(design)
+                same(Observation(model, split, progress=False, map=deadly, batch=5).advance(design), expected)
 
 
 def test_a_block_that_always_kills_is_named(split: Split) -> None:
     with ProcessBackend(1, retries=1) as backend, pytest.raises(BlockError) as caught:
-        observe_cases(Trouble(29, "kill"), split, DESIGNS[1], progress=False, map=backend, name="bad")
+        Observation(Trouble(29, "kill"), split, progress=False, map=backend, name="bad").advance(DESIGNS[1])
     assert "model `bad`: the block of users 24 to 31 was given up after 2 attempts" in str(caught.value)
     assert "killed by signal 9" in str(caught.value)
 
 
 def test_a_block_that_raises_is_named_and_the_rest_is_safe(split: Split, two: ProcessBackend, tmp_path: Path) -> None:
     path, flag = tmp_path / "kept", str(tmp_path / "flag")
-    expected = observe_cases(Function(), split, DESIGNS[3], progress=False)
+    expected = Observation(Function(), split, progress=False).advance(DESIGNS[3])
     with pytest.raises(BlockError) as caught:
-        observe_cases(Trouble(59, "raise", flag), split, DESIGNS[3], progress=False, map=two, checkpoint=path, name="m")
+        Observation(Trouble(59, "raise", flag), split, progress=False, map=two, checkpoint=path, name="m").advance(
+            DESIGNS[3]
+        )
     assert str(caught.value) == "model `m` failed in the block of users 56 to 59: ZeroDivisionError: no luck"
     assert "in __call__" in str(caught.value.__cause__)  # where in the model it happened
     done: list[int] = []
@@ -114,29 +116,29 @@ def test_a_block_that_raises_is_named_and_the_rest_is_safe(split: Split, two: Pr
             done.append(block.first)
             yield task(block)
 
-    seen = observe_cases(
-        Trouble(59, "raise", flag), split, DESIGNS[3], progress=False, map=counting, checkpoint=path, name="m"
-    )
+    seen = Observation(
+        Trouble(59, "raise", flag), split, progress=False, map=counting, checkpoint=path, name="m"
+    ).advance(DESIGNS[3])
     same(seen, expected)
     assert done == [56]  # the blocks that were on their way had been finished and kept
 
 
 def test_a_score_that_is_not_a_number_stays_a_sentence(split: Split, two: ProcessBackend) -> None:
     with pytest.raises(ValueError, match=r"model `m` gave .*NaN.* \(in the block of users 24 to 31\)\.$"):
-        observe_cases(Trouble(29, "nan"), split, DESIGNS[0], progress=False, map=two, name="m")
+        Observation(Trouble(29, "nan"), split, progress=False, map=two, name="m").advance(DESIGNS[0])
     same(  # and the workers are as good as before
-        observe_cases(Function(), split, DESIGNS[0], progress=False, map=two),
-        observe_cases(Function(), split, DESIGNS[0], progress=False),
+        Observation(Function(), split, progress=False, map=two).advance(DESIGNS[0]),
+        Observation(Function(), split, progress=False).advance(DESIGNS[0]),
     )
 
 
 def test_a_block_that_hangs_is_started_again(split: Split, tmp_path: Path) -> None:
     begin = time.monotonic()
     with ProcessBackend(1, timeout=8) as backend:
-        seen = observe_cases(
-            Trouble(29, "sleep", str(tmp_path / "flag")), split, DESIGNS[1], progress=False, map=backend
+        seen = Observation(Trouble(29, "sleep", str(tmp_path / "flag")), split, progress=False, map=backend).advance(
+            DESIGNS[1]
         )
-    same(seen, observe_cases(Function(), split, DESIGNS[1], progress=False))
+    same(seen, Observation(Function(), split, progress=False).advance(DESIGNS[1]))
     assert time.monotonic() - begin < 500  # nobody waited for the sleeper
 
 
@@ -145,8 +147,8 @@ def test_a_straggler_is_overtaken(
 ) -> None:
     monkeypatch.setattr(schedule, "SLOW_SECONDS", 0.3)
     begin = time.monotonic()
-    seen = observe_cases(Trouble(0, "sleep", str(tmp_path / "flag")), split, DESIGNS[1], progress=False, map=two)
-    same(seen, observe_cases(Function(), split, DESIGNS[1], progress=False))
+    seen = Observation(Trouble(0, "sleep", str(tmp_path / "flag")), split, progress=False, map=two).advance(DESIGNS[1])
+    same(seen, Observation(Function(), split, progress=False).advance(DESIGNS[1]))
     assert time.monotonic() - begin < 500  # nobody waited for the sleeper
 
 
@@ -167,7 +169,7 @@ def test_no_more_blocks_are_on_their_way_than_workers(split: Split, two: Process
             returned += 1
             yield result
 
-    observe_cases(Function(), split, DESIGNS[1], progress=False, map=counting)
+    Observation(Function(), split, progress=False, map=counting).advance(DESIGNS[1])
     assert returned == pulled == 8
     assert most <= 3  # two with workers, one in hand
 
@@ -178,7 +180,7 @@ def test_workers_share_the_model(split: Split, tmp_path: Path) -> None:
         pytest.skip("this system does not say what memory is shared")
     table = np.ones(25_000_000)  # 200 MB
     with ProcessBackend(2) as backend:
-        observe_cases(Spy(table, str(tmp_path)), split, DESIGNS[1], progress=False, map=backend, batch=4)
+        Observation(Spy(table, str(tmp_path)), split, progress=False, map=backend, batch=4).advance(DESIGNS[1])
         notes = [path.read_text().split() for path in tmp_path.iterdir()]
         assert len(notes) == 2
         assert all(float(total) == table.sum() for total, _ in notes)
@@ -187,9 +189,9 @@ def test_workers_share_the_model(split: Split, tmp_path: Path) -> None:
 
 def test_what_cannot_travel_is_said_in_one_sentence(split: Split, two: ProcessBackend) -> None:
     with pytest.raises(TypeError, match=r"model `mine` cannot be sent to another process .* top level of a module"):
-        observe_cases(lambda users, items: items, split, DESIGNS[1], progress=False, map=two, name="mine")
+        Observation(lambda users, items: items, split, progress=False, map=two, name="mine").advance(DESIGNS[1])
     with pytest.raises(TypeError, match=r"could not be opened in a worker process .*no such library on this machine"):
-        observe_cases(Unreadable(), split, DESIGNS[1], progress=False, map=two, name="mine")
+        Observation(Unreadable(), split, progress=False, map=two, name="mine").advance(DESIGNS[1])
 
 
 def test_backends_by_name() -> None:
@@ -218,7 +220,7 @@ import worlds
 from fullrank.backends import ProcessBackend
 import fullrank.backends.processes as processes
 import fullrank.observing.task as module
-from fullrank.observing.observe import observe_cases
+from fullrank.observing.observation import Observation
 if __name__ == "__main__":
     module.ROWS_PER_CALL = 8
     processes._roomy = lambda size: sys.argv[3]
@@ -229,7 +231,7 @@ if __name__ == "__main__":
             print([each.process.pid for each in backend._team], flush=True)  # the block is kept by now
     model = worlds.Trouble(59, "sleep", sys.argv[2], np.ones(1000))
     design = worlds.DESIGNS[int(sys.argv[4])]
-    observe_cases(model, worlds.make_split(), design, progress=False, checkpoint=sys.argv[1], map=telling)
+    Observation(model, worlds.make_split(), progress=False, checkpoint=sys.argv[1], map=telling).advance(design)
 """
 
 
@@ -266,8 +268,10 @@ def test_a_killed_driver_leaves_no_workers_and_a_checkpoint(design: int, split: 
             yield task(block)
 
     model = Trouble(59, "sleep", str(tmp_path / "flag"))
-    seen = observe_cases(model, split, DESIGNS[design], progress=False, checkpoint=tmp_path / "kept", map=counting)
-    same(seen, observe_cases(Function(), split, DESIGNS[design], progress=False))
+    seen = Observation(model, split, progress=False, checkpoint=tmp_path / "kept", map=counting).advance(
+        DESIGNS[design]
+    )
+    same(seen, Observation(Function(), split, progress=False).advance(DESIGNS[design]))
     assert done == [56]
 
 

@@ -21,7 +21,7 @@ from fullrank.backends import RayBackend
 from fullrank.backends.ray import on_loopback
 from fullrank.backends.schedule import BlockError
 from fullrank.data.split import Split
-from fullrank.observing.observe import observe_cases
+from fullrank.observing.observation import Observation
 
 ray = pytest.importorskip("ray")
 
@@ -77,8 +77,8 @@ def split() -> Split:
 def test_two_nodes_change_no_digit(kind: str, split: Split, cluster: Any) -> None:
     model = make_model(kind, split)
     for design in DESIGNS:
-        expected = observe_cases(model, split, design, rng=5, progress=False)
-        same(observe_cases(model, split, design, rng=5, progress=False, map=RayBackend(), batch=7), expected)
+        expected = Observation(model, split, rng=5, progress=False).advance(design)
+        same(Observation(model, split, rng=5, progress=False, map=RayBackend(), batch=7).advance(design), expected)
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
@@ -86,15 +86,17 @@ def test_workers_change_no_digit(workers: int, split: Split, cluster: Any) -> No
     backend = RayBackend(in_flight=workers)
     for kind in ("factors", "item-item", "function"):
         model = make_model(kind, split)
-        expected = observe_cases(model, split, DESIGNS[3], rng=5, progress=False)
-        same(observe_cases(model, split, DESIGNS[3], rng=5, progress=False, map=backend, batch=3), expected)
+        expected = Observation(model, split, rng=5, progress=False).advance(DESIGNS[3])
+        same(Observation(model, split, rng=5, progress=False, map=backend, batch=3).advance(DESIGNS[3]), expected)
 
 
 @pytest.mark.parametrize("design", DESIGNS, ids=str)
 @pytest.mark.parametrize("user", [0, 29, 59])
 def test_a_killed_worker_costs_nothing(user: int, design: Any, split: Split, cluster: Any, tmp_path: Path) -> None:
-    seen = observe_cases(Trouble(user, "kill", str(tmp_path / "flag")), split, design, progress=False, map=RayBackend())
-    same(seen, observe_cases(Function(), split, design, progress=False))
+    seen = Observation(Trouble(user, "kill", str(tmp_path / "flag")), split, progress=False, map=RayBackend()).advance(
+        design
+    )
+    same(seen, Observation(Function(), split, progress=False).advance(design))
     assert (tmp_path / "flag").exists()
 
 
@@ -120,16 +122,18 @@ def test_a_node_removed_mid_run_costs_nothing(
                 removed.append(where)
             yield result
 
-    seen = observe_cases(model, split, design, progress=False, map=losing, batch=1)
-    same(seen, observe_cases(model, split, design, progress=False))
+    seen = Observation(model, split, progress=False, map=losing, batch=1).advance(design)
+    same(seen, Observation(model, split, progress=False).advance(design))
     assert removed
 
 
 def test_ranges_of_items_on_two_nodes_change_no_digit(split: Split, cluster: Any) -> None:
     model = make_model("bias", split)
     for design in DESIGNS[:1] + DESIGNS[3:4]:
-        expected = observe_cases(model, split, design, progress=False)
-        same(observe_cases(model, split, design, progress=False, map=RayBackend(item_shards=3), batch=5), expected)
+        expected = Observation(model, split, progress=False).advance(design)
+        same(
+            Observation(model, split, progress=False, map=RayBackend(item_shards=3), batch=5).advance(design), expected
+        )
 
 
 def test_a_node_that_keeps_a_range_may_go(split: Split, cluster: Any) -> None:
@@ -144,8 +148,8 @@ def test_a_node_that_keeps_a_range_may_go(split: Split, cluster: Any) -> None:
             yield result
 
     model = make_model("factors", split)
-    seen = observe_cases(model, split, DESIGNS[0], progress=False, map=losing, batch=2)
-    same(seen, observe_cases(model, split, DESIGNS[0], progress=False))
+    seen = Observation(model, split, progress=False, map=losing, batch=2).advance(DESIGNS[0])
+    same(seen, Observation(model, split, progress=False).advance(DESIGNS[0]))
     assert removed
 
 
@@ -162,15 +166,17 @@ def test_a_keeper_of_a_range_may_die_or_hang(cluster: Any, tmp_path: Path) -> No
 
 def test_a_block_that_always_kills_is_named(split: Split, cluster: Any) -> None:
     with pytest.raises(BlockError, match="model `bad`: the block of users 24 to 31 was given up after 2 attempts"):
-        observe_cases(Trouble(29, "kill"), split, DESIGNS[1], progress=False, map=RayBackend(retries=1), name="bad")
+        Observation(Trouble(29, "kill"), split, progress=False, map=RayBackend(retries=1), name="bad").advance(
+            DESIGNS[1]
+        )
 
 
 def test_a_block_that_raises_is_named_and_the_rest_is_safe(split: Split, cluster: Any, tmp_path: Path) -> None:
     path, flag = tmp_path / "kept", str(tmp_path / "flag")
     backend = RayBackend(in_flight=2)
     with pytest.raises(BlockError, match="model `m` failed in the block of users 56 to 59: ZeroDivisionError: no luck"):
-        observe_cases(
-            Trouble(59, "raise", flag), split, DESIGNS[3], progress=False, map=backend, checkpoint=path, name="m"
+        Observation(Trouble(59, "raise", flag), split, progress=False, map=backend, checkpoint=path, name="m").advance(
+            DESIGNS[3]
         )
     done: list[int] = []
 
@@ -179,43 +185,47 @@ def test_a_block_that_raises_is_named_and_the_rest_is_safe(split: Split, cluster
             done.append(block.first)
             yield task(block)
 
-    seen = observe_cases(
-        Trouble(59, "raise", flag), split, DESIGNS[3], progress=False, map=counting, checkpoint=path, name="m"
-    )
-    same(seen, observe_cases(Function(), split, DESIGNS[3], progress=False))
+    seen = Observation(
+        Trouble(59, "raise", flag), split, progress=False, map=counting, checkpoint=path, name="m"
+    ).advance(DESIGNS[3])
+    same(seen, Observation(Function(), split, progress=False).advance(DESIGNS[3]))
     assert done == [56]
 
 
 def test_what_is_wrong_is_said_in_one_sentence(split: Split, cluster: Any) -> None:
     with pytest.raises(ValueError, match=r"model `m` gave .*NaN.* \(in the block of users 24 to 31\)\.$"):
-        observe_cases(Trouble(29, "nan"), split, DESIGNS[0], progress=False, map=RayBackend(), name="m")
+        Observation(Trouble(29, "nan"), split, progress=False, map=RayBackend(), name="m").advance(DESIGNS[0])
     with pytest.raises(TypeError, match=r"could not be opened in a Ray worker.*no such library on this machine"):
-        observe_cases(Unreadable(), split, DESIGNS[1], progress=False, map=RayBackend(), name="m")
+        Observation(Unreadable(), split, progress=False, map=RayBackend(), name="m").advance(DESIGNS[1])
     lock = threading.Lock()
     with pytest.raises(TypeError, match="model `m` cannot be sent to Ray's workers"):
-        observe_cases(lambda users, items: items + bool(lock), split, DESIGNS[1], map=RayBackend(), name="m")
+        Observation(lambda users, items: items + bool(lock), split, map=RayBackend(), name="m").advance(DESIGNS[1])
     with pytest.raises(ValueError, match=r"asks for 1 CPUs and 1 GPUs; the Ray cluster has \d+ and 0"):
-        observe_cases(Function(), split, DESIGNS[1], progress=False, map=RayBackend(num_gpus=1))
+        Observation(Function(), split, progress=False, map=RayBackend(num_gpus=1)).advance(DESIGNS[1])
 
 
 def test_hanging_blocks_and_stragglers_are_overtaken(
     split: Split, cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = observe_cases(Function(), split, DESIGNS[1], progress=False)
+    expected = Observation(Function(), split, progress=False).advance(DESIGNS[1])
     begin = time.monotonic()
     model = Trouble(29, "sleep", str(tmp_path / "hang"))
-    same(observe_cases(model, split, DESIGNS[1], progress=False, map=RayBackend(timeout=15, in_flight=1)), expected)
+    same(
+        Observation(model, split, progress=False, map=RayBackend(timeout=15, in_flight=1)).advance(DESIGNS[1]), expected
+    )
     monkeypatch.setattr(schedule, "SLOW_SECONDS", 0.3)
     model = Trouble(29, "sleep", str(tmp_path / "slow"))
-    same(observe_cases(model, split, DESIGNS[1], progress=False, map=RayBackend()), expected)
+    same(Observation(model, split, progress=False, map=RayBackend()).advance(DESIGNS[1]), expected)
     assert time.monotonic() - begin < 500  # nobody waited for the sleeper
 
 
 def test_functions_typed_at_the_prompt_travel(split: Split, cluster: Any) -> None:
     """Ray sends functions by value, so that notebooks work."""
     same(
-        observe_cases(lambda users, items: (users[:, None] * 31 + items * 17) % 23, split, "uni7", map=RayBackend()),
-        observe_cases(Function(), split, "uni7"),
+        Observation(lambda users, items: (users[:, None] * 31 + items * 17) % 23, split, map=RayBackend()).advance(
+            "uni7"
+        ),
+        Observation(Function(), split).advance("uni7"),
     )
 
 
@@ -223,7 +233,7 @@ ALONE = """
 import os, sys
 import worlds
 from fullrank.backends import RayBackend
-from fullrank.observing.observe import observe_cases
+from fullrank.observing.observation import Observation
 
 def listening():
     # addresses on which a process of this session, or a child of it, accepts connections
@@ -262,8 +272,8 @@ def listening():
 if __name__ == "__main__":
     split = worlds.make_split()
     with RayBackend(object_store_memory=100_000_000) as backend:
-        seen = observe_cases(worlds.Function(), split, "uni7", progress=False, map=backend, batch=7)
-        worlds.same(seen, observe_cases(worlds.Function(), split, "uni7", progress=False))
+        seen = Observation(worlds.Function(), split, progress=False, map=backend, batch=7).advance("uni7")
+        worlds.same(seen, Observation(worlds.Function(), split, progress=False).advance("uni7"))
         print(sorted(listening()))
 """
 
@@ -285,8 +295,8 @@ def test_what_we_start_listens_on_the_loopback_only(tmp_path: Path) -> None:
 
 def test_no_cluster_there_is_said(split: Split) -> None:
     code = (
-        "import worlds\nfrom fullrank.backends import RayBackend\nfrom fullrank.observing.observe import observe_cases\n"
-        "observe_cases(worlds.Function(), worlds.make_split(), 'uni7', map=RayBackend(address='127.0.0.1:1'))"
+        "import worlds\nfrom fullrank.backends import RayBackend\nfrom fullrank.observing.observation import Observation\n"
+        "Observation(worlds.Function(), worlds.make_split(), map=RayBackend(address='127.0.0.1:1')).advance('uni7')"
     )
     path = os.pathsep.join([str(Path(worlds.__file__).parent), *sys.path])
     done = subprocess.run(

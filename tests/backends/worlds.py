@@ -16,7 +16,7 @@ from fullrank.data.split import Split
 from fullrank.models.scorer import ItemItem, Rows
 from fullrank.ranks.design import Adaptive, Exhaustive, Sample, Top
 
-FIELDS = ("drawn", "hits", "n_items", "order", "targets")
+FIELDS = ("ahead", "rest", "drawn", "hits", "pool", "order", "targets")
 DESIGNS = (
     Exhaustive(),
     Sample(7),

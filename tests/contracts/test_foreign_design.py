@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 import fullrank as fr
 from coin import Coin
-from fullrank.observing.observe import observe_cases
+from fullrank.observing.observation import Observation
 from fullrank.observing.shards import spread
 from fullrank.ranks import protocol
 from fullrank.ranks.design import ALL, Course
@@ -64,21 +64,21 @@ def ways(model):
 def test_observe_draws_what_the_design_says(world, coin, way):
     model, split = world
     scorer = ways(model)[way]
-    seen = observe_cases(scorer, split, coin, rng=3, progress=False)
-    full = observe_cases(model, split, "full", rng=3, progress=False)
-    few = observe_cases(model, split, fr.Sample(20, coin.replace), rng=3, progress=False)
+    seen = Observation(scorer, split, rng=3, progress=False).advance(coin)
+    full = Observation(model, split, rng=3, progress=False).advance("full")
+    few = Observation(model, split, rng=3, progress=False).advance(fr.Sample(20, coin.replace))
     whole = seen.drawn == ALL
     assert abs(whole.mean() - 0.5) < 4 * 0.5 / np.sqrt(len(whole))
     assert (seen.drawn[~whole] == 20).all()
-    np.testing.assert_array_equal(seen.hits, np.where(whole, full.hits, few.hits))
-    np.testing.assert_array_equal(seen.n_items, full.n_items)
+    np.testing.assert_array_equal(seen.above, np.where(whole, full.above, few.above))
+    np.testing.assert_array_equal(seen.pool, full.pool)
     np.testing.assert_array_equal(seen.order, full.order)
     assert seen.design == coin
 
 
 def test_neither_batches_nor_shards_nor_a_restart_change_a_digit(world, tmp_path):
     model, split = world
-    once = observe_cases(model, split, Coin(20), rng=3, progress=False)
+    once = Observation(model, split, rng=3, progress=False).advance(Coin(20))
 
     def sharded(task, blocks):
         return spread(map, task, blocks, 3)
@@ -88,17 +88,17 @@ def test_neither_batches_nor_shards_nor_a_restart_change_a_digit(world, tmp_path
 
     path = tmp_path / "blocks"
     with pytest.raises(RuntimeError, match="returned"):
-        observe_cases(model, split, Coin(20), rng=3, progress=False, batch=100, map=stops, checkpoint=path)
+        Observation(model, split, rng=3, progress=False, batch=100, map=stops, checkpoint=path).advance(Coin(20))
     runs = [
-        observe_cases(model, split, Coin(20), rng=3, progress=False, batch=100, checkpoint=path),
-        observe_cases(model, split, Coin(20), rng=3, progress=False, map=sharded),
+        Observation(model, split, rng=3, progress=False, batch=100, checkpoint=path).advance(Coin(20)),
+        Observation(model, split, rng=3, progress=False, map=sharded).advance(Coin(20)),
     ]
     for run in runs:
         same(run, once)
 
 
 def same(seen, expected):
-    for name in ("drawn", "hits", "n_items", "order"):
+    for name in ("ahead", "rest", "drawn", "hits", "pool", "order"):
         np.testing.assert_array_equal(getattr(seen, name), getattr(expected, name))
 
 
@@ -106,11 +106,11 @@ def same(seen, expected):
 def test_a_smaller_sample_is_taken_up(world, way):
     model, split = world
     scorer = ways(model)[way]
-    before = observe_cases(scorer, split, fr.Sample(7, replace=False), rng=3, progress=False)
-    further = observe_cases(scorer, split, Coin(20, replace=False), progress=False, previous=before)
-    same(further, observe_cases(scorer, split, Coin(20, replace=False), rng=3, progress=False))
-    with pytest.raises(ValueError, match="`previous` was drawn without replacement and 'coin20' draws otherwise"):
-        observe_cases(scorer, split, Coin(20), progress=False, previous=before)
+    before = Observation(scorer, split, rng=3, progress=False).advance(fr.Sample(7, replace=False))
+    further = before.copy().advance(Coin(20, replace=False))
+    same(further, Observation(scorer, split, rng=3, progress=False).advance(Coin(20, replace=False)))
+    with pytest.raises(ValueError, match="'coin20' cannot continue a sample drawn without replacement"):
+        before.copy().advance(Coin(20))
 
 
 def test_save_and_load(world, tmp_path, registered):

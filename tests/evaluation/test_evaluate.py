@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,8 @@ from made_up import make_world
 
 import fullrank as fr
 from fullrank.evaluation import speeds
-from fullrank.evaluation.job import Job
 from fullrank.evaluation.rehearsal import Guess
+from fullrank.observing.budget import Budget
 
 METRICS = ["ndcg@10", "recall@10"]
 
@@ -73,14 +74,12 @@ def test_left_free_factors_are_ranked_as_far_as_the_metrics_look(world, monkeypa
 def test_a_speed_is_measured_once_however_many_rounds_ask(world, monkeypatch):
     models, split = world
     monkeypatch.setattr(speeds, "RANKED_SECONDS", 0.0)
-    job = Job.of(
-        split, "ndcg@10", None, None, None, "cases", "unseen", "random", None, None, None, None, 0, False, 0.95, False, 0.0
-    )  # fmt: skip
-    timed = speeds.Speeds(job, fr.as_scorer(models["good"]), "good")
+    seen = fr.Observation(models["good"], split, progress=False)
+    timed = speeds.Speeds(seen, (fr.NDCG @ 10,), Budget())
     measured = []
     monkeypatch.setattr(speeds.Speeds, "_per_item", lambda self, design: measured.append(str(design)) or 1.0)
     for _ in range(3):
-        speeds.Exact.of(job, timed)
+        speeds.Exact.of(timed)
     assert measured == ["exhaustive", "exhaustive to 10, then uni49"]
 
 
@@ -170,6 +169,49 @@ def test_budget_of_seconds_ends_the_run(world):
     )
     assert report.runs["slow"].stop_reason == "budget"
     assert report.rows[0]["low"] < report.rows[0]["high"]
+
+
+@pytest.mark.parametrize(
+    ("design", "budget"), [("adaptive", 20_000), (None, 20_000), (None, 120_000), (None, 3_000_000)]
+)
+def test_a_budget_of_items_holds_for_whatever_the_model_is_asked(world, design, budget):
+    models, split = world
+    asked = []
+
+    def counting(users, items):
+        asked.append(items.size)
+        return np.einsum("bd,bmd->bm", models["good"][0][users], models["good"][1][items])
+
+    options = {"design": design, "precision": 0.01, "max_items": budget, "progress": False}
+    report = fr.evaluate({"a": counting}, split, METRICS, **options)
+    scored = report.rows[0]["items_scored"]
+    targets = sum(asked) - scored  # every case is asked with its own target, once per call
+    assert sum(asked) <= 1.15 * budget
+    assert 0 <= targets <= 0.15 * sum(asked)
+    if report.runs["a"].stop_reason == "budget":
+        assert scored >= 0.6 * budget
+    for kind in (
+        models["good"],
+        fr.models.scorer.Rows(lambda u: models["good"][0][u] @ models["good"][1].T, 2500, 900),
+    ):
+        report = fr.evaluate({"a": kind}, split, METRICS, **options)
+        assert report.rows[0]["items_scored"] <= 1.15 * budget
+
+
+@pytest.mark.parametrize("design", ["adaptive", None])
+def test_a_budget_of_seconds_holds_for_a_slow_model(world, design):
+    models, split = world
+
+    def slow(users, items):
+        time.sleep(2e-4 * items.size)  # ranking everything would take minutes
+        return np.einsum("bd,bmd->bm", models["good"][0][users], models["good"][1][items])
+
+    began = time.perf_counter()
+    report = fr.evaluate(slow, split, "ndcg@10", design=design, precision=0.01, max_seconds=4.0, progress=False)
+    took = time.perf_counter() - began
+    assert next(iter(report.runs.values())).stop_reason == "budget"
+    assert took < 1.5 * 4.0  # on a machine that does nothing else it is less than 1.15
+    assert report.rows[0]["items_scored"] * 2e-4 < 1.15 * 4.0
 
 
 @pytest.mark.parametrize("calls", [10, 22])
@@ -320,10 +362,10 @@ def test_guess_of_a_fit_keeps_its_values(world):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"precision": -1}, "`precision` is -1"),
+        ({"precision": -1}, "`precision` must be between 0 and 1, .* got -1"),
         ({"precision": 2}, "it is relative"),
         ({"precision": 0.02, "design": "uni99"}, "exclude each other"),
-        ({"max_items": 0}, "`max_items` is 0"),
+        ({"max_items": 0}, "`max_items` must be None or a number above zero, got 0"),
         ({"target": "users"}, "`target` must be"),
         ({"level": 2}, "`level` must lie"),
     ],
@@ -336,10 +378,10 @@ def test_misuse_is_one_sentence(world, options, said):
 def test_other_misuse(world, tmp_path):
     with pytest.raises(ValueError, match="`models` is empty"):
         fr.evaluate({}, world[1], METRICS)
-    with pytest.raises(TypeError, match="`split` is a list"):
+    with pytest.raises(TypeError, match=r"`split` must be .* got a list"):
         fr.evaluate(world[0], [1], METRICS)
     (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match="name a folder"):
+    with pytest.raises(ValueError, match="`checkpoint` must be a folder"):
         fr.evaluate(world[0], world[1], METRICS, checkpoint=tmp_path / "file")
 
 

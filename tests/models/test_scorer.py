@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from fullrank.data.split import Split
 from fullrank.models.scorer import Factors, ItemItem, Pairs, Rows, Scorer, Table, as_scorer
-from fullrank.observing.observe import observe_cases
+from fullrank.observing.observation import Observation
 from fullrank.ranks.design import Exhaustive, Sample
 
 N_USERS, N_ITEMS = 12, 25
@@ -48,9 +48,9 @@ def agree(scorer: Any, expected: Any, split: Split) -> None:
     np.testing.assert_allclose(all_scores(scorer), expected, rtol=1e-4, atol=1e-5)
     assert isinstance(scorer, Scorer)
     for design in (Exhaustive(), Sample(20, replace=False)):
-        fast = observe_cases(scorer, split, design, progress=False)
-        plain = observe_cases(np.asarray(expected, dtype=np.float64), split, design, progress=False)
-        np.testing.assert_array_equal(fast.hits, plain.hits)
+        fast = Observation(scorer, split, progress=False).advance(design)
+        plain = Observation(np.asarray(expected, dtype=np.float64), split, progress=False).advance(design)
+        np.testing.assert_array_equal(fast.above, plain.above)
 
 
 # ---------------------------------------------------------------------------------------------------- arrays

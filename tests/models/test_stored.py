@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from fullrank.data.split import Split
 from fullrank.models.stored import StoredFactors, read_factors
-from fullrank.observing.observe import observe_cases
+from fullrank.observing.observation import Observation
 from fullrank.observing.shards import spread
 
 RNG = np.random.default_rng(3)
@@ -116,13 +116,13 @@ def test_it_is_a_model_like_any_other_and_travels_as_an_address(tmp_path: Path) 
     model = read_factors(
         shards(tmp_path / "users", U), shards(tmp_path / "items", V), bias, cache=tmp_path / "cache", name="files"
     )
-    expected = observe_cases((U, V, bias.astype(np.float32)), split, "uni20", progress=False)
+    expected = Observation((U, V, bias.astype(np.float32)), split, progress=False).advance("uni20")
     letter = pickle.dumps(model)
     assert len(letter) < 8000
     for each in (model, pickle.loads(letter)):
         assert isinstance(each, StoredFactors)
-        seen = observe_cases(each, split, "uni20", progress=False, checkpoint=tmp_path / "kept")
-        np.testing.assert_array_equal(seen.hits, expected.hits)
+        seen = Observation(each, split, progress=False, checkpoint=tmp_path / "kept").advance("uni20")
+        np.testing.assert_array_equal(seen.above, expected.above)
 
 
 @pytest.mark.parametrize("ids", [False, True])
@@ -136,8 +136,8 @@ def test_a_range_of_items_reads_and_keeps_that_range_only(ids: bool, tmp_path: P
     assert not part.items[:100].any()
     split = Split(sp.csr_matrix((50, 300), dtype=np.float32), np.arange(50), RNG.integers(0, 300, 50))
     for design in ("full", "uni20"):
-        seen = observe_cases(model, split, design, progress=False, map=lambda t, b: spread(map, t, b, 4))
-        np.testing.assert_array_equal(seen.hits, observe_cases((U, V), split, design, progress=False).hits)
+        seen = Observation(model, split, progress=False, map=lambda t, b: spread(map, t, b, 4)).advance(design)
+        np.testing.assert_array_equal(seen.above, Observation((U, V), split, progress=False).advance(design).above)
 
 
 def test_what_is_wrong_is_said(tmp_path: Path) -> None:

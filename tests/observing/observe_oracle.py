@@ -58,9 +58,11 @@ def draws(stream: int, count: int, negatives: list[int], n_items: int, listed: b
 
 @dataclass
 class Seen:
+    ahead: list[int]
+    rest: list[int]
     drawn: list[int]
     hits: list[int]
-    n_items: list[int]
+    pool: list[int]
     order: list[int]
     targets: list[int]
 
@@ -72,7 +74,7 @@ def observe(scores: Any, split: Any, design: Any, pools: Any, ties: str, seed: i
     if isinstance(design, Adaptive):
         design = design.resolve(largest)
     stages = (design.negatives,) if isinstance(design, Top) else design.stages(largest)
-    out = Seen([], [], [], [], [])
+    out = Seen([], [], [], [], [], [], [])
     for user, target in zip(split.users.tolist(), split.items.tolist(), strict=True):
         mine = [i for u, i in zip(split.users.tolist(), split.items.tolist(), strict=True) if u == user]
         if pools == "unseen":
@@ -107,9 +109,11 @@ def observe(scores: Any, split: Any, design: Any, pools: Any, ties: str, seed: i
                 drawn = 0 if everything else m
                 if hits >= (getattr(design, "stop_at", None) or 0):
                     break
+        out.ahead.append(hits if drawn == 0 else 0)
+        out.rest.append(0 if drawn == 0 else len(negatives))
         out.drawn.append(drawn)
-        out.hits.append(hits)
-        out.n_items.append(len(negatives) + 1)
+        out.hits.append(0 if drawn == 0 else hits)
+        out.pool.append(len(negatives) + 1)
         out.order.append(1 + sum(beats(i, ties="random") for i in mine if i != target))
         out.targets.append(len(mine))
     return out

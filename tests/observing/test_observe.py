@@ -15,16 +15,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-import fullrank.observing.observe as module
+import fullrank.observing.observation as observation
 import fullrank.observing.products as products
 import fullrank.observing.task as task
 from fullrank.data.split import Split
 from fullrank.models.scorer import ItemItem, Rows, as_scorer
-from fullrank.observing.observe import observe, observe_cases
+from fullrank.observing.inputs import TIES
+from fullrank.observing.observation import Observation
+from fullrank.observing.observe import observe
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import Adaptive, Exhaustive, Sample, Top
 
-FIELDS = ("drawn", "hits", "n_items", "order", "targets")
+FIELDS = ("ahead", "rest", "drawn", "hits", "pool", "order", "targets")
 KINDS = ("float32", "float64", "bias", "sparse", "dense", "table", "matrix", "rows", "function", "item scores")
 DESIGNS = (
     Exhaustive(),
@@ -104,7 +106,7 @@ def make_pools(rng: np.random.Generator, kind: str, split: Split) -> tuple[Any, 
     seed=st.integers(0, 2**32),
     kind=st.sampled_from(KINDS),
     design=st.sampled_from(DESIGNS),
-    ties=st.sampled_from(module.TIES),
+    ties=st.sampled_from(TIES),
     pools=st.sampled_from(("unseen", "all", "mask", "lists")),
 )
 def test_any_model_tie_rule_pool_and_design_equals_brute_force(
@@ -114,8 +116,8 @@ def test_any_model_tie_rule_pool_and_design_equals_brute_force(
     split = make_split(rng, int(rng.integers(1, 7)), int(rng.integers(3, 40)))
     model, scores = make_model(rng, kind, split)
     given_pools, sets = make_pools(rng, pools, split)
-    seen = observe_cases(model, split, design, candidates=given_pools, ties=ties, rng=seed % 1000, progress=False)
-    assert seen.candidates == seen.counts(split).candidates == (pools if pools in ("unseen", "all") else "given")
+    seen = Observation(model, split, candidates=given_pools, ties=ties, rng=seed % 1000, progress=False).advance(design)
+    assert seen.candidates == seen.counts().candidates == (pools if pools in ("unseen", "all") else "given")
     same(seen, oracle.observe(scores, split, design, sets, ties, seed % 1000))
 
 
@@ -125,13 +127,13 @@ def test_every_kind_of_model_on_every_design(kind: str, design: Any) -> None:
     rng = np.random.default_rng([len(kind), len(str(design))])
     split = make_split(rng, 30, 50)
     model, scores = make_model(rng, kind, split)
-    for ties in module.TIES:
-        seen = observe_cases(model, split, design, ties=ties, rng=3, progress=False)
+    for ties in TIES:
+        seen = Observation(model, split, ties=ties, rng=3, progress=False).advance(design)
         same(seen, oracle.observe(scores, split, design, "unseen", ties, 3))
 
 
 @pytest.mark.parametrize("copied", [0, 1 << 30])
-@pytest.mark.parametrize("ties", module.TIES)
+@pytest.mark.parametrize("ties", TIES)
 @pytest.mark.parametrize("biased", [False, True])
 def test_cases_closed_early_have_the_rank_they_would_have(
     copied: int, ties: str, biased: bool, monkeypatch: pytest.MonkeyPatch
@@ -146,7 +148,7 @@ def test_cases_closed_early_have_the_rank_they_would_have(
     bias = rng.integers(-40, 40, 300) * 1.0 if biased else np.zeros(300)
     model = (U, V, bias) if biased else (U, V)
     for design in (Exhaustive(), Top(1, 5), Top(8, 5), Top(50, 5), Top(5, 500)):
-        seen = observe_cases(model, split, design, ties=ties, rng=2, progress=False)
+        seen = Observation(model, split, ties=ties, rng=2, progress=False).advance(design)
         same(seen, oracle.observe(U @ V.T + bias, split, design, "unseen", ties, 2))
 
 
@@ -158,9 +160,9 @@ def test_most_items_need_no_score_where_the_top_is_enough(monkeypatch: pytest.Mo
     asked: list[int] = []
     dot = np.dot
     monkeypatch.setattr(products.np, "dot", lambda a, b, out: asked.append(out.size) or dot(a, b, out=out))
-    observe_cases(model, split, "full", progress=False)
+    Observation(model, split, progress=False).advance("full")
     everything, asked[:] = sum(asked), []
-    observe_cases(model, split, Top(10), progress=False)
+    Observation(model, split, progress=False).advance(Top(10))
     assert sum(asked) < 0.2 * everything
 
 
@@ -176,7 +178,7 @@ def test_catalogues_longer_than_a_chunk() -> None:
             Adaptive(700, "all", 2000, replace=False),
             Top(20, 99),
         ):
-            seen = observe_cases(model, split, design, rng=1, progress=False)
+            seen = Observation(model, split, rng=1, progress=False).advance(design)
             same(seen, oracle.observe(scores, split, design, "unseen", "random", 1))
 
 
@@ -197,15 +199,15 @@ def test_matrix_products_decide_nothing_that_dot_products_would_decide_otherwise
     monkeypatch.setattr(products, "TILE_SCORES", 17 * 1100)
     for bias in (None, rng.normal(size=N)):
         model = (U.astype(dtype), V.astype(dtype)) if bias is None else (U.astype(dtype), V.astype(dtype), bias)
-        by_products = {t: observe_cases(model, split, Exhaustive(), ties=t, progress=False) for t in module.TIES}
+        by_products = {t: Observation(model, split, ties=t, progress=False).advance(Exhaustive()) for t in TIES}
         with monkeypatch.context() as patch:
             patch.setattr(task, "count_products", lambda *_: False)
             for ties, seen in by_products.items():
-                same(seen, observe_cases(model, split, Exhaustive(), ties=ties, progress=False))
+                same(seen, Observation(model, split, ties=ties, progress=False).advance(Exhaustive()))
         # drawing all of the pool without replacement is another way to compare every candidate
-        same(by_products["random"], observe_cases(model, split, Sample(N, replace=False), progress=False))
-    assert (by_products["optimistic"].hits <= by_products["random"].hits).all()
-    assert (by_products["random"].hits <= by_products["pessimistic"].hits).all()
+        same(by_products["random"], Observation(model, split, progress=False).advance(Sample(N, replace=False)))
+    assert (by_products["optimistic"].above <= by_products["random"].above).all()
+    assert (by_products["random"].above <= by_products["pessimistic"].above).all()
 
 
 @pytest.mark.parametrize("scale", [1e-25, 1e-19, 1e15])
@@ -217,8 +219,8 @@ def test_very_small_and_very_large_factors(scale: float) -> None:
         (rng.normal(size=(300, 9)) * scale).astype(np.float32),
     )
     same(
-        observe_cases(model, split, Exhaustive(), progress=False),
-        observe_cases(model, split, Sample(300, replace=False), progress=False),
+        Observation(model, split, progress=False).advance(Exhaustive()),
+        Observation(model, split, progress=False).advance(Sample(300, replace=False)),
     )
 
 
@@ -254,15 +256,15 @@ def test_a_function_is_asked_the_same_whatever_the_batch(
             calls.add((tuple(users.tolist()), items.shape))
             return slow_dot(users, items)
 
-        observe_cases(spying, split, design, progress=False, batch=batch)
+        Observation(spying, split, progress=False, batch=batch).advance(design)
     assert asked[1] == asked[50] == asked[10_000]
 
 
 def test_a_top_takes_up_nothing(world: tuple[Split, Any]) -> None:
     split, model = world
-    seen = observe_cases(model, split, "uni7", progress=False)
-    with pytest.raises(ValueError, match="`previous` cannot be taken up by 'exhaustive to 5, then uni99'"):
-        observe_cases(model, split, "top5", progress=False, previous=seen)
+    seen = Observation(model, split, progress=False).advance("uni7")
+    with pytest.raises(ValueError, match="'exhaustive to 5, then uni99' cannot continue a sample"):
+        seen.copy().advance("top5")
 
 
 @pytest.mark.parametrize("design", DESIGNS, ids=str)
@@ -277,7 +279,7 @@ def test_batches_threads_and_maps_change_nothing(
         "function": slow_dot,
         "rows": Rows(lambda u: slow_dot(u, np.tile(np.arange(400), (len(u), 1))), 400, 300),
     }[kind]
-    reference = observe_cases(model, split, design, progress=False)
+    reference = Observation(model, split, progress=False).advance(design)
 
     class Backwards:
         def map(self, function: Any, blocks: Any) -> Any:
@@ -291,22 +293,22 @@ def test_batches_threads_and_maps_change_nothing(
             {"map": pool.map, "batch": 20},
             {"map": Backwards(), "batch": 50},
         ):
-            same(observe_cases(model, split, design, progress=False, **options), reference)
+            same(Observation(model, split, progress=False, **options).advance(design), reference)
     for threads in ("1", "2", "5"):
         monkeypatch.setenv("NUMBA_NUM_THREADS", threads)
-        same(observe_cases(model, split, design, progress=False), reference)
+        same(Observation(model, split, progress=False).advance(design), reference)
 
 
 def test_a_blas_that_cannot_be_limited_changes_nothing(
     world: tuple[Split, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     split, model = world
-    reference = observe_cases(model, split, Exhaustive(), progress=False)
+    reference = Observation(model, split, progress=False).advance(Exhaustive())
     monkeypatch.setitem(sys.modules, "threadpoolctl", None)
     for threads in ("1", "4"):
         monkeypatch.setenv("OMP_NUM_THREADS", threads)
         monkeypatch.setenv("OPENBLAS_NUM_THREADS", threads)
-        same(observe_cases(model, split, Exhaustive(), progress=False), reference)
+        same(Observation(model, split, progress=False).advance(Exhaustive()), reference)
 
 
 def test_the_number_of_blas_threads_is_put_back(world: tuple[Split, Any]) -> None:
@@ -319,13 +321,13 @@ def test_the_number_of_blas_threads_is_put_back(world: tuple[Split, Any]) -> Non
     with threadpoolctl.threadpool_limits(2, user_api="blas"):
         before = limits()
         with ThreadPoolExecutor(3) as pool:
-            observe_cases(model, split, Exhaustive(), progress=False, map=pool.map, batch=30)
+            Observation(model, split, progress=False, map=pool.map, batch=30).advance(Exhaustive())
         assert limits() == before
 
 
 def test_progress_is_for_people_who_look(world: tuple[Split, Any], capfd: pytest.CaptureFixture[str]) -> None:
     split, model = world
-    observe_cases(model, split, Sample(5), progress=True, batch=10)
+    Observation(model, split, progress=True, batch=10).advance(Sample(5))
     assert capfd.readouterr() == ("", "")
 
 
@@ -338,21 +340,21 @@ def test_processes_change_nothing(world: tuple[Split, Any], tmp_path: Any) -> No
         ((U, V), Exhaustive()),
         (slow_dot, Adaptive(3, 20, 2, replace=False)),
     ):
-        reference = observe_cases(model, split, design, progress=False)
+        reference = Observation(model, split, progress=False).advance(design)
         with ProcessPoolExecutor(2) as pool:
-            same(observe_cases(model, split, design, progress=False, map=pool.map, batch=60), reference)
+            same(Observation(model, split, progress=False, map=pool.map, batch=60).advance(design), reference)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_process_has_threads_of_its_own(world: tuple[Split, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     split, factors = world
     monkeypatch.setenv("NUMBA_NUM_THREADS", "2")
-    reference = observe_cases(factors, split, Sample(50), progress=False)  # the threads now wait for more
+    reference = Observation(factors, split, progress=False).advance(Sample(50))  # the threads now wait for more
     child = os.fork()
     if child == 0:
         code = 1
         try:
-            same(observe_cases(factors, split, Sample(50), progress=False), reference)
+            same(Observation(factors, split, progress=False).advance(Sample(50)), reference)
             code = 0
         finally:
             os._exit(code)
@@ -383,10 +385,10 @@ def test_negatives_depend_on_the_case_and_the_seed_only(world: tuple[Split, Any]
         return score
 
     for name in ("up", "down"):
-        observe_cases(spy(name), split, Sample(20), progress=False)
+        Observation(spy(name), split, progress=False).advance(Sample(20))
     some = Split(split.train, split.users[::-3], split.items[::-3])  # fewer cases, in another order
     single = np.bincount(some.users, minlength=300) == np.bincount(split.users, minlength=300)
-    observe_cases(spy("some"), some, Sample(20), progress=False)
+    Observation(spy("some"), some, progress=False).advance(Sample(20))
     for (case, name), rows in asked.items():
         if name == "up":
             assert asked[case, "down"] == rows
@@ -400,7 +402,7 @@ def test_negatives_depend_on_the_case_and_the_seed_only(world: tuple[Split, Any]
 def test_a_sample_taken_up_again_is_the_longer_sample(world: tuple[Split, Any], kind: str, replace: bool) -> None:
     split, factors = world
     model = factors if kind == "factors" else slow_dot
-    short = observe_cases(model, split, Sample(9, replace), progress=False)
+    short = Observation(model, split, progress=False).advance(Sample(9, replace))
     scored: list[int] = []
 
     def counting(users: Any, items: Any) -> Any:
@@ -413,26 +415,29 @@ def test_a_sample_taken_up_again_is_the_longer_sample(world: tuple[Split, Any], 
         Adaptive(20, 79, 2, replace),
         Sample(1000, replace),
     ):
-        fresh = observe_cases(model, split, longer, progress=False)
-        same(observe_cases(model, split, longer, progress=False, previous=short), fresh)
-    first = observe_cases(model, split, Adaptive(9, 19, 2, replace), progress=False)
+        fresh = Observation(model, split, progress=False).advance(longer)
+        same(short.copy().advance(longer), fresh)
+    first = Observation(model, split, progress=False).advance(Adaptive(9, 19, 2, replace))
     same(
-        observe_cases(model, split, Adaptive(9, 79, 2, replace), progress=False, previous=first),
-        observe_cases(model, split, Adaptive(9, 79, 2, replace), progress=False),
+        first.copy().advance(Adaptive(9, 79, 2, replace)),
+        Observation(model, split, progress=False).advance(Adaptive(9, 79, 2, replace)),
     )
     if kind == "function":
-        observe_cases(counting, split, Sample(40, replace), progress=False, previous=short)
+        spied = Observation(counting, split, progress=False).advance(Sample(9, replace))
+        scored.clear()
+        spied.advance(Sample(40, replace))
         assert sum(scored) == 31 * split.cases  # only what is new
+        assert spied.items_scored == 40 * split.cases
 
 
 def test_stop_at_without_a_ceiling_gives_exact_metrics_for_less(world: tuple[Split, Any]) -> None:
     split, model = world
-    truth = observe_cases(model, split, Exhaustive(), progress=False)
-    seen = observe_cases(model, split, Adaptive(20, "all", stop_at=10, replace=False), progress=False)
-    top = truth.hits < 10
+    truth = Observation(model, split, progress=False).advance(Exhaustive())
+    seen = Observation(model, split, progress=False).advance(Adaptive(20, "all", stop_at=10, replace=False))
+    top = truth.above < 10
     assert (seen.drawn[top] == 0).all()
-    np.testing.assert_array_equal(seen.hits[top], truth.hits[top])
-    assert (seen.hits[~top] >= 10).all()
+    np.testing.assert_array_equal(seen.above[top], truth.above[top])
+    assert (seen.above[~top] >= 10).all()
     assert seen.compared.sum() < 0.8 * truth.compared.sum()
 
 
@@ -443,7 +448,7 @@ def test_counts_are_made_from_the_outcomes(world: tuple[Split, Any]) -> None:
     assert len(counts) == split.cases
     assert counts.items_scored == 9 * split.cases
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "CASES_PER_PART", 50)
+        patch.setattr(observation, "CASES_PER_PART", 50)
         parts = observe(model, split, "uni9", progress=False)
     assert len(parts) == len(counts)
     np.testing.assert_array_equal(parts.keys, counts.keys)
@@ -456,16 +461,16 @@ def test_counts_are_made_from_the_outcomes(world: tuple[Split, Any]) -> None:
 def test_rng_is_a_number_a_generator_or_none(world: tuple[Split, Any]) -> None:
     split, model = world
     first, second = (
-        observe_cases(model, split, Sample(9), rng=np.random.default_rng(4), progress=False) for _ in range(2)
+        Observation(model, split, rng=np.random.default_rng(4), progress=False).advance(Sample(9)) for _ in range(2)
     )
     same(first, second)
-    other = observe_cases(model, split, Sample(9), rng=5, progress=False)
-    assert (other.hits != first.hits).any()
-    unseeded = [observe_cases(model, split, Sample(9), rng=None, progress=False).hits for _ in range(2)]
+    other = Observation(model, split, rng=5, progress=False).advance(Sample(9))
+    assert (other.above != first.above).any()
+    unseeded = [Observation(model, split, rng=None, progress=False).advance(Sample(9)).above for _ in range(2)]
     assert (unseeded[0] != unseeded[1]).any()
     for bad in (-1, 1.5, "0", True):
         with pytest.raises(TypeError, match="`rng`"):
-            observe_cases(model, split, Sample(9), rng=bad, progress=False)  # type: ignore[arg-type]
+            Observation(model, split, rng=bad, progress=False).advance(Sample(9))  # type: ignore[arg-type]
 
 
 # --------------------------------------------------------------------------------------------------- laws
@@ -501,15 +506,15 @@ def test_outcomes_follow_the_law_of_the_design(design: Any, kind: str) -> None:
     split = Split(train, np.arange(n), items)
     scores = -np.arange(N, dtype=np.float32)  # R = 4 or 7 among 39
     model = scores if kind == "factors" else (lambda users, items: scores[items])
-    seen = observe_cases(model, split, design, rng=1, progress=False)
-    assert (seen.n_items == N - 1).all()
+    seen = Observation(model, split, rng=1, progress=False).advance(design)
+    assert (seen.pool == N - 1).all()
     resolved = design.resolve(N) if isinstance(design, Adaptive) else design
     drawn, hits = resolved.outcomes(N - 1)
     for item in (3, 6):
         law = resolved.law([item + 1], N - 1, drawn, hits)[0]
         mine = items == item
         found = np.array(
-            [((seen.drawn == m) & (seen.hits == x) & mine).sum() for m, x in zip(drawn, hits, strict=True)]
+            [((seen.drawn == m) & (seen.above == x) & mine).sum() for m, x in zip(drawn, hits, strict=True)]
         )
         assert found.sum() == mine.sum()
         assert chi_square(found, law * mine.sum()) > 1e-3
@@ -529,7 +534,7 @@ def test_every_candidate_is_as_likely_and_pairs_are_too(replace: bool, pool: str
         return items
 
     candidates: Any = "unseen" if pool == "unseen" else [allowed.tolist()] * n
-    observe_cases(spy, split, Sample(m, replace), candidates=candidates, rng=2, progress=False)
+    Observation(spy, split, candidates=candidates, rng=2, progress=False).advance(Sample(m, replace))
     drawn = np.searchsorted(allowed, np.concatenate(rows))
     assert (allowed[drawn] == np.concatenate(rows)).all()
     for place in range(m):
@@ -549,27 +554,28 @@ def test_random_ties_are_uniform_and_the_same_in_every_design() -> None:
     n, N = 3000, 9
     split = Split(sp.csr_matrix((n, N)), np.arange(n), np.full(n, 2))
     flat = np.zeros(N)
-    truth = observe_cases(flat, split, Exhaustive(), progress=False)
-    assert stats.chisquare(np.bincount(truth.hits, minlength=N)).pvalue > 1e-3
-    same(observe_cases(flat, split, Sample(N - 1, replace=False), progress=False), truth)
-    assert (observe_cases(flat, split, Exhaustive(), ties="optimistic", progress=False).hits == 0).all()
-    assert (observe_cases(flat, split, Exhaustive(), ties="pessimistic", progress=False).hits == N - 1).all()
+    truth = Observation(flat, split, progress=False).advance(Exhaustive())
+    assert stats.chisquare(np.bincount(truth.above, minlength=N)).pvalue > 1e-3
+    same(Observation(flat, split, progress=False).advance(Sample(N - 1, replace=False)), truth)
+    assert (Observation(flat, split, ties="optimistic", progress=False).advance(Exhaustive()).above == 0).all()
+    assert (Observation(flat, split, ties="pessimistic", progress=False).advance(Exhaustive()).above == N - 1).all()
 
 
 def test_tied_targets_take_different_places() -> None:
     split = Split(sp.csr_matrix((1, 6)), [0, 0, 0], [1, 4, 5])
-    for ties in module.TIES:
-        seen = observe_cases(np.zeros(6), split, Exhaustive(), ties=ties, progress=False)
+    for ties in TIES:
+        seen = Observation(np.zeros(6), split, ties=ties, progress=False).advance(Exhaustive())
         assert sorted(seen.order) == [1, 2, 3]
-        assert (seen.n_items == 4).all()
+        assert (seen.pool == 4).all()
 
 
 # --------------------------------------------------------------------------------------------------- bad input
 
 
 def refused(error: type[Exception], match: str, *args: Any, **options: Any) -> None:
+    model, split, design = args
     with pytest.raises(error, match=match) as caught:
-        observe_cases(*args, progress=False, **options)
+        Observation(model, split, progress=False, **options).advance(design)
     assert "\n" not in str(caught.value)
 
 
@@ -633,26 +639,48 @@ def test_bad_options_are_refused(world: tuple[Split, Any]) -> None:
     split, model = world
     refused(
         ValueError,
-        "`ties` is 'coin'; allowed are 'random', 'optimistic', 'pessimistic'",
+        "`ties` must be one of 'random', 'optimistic', 'pessimistic', got 'coin'",
         model,
         split,
         Sample(5),
         ties="coin",
     )
-    refused(ValueError, "`candidates` is 'seen'", model, split, Sample(5), candidates="seen")
-    refused(ValueError, "has 2 lists; needed is one for each", model, split, Sample(5), candidates=[[1], [2]])
     refused(
-        ValueError, "of user 3 hold item 400", model, split, Sample(5), candidates=[[1]] * 3 + [[400]] + [[1]] * 296
+        ValueError,
+        "`candidates` must be 'unseen', 'all', or a pool of items per user, got 'seen'",
+        model,
+        split,
+        Sample(5),
+        candidates="seen",
     )
-    refused(ValueError, "`candidates` has shape", model, split, Sample(5), candidates=sp.csr_matrix((3, 3)))
-    refused(TypeError, "`candidates` is a int", model, split, Sample(5), candidates=3)
-    every = observe_cases(model, split, Sample(5), candidates="all", progress=False)
-    refused(ValueError, "observed among candidates 'all', not 'unseen'", model, split, Sample(9), previous=every)
-    refused(ValueError, "`batch` is 0", model, split, Sample(5), batch=0)
-    refused(TypeError, "`map` is 3", model, split, Sample(5), map=3)
+    refused(
+        ValueError,
+        "a list for each of the split's 300 users, got 2 lists",
+        model,
+        split,
+        Sample(5),
+        candidates=[[1], [2]],
+    )
+    refused(
+        ValueError,
+        "of user 3 must be items from 0 to 399, got 400",
+        model,
+        split,
+        Sample(5),
+        candidates=[[1]] * 3 + [[400]] + [[1]] * 296,
+    )
+    refused(
+        ValueError,
+        "`candidates` must have the shape of the split",
+        model,
+        split,
+        Sample(5),
+        candidates=sp.csr_matrix((3, 3)),
+    )
+    refused(TypeError, "`candidates` must be .* got a int", model, split, Sample(5), candidates=3)
+    refused(ValueError, "`batch` must be a positive number of users per block, got 0", model, split, Sample(5), batch=0)
+    refused(TypeError, "`map` must be a function like the built-in `map`.* got 3", model, split, Sample(5), map=3)
     refused(RuntimeError, "must call the function on every block", model, split, Sample(5), map=lambda f, blocks: [])
-    short = observe_cases(model, Split(split.train, split.users[:5], split.items[:5]), Sample(5), progress=False)
-    refused(ValueError, "`previous` has 5 cases", model, split, Sample(9), previous=short)
 
 
 def test_sampling_does_not_load_numba_before_it_is_needed() -> None:
@@ -686,11 +714,11 @@ def test_factors_trained_on_in_place_are_ranked_as_they_are_now(world: tuple[Spl
     rng = np.random.default_rng(3)
     users, items = (rng.normal(size=(n, 8)).astype(np.float32) for n in (split.n_users, split.n_items))
     scorer = as_scorer((users * np.float32(1e-3), items * np.float32(1e-3)))
-    observe_cases(scorer, split, "full", progress=False)
+    Observation(scorer, split, progress=False).advance("full")
     scorer.users[:], scorer.items[:] = users * 50, np.round(items * 50)
-    seen = observe_cases(scorer, split, "full", progress=False)
-    fresh = observe_cases((scorer.users.copy(), scorer.items.copy()), split, "full", progress=False)
-    np.testing.assert_array_equal(seen.hits, fresh.hits)
+    seen = Observation(scorer, split, progress=False).advance("full")
+    fresh = Observation((scorer.users.copy(), scorer.items.copy()), split, progress=False).advance("full")
+    np.testing.assert_array_equal(seen.above, fresh.above)
     assert not any(each.scorer is scorer for each in products._BOUNDS)  # nothing is kept past a call
 
 

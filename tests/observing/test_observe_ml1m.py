@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fullrank.observing.observe import observe_cases
+from fullrank.observing.observation import Observation
 from fullrank.ranks.design import Exhaustive, Sample
 
 FOLDER = Path(os.environ.get("FULLRANK_DATA", "")) / "ml-1m"
@@ -22,9 +22,9 @@ def test_exhaustive_counts_give_the_published_exact_metrics() -> None:
 
     split = load("ml-1m")
     model = ItemCF.kr20_y().fit(split.train, progress=False)
-    seen = observe_cases(model, split, Exhaustive(), progress=False)
-    R, N = seen.hits + 1, seen.n_items
+    seen = Observation(model, split, progress=False).advance(Exhaustive())
+    R, N = seen.above + 1, seen.pool
     found = [np.mean(R <= 10), np.mean((R <= 10) / np.log2(R + 1)), np.mean(1 / R), np.mean((N - R) / (N - 1))]
     assert [round(100 * float(x), 2) for x in found] == [8.84, 4.59, 4.32, 85.33]
-    sampled = observe_cases(model, split, Sample(100, replace=False), progress=False)
+    sampled = Observation(model, split, progress=False).advance(Sample(100, replace=False))
     assert abs(100 * np.mean(sampled.hits < 10) - 56.51) < 1.5  # the paper's uncorrected Recall@10

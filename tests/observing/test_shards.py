@@ -7,11 +7,11 @@ import pytest
 import scipy.sparse as sp
 
 from fullrank.data.split import Split
-from fullrank.observing.observe import observe_cases
+from fullrank.observing.observation import Observation
 from fullrank.observing.shards import spread
 from fullrank.ranks.design import Adaptive, Exhaustive, Sample, Top
 
-FIELDS = ("drawn", "hits", "n_items", "order", "targets")
+FIELDS = ("ahead", "rest", "drawn", "hits", "pool", "order", "targets")
 DESIGNS = (
     Exhaustive(),
     Sample(7),
@@ -52,32 +52,31 @@ def test_counts_of_ranges_add_up_to_those_of_the_catalogue(design: Any) -> None:
     for candidates in ("unseen", "all", pools):
         for ties in ("random", "pessimistic"):
             options: Any = {"candidates": candidates, "ties": ties, "rng": 4, "progress": False}
-            expected = observe_cases(model, split, design, **options)
+            expected = Observation(model, split, **options).advance(design)
             for shards in (1, 2, 7):
-                same(observe_cases(model, split, design, map=sharded(shards), batch=9, **options), expected)
+                same(Observation(model, split, map=sharded(shards), batch=9, **options).advance(design), expected)
 
 
 def test_more_ranges_than_items_and_biases() -> None:
     split, (U, V) = world(11, 20)
     model = (U, V, np.arange(20, dtype=np.float32) % 3)
     for design in (Exhaustive(), Sample(9)):
-        expected = observe_cases(model, split, design, progress=False)
-        same(observe_cases(model, split, design, progress=False, map=sharded(99)), expected)
+        expected = Observation(model, split, progress=False).advance(design)
+        same(Observation(model, split, progress=False, map=sharded(99)).advance(design), expected)
 
 
 def test_outcomes_are_taken_up_where_they_stopped() -> None:
     split, model = world(30, 200)
     for short, long in ((Sample(5), Sample(50)), (Sample(5, replace=False), Sample(50, replace=False))):
-        before = observe_cases(model, split, short, progress=False)
-        seen = observe_cases(model, split, long, progress=False, previous=before, map=sharded(3))
-        same(seen, observe_cases(model, split, long, progress=False))
+        seen = Observation(model, split, progress=False, map=sharded(3)).advance(short).advance(long)
+        same(seen, Observation(model, split, progress=False).advance(long))
 
 
 def test_what_is_wrong_is_said() -> None:
     split, (U, V) = world(11, 20)
     with pytest.raises(ValueError, match="`item_shards` is for models of user and item factors; model `f`"):
-        observe_cases(lambda users, items: items, split, "uni3", map=sharded(2), name="f")
+        Observation(lambda users, items: items, split, map=sharded(2), name="f").advance("uni3")
     V[3] = np.nan
     for design in DESIGNS[:2]:
         with pytest.raises(ValueError, match=r"model `mine` gave a score that is not a number \(NaN\) for user"):
-            observe_cases((U, V), split, design, map=sharded(2), name="mine", progress=False)
+            Observation((U, V), split, map=sharded(2), name="mine", progress=False).advance(design)

@@ -118,8 +118,8 @@ def _train(split: fr.Split, unfitted: Any, label: str, progress: bool) -> dict[s
         raise NotHereError(f"{label}: {error}") from None
     out = {}
     for candidates in ("all", "unseen"):
-        seen = fr.observe_cases(fitted, split, "full", candidates=candidates, progress=progress, name=label)
-        out[f"{candidates}_ranks"], out[f"{candidates}_pool"] = seen.hits + 1, seen.n_items
+        seen = fr.Observation(fitted, split, candidates=candidates, progress=progress, name=label).advance("full")
+        out[f"{candidates}_ranks"], out[f"{candidates}_pool"] = seen.above + 1, seen.pool
     return out
 
 

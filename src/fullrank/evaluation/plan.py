@@ -12,7 +12,8 @@ import numpy as np
 
 from fullrank.estimators import LogSpline, RankDistribution
 from fullrank.estimators.intervals import check_interval
-from fullrank.evaluation.rehearsal import AIM, Guess, Rehearsal, made_up
+from fullrank.evaluation.planner import Planner, check_precision
+from fullrank.evaluation.rehearsal import Guess, Rehearsal, made_up
 from fullrank.metrics import Metric, parse_metrics
 from fullrank.ranks.counts import MOST_ITEMS, RankCounts
 from fullrank.ranks.design import Adaptive, Design, Exhaustive, Sample
@@ -261,17 +262,15 @@ def plan(
     """
     wanted = parse_metrics(metric)
     check_interval(level, target)
-    if not isinstance(precision, int | float) or isinstance(precision, bool) or not precision > 0:
-        raise ValueError(f"`precision` is {precision!r}; allowed are numbers above zero, such as 0.02.")
+    planner = Planner(wanted, check_precision(precision, absolute), absolute, level, target, start)
     guess, n_items, cases = _guess(pilot, n_items, cases)
     for name, value, least in (("n_items", n_items, 2), ("cases", cases, 1)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise ValueError(f"`{name}` is {value!r}; allowed are whole numbers from {least}.")
+            raise ValueError(f"`{name}` must be a whole number from {least}, got {value!r}.")
     values = {metric: guess.value(metric) for metric in wanted}
-    goals = {m: float(precision) if absolute else precision * max(values[m], 1e-12) for m in wanted}
-    floors = {m: guess.floor(m, cases, level) if target == "population" else 0.0 for m in wanted}
+    goals, floors = planner.goals(values), planner.floors(guess, cases)
     full = float(cases) * (n_items - 1)
-    rehearsal = Rehearsal.of(guess, cases, wanted, start or int(np.clip(n_items // 40, min(9, n_items - 1), 99)))
+    rehearsal = planner.rehearse(guess, cases)
     notes: list[str] = []
 
     def choice(
@@ -296,14 +295,7 @@ def plan(
         half = {m: _half(dist, m, level) * float(np.sqrt(len(counts) / cases)) for m in wanted}
         choices.append(choice(design, counts.items_scored / len(counts), half, _prior(dist, wanted), 1.0))
     reachable = {m: goal > floors[m] for m, goal in goals.items()}
-    part = 1.0
-    room = None if max_items is None else max_items / cases
-    if target == "population" and (all(reachable.values()) or max_items is not None):
-        part, stop, ceiling = rehearsal.thinned(goals, floors, level, max_items=max_items)
-        found = rehearsal.at(goals, level, stop, ceiling, part)
-    else:
-        inner = {m: AIM * float(np.sqrt(max(goals[m] ** 2 - floors[m] ** 2, (0.32 * floors[m]) ** 2))) for m in wanted}
-        found = rehearsal.cheapest(inner, level, most_items=room)
+    part, found = planner.choose(rehearsal, max_items)
     dist = guess.estimator.fit(rehearsal.counts(found.stop, found.ceiling))
     best = choice(found.design, found.items, found.half_widths, _prior(dist, wanted), part)
     exact_is_cheaper = best.share * gather_cost >= 1.0 and (max_items is None or full <= max_items)
@@ -364,7 +356,7 @@ def _guess(pilot: Any, n_items: int | None, cases: int | None) -> tuple[Guess, i
                 "`n_items` and `cases` are needed: how large the catalogue is and how many test cases there are."
             )
         if isinstance(n_items, bool) or not isinstance(n_items, int | np.integer) or not 2 <= n_items <= MOST_ITEMS:
-            raise ValueError(f"`n_items` is {n_items!r}; allowed are whole numbers from 2 to 2**50.")
+            raise ValueError(f"`n_items` must be a whole number from 2 to 2**50, got {n_items!r}.")
         return Guess.prior(int(n_items)), int(n_items), int(cases)
     if isinstance(pilot, Report):
         if not pilot.estimates:
@@ -376,12 +368,12 @@ def _guess(pilot: Any, n_items: int | None, cases: int | None) -> tuple[Guess, i
         counts = pilot if isinstance(pilot, RankCounts) else getattr(pilot, "counts", None)
         if counts is None:
             raise TypeError(
-                f"`pilot` is a {type(pilot).__name__}; allowed are an estimate, RankCounts or a Report of a small run."
+                f"`pilot` must be an estimate, RankCounts or a Report of a small run, got a {type(pilot).__name__}."
             )
         pilot = LogSpline().fit(counts)
     N = round(pilot.counts.n_items)
     if n_items is not None and abs(n_items - N) > 0.05 * N:
-        raise ValueError(f"`n_items` is {n_items!r}, but the pilot has {N:,} candidates: leave it out, or the pilot.")
+        raise ValueError(f"`n_items` must be the pilot's {N:,} candidates or left out, got {n_items!r}.")
     return Guess.of(pilot), N, len(pilot.counts) if cases is None else cases
 
 

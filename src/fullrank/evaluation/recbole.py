@@ -65,7 +65,7 @@ def from_recbole(
     notes: tuple[str, ...] = ()
     if metrics is None:
         metrics, notes = _own_metrics(next(iter(trainers.values())).config)
-    from fullrank.observing.observe import seed_of
+    from fullrank.observing.inputs import seed_of
 
     seed = seed_of(rng)
     counts = {str(name): _counts(each, test_data, ties, seed) for name, each in trainers.items()}

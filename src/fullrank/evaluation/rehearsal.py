@@ -191,21 +191,17 @@ class Rehearsal:
         order = np.array(sorted(sizes), dtype=np.int64)
         doublings = np.isin(order, stages)
         rng = np.random.default_rng(seed)
-        above = guess.ranks(n) - 1
+        ranks = guess.ranks(n)
         hits = np.zeros((len(order), n), dtype=np.int64)
-        x, live = np.zeros(n, dtype=np.int64), np.ones(n, dtype=bool)
+        x, live = np.zeros(n, dtype=np.int64), np.arange(n)
         before = 0
         for place, (m, whole) in enumerate(zip(order.tolist(), doublings.tolist(), strict=True)):
-            good = above[live] - x[live]
-            if N < 10**9:
-                x[live] += rng.hypergeometric(good, N - 1 - before - good, m - before)
-            else:  # NumPy's hypergeometric ends there, and the binomial is as good, of the fewer of the two as trials
-                few, many = np.minimum(good, m - before), np.maximum(good, m - before)
-                x[live] += rng.binomial(few, np.minimum(many / (N - 1 - before), 1.0))
+            compared = np.full(len(live), before)
+            _, x[live] = Sample(m, replace=False).simulate(ranks[live], N, rng, compared=compared, hits=x[live])
             hits[place] = x
             before = m
             if whole:
-                live &= x < most
+                live = live[x[live] < most]
         return cls(guess, int(cases), stages[0], order, doublings, hits, most)
 
     # ------------------------------------------------------------------------------------------------ outcomes

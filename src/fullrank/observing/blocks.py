@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from fullrank.data.split import Split
-    from fullrank.observing.observe import CaseOutcomes
+    from fullrank.observing.inputs import Pools
 
-__all__ = ["Block", "Grouped", "Result", "unfinished"]
+__all__ = ["OUTCOME", "Block", "Grouped", "Result", "outcome_of", "unfinished"]
 
 Ints = NDArray[np.int64]
 Array = NDArray[Any]
 
-#: First user, one past the last, and (drawn, hits, candidates, order) of their cases.
-Result = tuple[int, int, tuple[Array, ...]]
+#: What is known of a case once it was observed.
+OUTCOME = ("ahead", "rest", "drawn", "hits", "pool", "order")
+
+
+class Result(NamedTuple):
+    """What was seen of users first..last−1: the :data:`OUTCOME` of their cases, and how many scores were asked for."""
+
+    first: int
+    last: int
+    outcome: tuple[Ints, ...]
+    scored: int
+
+
+def outcome_of(known: NDArray[np.bool_], drawn: Ints, hits: Ints, pool: Ints, order: Ints) -> tuple[Ints, ...]:
+    """The outcomes of a sample from all candidates; where all were compared, ``hits`` is how many beat the target."""
+    none = np.zeros_like(hits)
+    ahead, rest = np.where(known, hits, none), np.where(known, none, pool - 1)
+    return ahead, rest, np.where(known, none, drawn), np.where(known, none, hits), pool, order
 
 
 @dataclass(frozen=True)
@@ -56,9 +72,9 @@ class Block:
 
 @dataclass(frozen=True)
 class Grouped:
-    """The split's cases sorted by user and target, with each user's listed items."""
+    """Cases sorted by user and target, with each user's listed items; ``cases`` are their places in the split."""
 
-    sorting: Ints | None
+    cases: Ints
     users: Ints
     ptr: Ints
     targets: Array
@@ -66,57 +82,30 @@ class Grouped:
     hi: Ints
     listed: Array
     explicit: bool
-    n_items: int
-    previous: CaseOutcomes | None
 
     @classmethod
-    def of(cls, split: Split, listed: Any, explicit: bool, previous: CaseOutcomes | None) -> Grouped:
-        """The cases of a split, with what is already known of them."""
-        users, items = np.asarray(split.users, dtype=np.int64), np.asarray(split.items, dtype=np.int64)
-        if previous is not None and len(previous) != len(users):
-            raise ValueError(
-                f"`previous` has {len(previous)} cases, the split {len(users)}: they must be the same cases."
-            )
-        sorting = None
+    def of(cls, split: Split, cases: Ints, pools: Pools) -> Grouped:
+        """These cases of a split."""
+        users, items = (np.asarray(each, dtype=np.int64)[cases] for each in (split.users, split.items))
         if not (np.diff(users) > 0).all():  # the common case, one target each in order of users, needs no sorting
             sorting = np.lexsort((items, users))
-            users, items = users[sorting], items[sorting]
+            cases, users, items = cases[sorting], users[sorting], items[sorting]
         starts = np.flatnonzero(np.diff(users, prepend=-1))
         unique = users[starts]
-        indptr = listed.indptr.astype(np.int64, copy=False)
+        indptr = pools.listed.indptr.astype(np.int64, copy=False)
         return cls(
-            sorting=sorting, users=unique, ptr=np.append(starts, len(users)).astype(np.int64),
-            targets=items.astype(np.int32), lo=indptr[unique], hi=indptr[unique + 1],
-            listed=listed.indices.astype(np.int32, copy=False), explicit=explicit, n_items=split.n_items, previous=previous,
+            cases, unique, np.append(starts, len(users)).astype(np.int64), items.astype(np.int32), indptr[unique],
+            indptr[unique + 1], pools.listed.indices.astype(np.int32, copy=False), pools.explicit,
         )  # fmt: skip
 
-    def largest_pool(self) -> int:
-        """The number of candidates that shares in a design are shares of."""
-        if not self.explicit:
-            return self.n_items
-        return int((self.hi - self.lo).max()) + 1
-
-    def to_case_order(self, values: Array) -> Array:
-        """One value per case, back in the order of the split."""
-        if self.sorting is None:
-            return values
-        out = np.empty_like(values)
-        out[self.sorting] = values
-        return out
-
-    def blocks(self, spans: Iterable[tuple[int, int]]) -> Iterator[Block]:
-        """The blocks of these spans of users."""
-        before: dict[str, Ints] = {}
-        if self.previous is not None:
-            for key in ("compared", "hits", "order"):
-                values = getattr(self.previous, key)
-                before[key] = values if self.sorting is None else values[self.sorting]
+    def blocks(self, spans: Iterable[tuple[int, int]], before: Mapping[str, Ints] | None = None) -> Iterator[Block]:
+        """The blocks of these spans of users; ``before``: compared, hits and order of every case of the split."""
         for first, last in spans:
             a, b = self.ptr[first], self.ptr[last]
+            known = {key: values[self.cases[a:b]] for key, values in (before or {}).items()}
             yield Block(
                 first, last, self.users[first:last], self.ptr[first : last + 1] - a, self.targets[a:b],
-                self.lo[first:last], self.hi[first:last], self.listed, self.explicit,
-                **{key: values[a:b] for key, values in before.items()},
+                self.lo[first:last], self.hi[first:last], self.listed, self.explicit, **known,
             )  # fmt: skip
 
 

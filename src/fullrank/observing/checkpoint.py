@@ -20,18 +20,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fullrank._files import write_atomically
+from fullrank.observing.blocks import OUTCOME, Result
 
 __all__ = ["Checkpoint"]
 
-Array = NDArray[Any]
+Ints = NDArray[np.int64]
 
-_FORMAT, _VERSION = "fullrank observations", 1
-_HEAD = struct.Struct("<4sqqqI")  # mark, first user, end, bytes of the body, checksum of all of it
-_MARK = b"BLK1"
-_ARRAYS = 4  # drawn, hits, candidates, order
+_FORMAT, _VERSION = "fullrank observations", 2
+_HEAD = struct.Struct("<4sqqqqI")  # mark, first user, end, scores asked for, cases, checksum of all of it
+_MARK = b"BLK2"
+#: A header is shorter than this many bytes.
+_MOST_HEADER = 1 << 20
 _SYNC_SECONDS = 2.0
 _WORDS = {
     "split": "another split",
+    "cases": "other cases",
     "design": "another design",
     "candidates": "other candidates",
     "ties": "another tie rule",
@@ -57,8 +60,6 @@ class Checkpoint:
     def __enter__(self) -> Checkpoint:
         if self._path is None:
             return self
-        if self._path.is_dir():
-            raise ValueError(f"`checkpoint` {str(self._path)!r} is a folder; name a file in it.")
         header = {"format": _FORMAT, "version": _VERSION, "run": self._identity}
         if not self._path.exists() or self._path.stat().st_size == 0:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -66,7 +67,7 @@ class Checkpoint:
         self._file = self._path.open("r+b")
         try:
             self._lock()
-            self._check(self._file.readline())
+            self._check(self._file.readline(_MOST_HEADER))
         except BaseException:
             self._file.close()
             raise
@@ -79,10 +80,11 @@ class Checkpoint:
             self._file.close()
             self._file = None
 
-    def restore(self, users: int, ptr: Array | None = None) -> Iterator[tuple[int, int, tuple[Array, ...]]]:
-        """The finished blocks: (first user, end, arrays). Leaves the file ready for the next record.
+    def restore(self, users: int, ptr: Ints) -> Iterator[Result]:
+        """Yield the finished blocks, and leave the file ready for the next one.
 
-        With ``ptr``, where each user's cases begin, a block must hold as many cases as its users have.
+        ``ptr`` says where each user's cases begin. A block must hold as many cases as its users have: what it claims is
+        checked before it is read.
         """
         if self._file is None:
             return
@@ -91,32 +93,27 @@ class Checkpoint:
             head = file.read(_HEAD.size)
             if len(head) < _HEAD.size:
                 break
-            mark, first, last, size, checksum = _HEAD.unpack(head)
-            if mark != _MARK or not 0 <= first < last <= users or size < 0:
+            mark, first, last, scored, cases, checksum = _HEAD.unpack(head)
+            if mark != _MARK or not 0 <= first < last <= users or scored < 0 or cases != ptr[last] - ptr[first]:
                 raise self._damaged(at)
-            body = file.read(size)
-            if len(body) < size:
+            body = file.read(8 * len(OUTCOME) * cases)
+            if len(body) < 8 * len(OUTCOME) * cases:
                 break  # cut off while it was written: the block is done again
             if zlib.crc32(body, zlib.crc32(head[:-4])) != checksum:
                 raise self._damaged(at)
-            try:
-                arrays = _unpack(body)
-            except (struct.error, ValueError):
-                raise self._damaged(at) from None
-            if ptr is not None and len(arrays[0]) != ptr[last] - ptr[first]:
-                raise self._damaged(at)
-            yield first, last, arrays
+            outcome = np.frombuffer(body, dtype="<i8").astype(np.int64).reshape(len(OUTCOME), cases)
+            yield Result(first, last, tuple(outcome), scored)
         else:
             return
         file.seek(at)
         file.truncate()
 
-    def keep(self, first: int, last: int, arrays: tuple[Array, ...]) -> None:
+    def keep(self, result: Result) -> None:
         """Append a finished block."""
         if self._file is None:
             return
-        body = _pack(arrays)
-        head = _HEAD.pack(_MARK, first, last, len(body), 0)[:-4]
+        body = b"".join(np.ascontiguousarray(values, dtype="<i8").tobytes() for values in result.outcome)
+        head = _HEAD.pack(_MARK, result.first, result.last, result.scored, len(result.outcome[0]), 0)[:-4]
         checksum = zlib.crc32(body, zlib.crc32(head))
         self._file.write(head + struct.pack("<I", checksum) + body)
         self._file.flush()  # a killed process loses nothing that reached the system; a power cut, the last seconds
@@ -172,18 +169,6 @@ def _same(key: str, kept: Any, now: Any) -> bool:
     a, b = (np.array([float(x) for x in side["scores"]]) for side in (kept, now))
     if a.shape != b.shape:
         return False
-    # another machine may round differently; another model differs by more
+    # another machine may round differently; another model differs by more. No finished block rests on a NaN
     scale = float(np.abs(b[np.isfinite(b)]).max(initial=0))
-    return bool(np.allclose(a, b, rtol=1e-3, atol=1e-5 * scale, equal_nan=True))
-
-
-def _pack(arrays: tuple[Array, ...]) -> bytes:
-    return struct.pack("<q", len(arrays[0])) + b"".join(np.ascontiguousarray(a, dtype="<i8").tobytes() for a in arrays)
-
-
-def _unpack(body: bytes) -> tuple[Array, ...]:
-    (n,) = struct.unpack_from("<q", body)
-    flat = np.frombuffer(body, dtype="<i8", offset=8).astype(np.int64)
-    if n < 1 or len(flat) != _ARRAYS * n:
-        raise ValueError("not as many numbers as it says")
-    return tuple(flat.reshape(_ARRAYS, n))
+    return bool((np.isclose(a, b, rtol=1e-3, atol=1e-5 * scale) | np.isnan(a)).all())

@@ -10,8 +10,8 @@ import scipy.sparse as sp
 
 from fullrank._types import Array, IntArray
 from fullrank.models.scorer import Factors, Table
-from fullrank.observing.blocks import Block
-from fullrank.ranks.design import ALL, Course
+from fullrank.observing.blocks import Block, Result, outcome_of
+from fullrank.ranks.design import Course
 
 if TYPE_CHECKING:
     from fullrank.observing.task import Task
@@ -57,11 +57,13 @@ class State:
             np.zeros(len(block.users), dtype=np.int8),
         )  # fmt: skip
 
-    @property
-    def drawn(self) -> IntArray:
-        """How many negatives each case has drawn, ``ALL`` where every candidate was compared."""
+    def result(self, block: Block, scored: int) -> Result:
+        """What was seen of the block, once ``scored`` scores were asked for."""
         once = ~self.rules.replace[self.cases.course]
-        return np.where(once & (self.compared == self.pool - 1), ALL, self.compared)
+        known = once & (self.compared == self.pool - 1)
+        return Result(
+            block.first, block.last, outcome_of(known, self.compared, self.hits, self.pool, self.order), scored
+        )
 
     def next_goals(self) -> IntArray:
         """How many negatives each case goes on to; as many as it has where it rests."""
@@ -115,7 +117,9 @@ def structure(task: Task) -> tuple[Any, Array]:
     from fullrank.observing import kernels as k
 
     scorer, n = task.scorer, task.n_items
-    stored = task._stored()
+    from fullrank.observing.task import stored as stored_of
+
+    stored = stored_of(scorer)
     if stored is not None:
         return k.RowModel(fixed(stored)), np.zeros(0, dtype=stored.dtype)
     if isinstance(scorer, Factors):

@@ -214,8 +214,8 @@ class _Open:
         return bool(len(self.rows))
 
     def result(self) -> Result:
-        state = self.state
-        return self.block.first, self.block.last, (state.drawn, state.hits, state.pool, state.order)
+        before = 0 if self.block.compared is None else int(self.block.compared.sum())
+        return self.state.result(self.block, int(self.state.compared.sum()) - before)
 
 
 def _so_far(block: Block, state: State) -> Block:
@@ -231,9 +231,9 @@ def spread(
         raise ValueError(f"`item_shards` is for models of user and item factors; model `{name}` is none: leave it out.")
     if task.parts is not None:
         blocks = list(blocks)
-        ranks = {result[0]: result for result in spread(run, task.parts[1], blocks, shards)}
+        ranks = {result.first: result for result in spread(run, task.parts[1], blocks, shards)}
         for result in spread(run, task.parts[0], blocks, shards):
-            yield task.joined(result, ranks.pop(result[0]))
+            yield task.joined(result, ranks.pop(result.first))
         return
     shards = min(shards, task.n_items)
     bounds = tuple(int(x) for x in np.linspace(0, task.n_items, shards + 1).round())

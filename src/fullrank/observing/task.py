@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +15,7 @@ from fullrank.observing.blocks import Block, Grouped, Result
 from fullrank.observing.kernel_inputs import State, fixed, floats, scratch_of, structure
 from fullrank.observing.products import count_products
 from fullrank.observing.threads import Team
-from fullrank.ranks.design import ALL, Course, Design, Exhaustive
-
-if TYPE_CHECKING:
-    from fullrank.data.split import Split
-    from fullrank.observing.observe import CaseOutcomes
+from fullrank.ranks.design import Course, Design, Exhaustive
 
 __all__ = ["SCORES_PER_CALL", "Task"]
 
@@ -42,6 +38,7 @@ class Task:
     seed: int
     limit: int = 0  # a case that so many beat may be left there, unless it has no more than `few` negatives; 0: never
     few: int = 0
+    scores_per_call: int = SCORES_PER_CALL
 
     @classmethod
     def of(cls, scorer: Any, name: str, design: Design, pool: int, n_items: int, ties: str, seed: int) -> Task:
@@ -51,7 +48,7 @@ class Task:
         limit = few = 0
         if design.beyond is not None:
             limit, few = int(design.exact_to), max(max(course.stages) for course in courses)
-        return cls(scorer, name, design, courses, n_items, ties, seed, limit, few)
+        return cls(scorer, name, design, courses, n_items, ties, seed, limit, few, SCORES_PER_CALL)
 
     @property
     def exhaustive(self) -> bool:
@@ -63,6 +60,17 @@ class Task:
         """Negatives of the first stage, of the course that begins with most."""
         return max(course.stages[0] or self.n_items for course in self.courses)
 
+    def most_scores(self, users: int, cases: int) -> int:
+        """The most scores that the model can be asked for, for so many users and cases."""
+        if self.asks_rows:
+            return users * self.n_items
+        return cases * max(course.stages[-1] or self.n_items for course in self.courses)
+
+    @property
+    def asks_rows(self) -> bool:
+        """Whether a model that is not compiled is asked for the scores of all items."""
+        return not self.compiled and (self.exhaustive or bool(self.limit) or isinstance(self.scorer, Rows))
+
     @functools.cached_property
     def parts(self) -> tuple[Task, Task] | None:
         """Where ranks are exact to a limit: the sample of every case, and those ranks; their results are :meth:`joined`."""
@@ -73,24 +81,31 @@ class Task:
 
     def joined(self, sample: Result, ranks: Result) -> Result:
         """The rank where it is within the limit, else what the sample says."""
-        first, last, (drawn, hits, pool, order) = sample
-        exact = ranks[2][1]
-        known = (exact < self.limit) | (pool - 1 <= self.few)
-        return first, last, (np.where(known, ALL, drawn), np.where(known, exact, hits), pool, order)
+        above, pool = ranks.outcome[0], sample.outcome[4]
+        known = (above < self.limit) | (pool - 1 <= self.few)
+        exact = (above, np.zeros_like(above), np.zeros_like(above), np.zeros_like(above))
+        outcome = tuple(np.where(known, a, b) for a, b in zip(exact, sample.outcome[:4], strict=True))
+        scored = ranks.scored + (0 if self.compiled else sample.scored)
+        return Result(sample.first, sample.last, (*outcome, *sample.outcome[4:]), scored)
 
     @property
     def compiled(self) -> bool:
         """Whether the model's structure is known, so that compiled loops score it."""
-        return isinstance(self.scorer, Factors | ItemItem | Table) or self._stored() is not None
+        return is_compiled(self.scorer)
 
     @property
     def tile(self) -> int:
         """Users asked of the model together. Fixed by model, design and catalogue: never by the batch, nor by part."""
         if self.compiled:
             return 1
-        if self.exhaustive or self.limit or isinstance(self.scorer, Rows):
-            return max(1, min(ROWS_PER_CALL, (1 << 22) // self.n_items))
-        return max(1, min(ROWS_PER_CALL, SCORES_PER_CALL // (1 + self.first_stage)))
+        if self.asks_rows:
+            scores = self.scores_per_call if self.scores_per_call < SCORES_PER_CALL else 1 << 22
+            return max(1, min(ROWS_PER_CALL, scores // self.n_items))
+        return max(1, min(ROWS_PER_CALL, self.scores_per_call // (1 + self.first_stage)))
+
+    def with_calls_of(self, scores: float) -> Task:
+        """The same task with no more scores per call of the model, where that is possible."""
+        return replace(self, scores_per_call=int(np.clip(scores, 1, SCORES_PER_CALL)))
 
     def block_users(self, cases: Grouped, batch: int | None) -> int:
         """Users per block: enough work to be worth a call, little enough to show progress and lose nothing."""
@@ -101,44 +116,21 @@ class Task:
         each = (self.n_items // 16 if self.exhaustive else self.first_stage) * len(cases.targets) / len(cases.users)
         return int(np.clip((1 << 23) / max(each, 1), 1024, 1 << 16))
 
-    def identity(self, split: Split, listed: Any, explicit: bool, previous: CaseOutcomes | None) -> dict[str, Any]:
-        """What a checkpoint must agree on before it is continued."""
-        from fullrank.models.scorer import digest_of
-
-        users, items = (
-            split.users[:: max(1, len(split.users) // 8)][:8],
-            split.items[:: max(1, len(split.items) // 8)][:8],
-        )
-        probe = np.asarray(self.scorer.score(users, np.tile(items, (len(users), 1))), dtype=np.float64)
-        parts = [] if previous is None else [previous.drawn, previous.hits]
-        digest = getattr(self.scorer, "digest", None)
-        return {
-            "split": split.checksum,
-            "design": str(self.design),
-            "candidates": digest_of(listed.indptr, listed.indices) if explicit else f"listed {listed.nnz}",
-            "ties": self.ties,
-            "seed": self.seed,
-            "previous": digest_of(*parts) if parts else None,
-            "model": {
-                "kind": type(self.scorer).__name__,
-                "content": digest() if digest is not None else None,
-                "scores": [float(f"{x:.6g}") if np.isfinite(x) else str(x) for x in probe.ravel()],
-            },
-        }
-
     def __call__(self, block: Block) -> Result:
-        """What is seen of the block's cases: compared or 0, hits, candidates, order."""
+        """Observe the block's cases."""
         try:
-            return self._seen(block)
+            return self._observe(block)
         except Exception as error:  # a model's own error keeps its type and its words
             error.add_note(f"(model `{self.name}`, the block of users {block.users[0]} to {block.users[-1]})")
             raise
 
-    def _seen(self, block: Block) -> Result:
+    def _observe(self, block: Block) -> Result:
         if self.parts is not None:
             sample, ranks = self.parts
-            return self.joined(sample._seen(block), ranks._seen(block))
+            return self.joined(sample._observe(block), ranks._observe(block))
         state = State.of(self, block)
+        before = int(state.compared.sum())
+        scored = None
         if self.compiled:
             factors = isinstance(self.scorer, Factors) and self.scorer.users.shape[1] > 0
             products = self.exhaustive and factors and not block.explicit
@@ -146,13 +138,21 @@ class Task:
                 _by_structure(self, state)
         elif self.exhaustive or isinstance(self.scorer, Rows):
             _by_rows(self, state)
+            scored = len(block.users) * self.n_items
         else:
-            _by_pairs(self, state)
+            scored = _by_pairs(self, state)
         state.complain(self.name)
-        return block.first, block.last, (state.drawn, state.hits, state.pool, state.order)
+        return state.result(block, int(state.compared.sum()) - before if scored is None else scored)
 
-    def _stored(self) -> Array | None:
-        return getattr(self.scorer.rows, "matrix", None) if isinstance(self.scorer, Rows) else None
+
+def stored(scorer: Any) -> Array | None:
+    """The matrix of a model whose scores are all stored, if it is one."""
+    return getattr(scorer.rows, "matrix", None) if isinstance(scorer, Rows) else None
+
+
+def is_compiled(scorer: Any) -> bool:
+    """Whether a model's structure is known, so that compiled loops score it."""
+    return isinstance(scorer, Factors | ItemItem | Table) or stored(scorer) is not None
 
 
 def _run_kernel(task: Task, state: State, model: Any, row: Array) -> None:
@@ -213,14 +213,15 @@ def _part(state: State, first: int, last: int) -> State:
     )  # fmt: skip
 
 
-def _by_pairs(task: Task, state: State) -> None:
+def _by_pairs(task: Task, state: State) -> int:
     """Models known by their function only: the target and its negatives, row by row, stage by stage."""
     scratch = scratch_of(task, state, np.zeros(0))
-    for first, last in _tiles(task, len(state.cases.users)):
-        _pairs_of_tile(task, _part(state, first, last), scratch)
+    tiles = _tiles(task, len(state.cases.users))
+    return sum(_pairs_of_tile(task, _part(state, first, last), scratch) for first, last in tiles)
 
 
-def _pairs_of_tile(task: Task, state: State, scratch: Any) -> None:
+def _pairs_of_tile(task: Task, state: State, scratch: Any) -> int:
+    """Observe a tile; return how many scores were asked for, the targets' own not counted."""
     from fullrank.observing import kernels as k
 
     cases, rules = state.cases, state.rules
@@ -231,7 +232,8 @@ def _pairs_of_tile(task: Task, state: State, scratch: Any) -> None:
         state.pool, np.empty((len(group), 1), dtype=np.int64), state.status,
     )  # fmt: skip
     if state.status.any():
-        return
+        return 0
+    scored = 0
     target_scores = np.full(len(group), np.nan)
     while True:
         goal = state.next_goals()
@@ -240,7 +242,7 @@ def _pairs_of_tile(task: Task, state: State, scratch: Any) -> None:
             break
         while len(rows):
             left = (goal - state.compared)[rows]
-            width = int(min(left.max(), max(SCORES_PER_CALL // len(rows), k.CHUNK)))
+            width = int(min(left.max(), max(task.scores_per_call // len(rows), min(k.CHUNK, task.scores_per_call))))
             items = np.empty((len(rows), width + 1), dtype=np.int64)
             sizes = np.minimum(left, width)
             begin = state.compared[rows]
@@ -250,9 +252,11 @@ def _pairs_of_tile(task: Task, state: State, scratch: Any) -> None:
             scores = floats(task.scorer.score(np.array(cases.users[group[rows]]), items))
             k.count_batch(cases, rules, rows, group[rows], sizes, fixed(items), fixed(scores), state.hits, state.status)
             target_scores[rows] = scores[:, 0]
+            scored += scores.size - len(rows)
             if state.status.any():
-                return
+                return scored
             state.compared[rows] += sizes
             rows = rows[state.compared[rows] < goal[rows]]
     if new.all():  # a case taken up again has its order already
         k.order_targets(cases, rules, scratch, target_scores, state.order)
+    return scored

@@ -14,8 +14,8 @@ from fullrank._types import RNG, Array, FloatArray, IntArray
 from fullrank.data.frames import among
 from fullrank.data.readers import _LARGEST_POSITION
 from fullrank.data.split import Split
+from fullrank.observing.inputs import TIES, seed_of
 from fullrank.observing.kernel_inputs import fixed, rules_of, scratch_for
-from fullrank.observing.observe import TIES, seed_of
 from fullrank.observing.task import SCORES_PER_CALL
 from fullrank.ranks.checks import per_case
 from fullrank.ranks.counts import RankCounts

@@ -13,7 +13,7 @@ from fullrank.ranks.design import ALL, Design, parse_design
 from fullrank.testing._say import check
 
 if TYPE_CHECKING:
-    from fullrank.observing.observe import CaseOutcomes
+    from fullrank.observing.observation import Observation
 
 __all__ = ["check_design"]
 
@@ -144,20 +144,20 @@ def _drawings(
     seen = _observed(design, np.repeat(ranks, samples), N, int(rng.integers(1 << 31)))
     for place, rank in enumerate(ranks):
         part = slice(place * samples, (place + 1) * samples)
-        yield rank, seen.drawn[part], seen.hits[part]
+        yield rank, seen.drawn[part], seen.above[part]
 
 
-def _observed(design: Design, ranks: IntArray, N: int, seed: int) -> CaseOutcomes:
+def _observed(design: Design, ranks: IntArray, N: int, seed: int) -> Observation:
     """Cases with these ranks, observed with a model that scores every item below the one before."""
     import scipy.sparse as sp
 
     from fullrank.data.split import Split
-    from fullrank.observing.observe import observe_cases
+    from fullrank.observing.observation import Observation
 
     users = np.arange(len(ranks))
     model = np.ones((len(ranks), 1)), -np.arange(N, dtype=np.float64)[:, None]
     split = Split(sp.csr_matrix((len(ranks), N)), users, ranks - 1)
-    return observe_cases(model, split, design, candidates="all", rng=seed, progress=False)
+    return Observation(model, split, candidates="all", rng=seed, progress=False).advance(design)
 
 
 def _check_drawing(

@@ -8,7 +8,7 @@ import numpy as np
 
 from fullrank.data.split import Split
 from fullrank.models.scorer import Pairs, Scorer, as_scorer
-from fullrank.observing.observe import observe_cases
+from fullrank.observing.observation import Observation
 from fullrank.ranks.design import Exhaustive, Sample
 from fullrank.testing._say import check
 
@@ -94,7 +94,7 @@ def _check_fast_path(scorer: Any, split: Split, rtol: float) -> None:
     small = Split(split.train, split.users[kept], split.items[kept])
     catalogue = np.arange(split.n_items, dtype=np.int64)
     for design in (Exhaustive(), Sample(split.n_items, replace=False)):
-        seen = observe_cases(scorer, small, design, progress=False)
+        above = Observation(scorer, small, progress=False).advance(design).above
         for case, (user, item) in enumerate(zip(small.users, small.items, strict=True)):
             scores = _scores(scorer, np.array([user]), catalogue[None, :])[0].astype(np.float64)
             negative = np.ones(split.n_items, dtype=bool)
@@ -106,7 +106,7 @@ def _check_fast_path(scorer: Any, split: Split, rtol: float) -> None:
             )
             low, high = (others > own + slack).sum(), (others >= own - slack).sum()
             check(
-                low <= seen.hits[case] <= high,
-                f"model `{scorer.name}` is ranked by its fast path with {seen.hits[case]} items above item {item} of "
+                low <= above[case] <= high,
+                f"model `{scorer.name}` is ranked by its fast path with {above[case]} items above item {item} of "
                 f"user {user}, by its scores with {low} to {high}.",
             )

@@ -1,0 +1,326 @@
+"""One model on its way through ``evaluate``: observed, fitted, planned, until there is a reason to stop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fullrank.estimators import MLE, Estimate, LogSpline, RankDistribution, WeightedMLE
+from fullrank.evaluation.audit import Audit
+from fullrank.evaluation.rehearsal import AIM, Guess, Rehearsal
+from fullrank.evaluation.speeds import EXACT_SECONDS_ARE_WORTH, Exact, Speeds
+from fullrank.metrics import Metric
+from fullrank.observing.budget import Budget
+from fullrank.observing.observation import Observation
+from fullrank.ranks.design import Adaptive, Design
+
+if TYPE_CHECKING:
+    from fullrank.evaluation.evaluate import Job
+
+__all__ = ["ModelRun"]
+
+Ints = NDArray[np.int64]
+
+#: Rounds after which everything that can matter is compared.
+MOST_ROUNDS = 8
+#: Seconds that fitting and planning take: exact evaluation that is quicker than this needs no plan.
+PLANNING_SECONDS = 2.0
+#: Planning takes about as long as so many fits; a report, as so many.
+PLANNING_FITS, REPORT_FITS = 6, 2
+#: Users that are observed first when the population is the target and there are many more.
+FIRST_USERS = 2000
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is to be observed next: these cases, up to so many hits or negatives."""
+
+    cases: Ints
+    start: int
+    stop: int
+    ceiling: int
+
+    def design(self, n_items: int) -> Adaptive:
+        """The design of this step."""
+        top = "all" if self.ceiling >= n_items - 1 else max(self.ceiling, self.start)
+        return Adaptive(self.start, top, self.stop, replace=False)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """An estimate, the half-widths that it will be reported with, those that are wanted, and the seconds it took."""
+
+    estimate: Estimate
+    half: Mapping[Metric, float]
+    goals: Mapping[Metric, float]
+    seconds: float
+
+    @property
+    def met(self) -> bool:
+        """Whether every half-width is as wanted."""
+        return all(self.half[metric] <= goal for metric, goal in self.goals.items())
+
+
+class ModelRun:
+    """What is done with one model, and why it ended.
+
+    ``stop_reason`` is ``precision`` (it was met), ``exact`` (all that matters was compared), ``cases`` (there are no more
+    cases to observe), ``design`` (it was carried out), ``budget`` (it was spent), or empty while the run goes on.
+    """
+
+    def __init__(self, job: Job, model: Any, name: str, budget: Budget) -> None:
+        self.job, self.planner, self.budget = job, job.planner, budget
+        self.observation = Observation(model, job.split, name=name, **job.observing)
+        self.stop_reason = ""
+        self.rounds: list[dict[str, Any]] = []
+        self.notes: list[str] = []
+        self.needed: dict[str, int] = {}
+        #: Users in a fixed random order: the first so many are a sample of the population, and more contain fewer.
+        users, which = np.unique(job.split.users, return_inverse=True)
+        self.users = len(users)
+        place = np.empty(self.users, dtype=np.int64)
+        place[np.random.default_rng([self.observation.seed, 7]).permutation(self.users)] = np.arange(self.users)
+        self._place = place[which.ravel()]
+        self.audit = Audit(self._place)
+
+    def carry_out(self) -> None:
+        """Observe the model as far as the job wants."""
+        if self.job.fixed and self.job.design is not None:
+            self.observe_round(self.job.design)
+            self.stop_reason = self.stop_reason or "design"
+            return
+        self.observation.time_function(self.budget)
+        speeds = self._speeds()
+        if self.stop_reason:
+            return
+        step: Step | None = self.first_step()
+        while step is not None:
+            self.observe_round(step.design(self.job.split.n_items), step.cases)
+            fitted = self.refit()
+            step = self.next_step(step, fitted, speeds)
+
+    # ------------------------------------------------------------------------------------------------ observe, fit
+
+    def observe_round(self, design: Design, cases: Ints | None = None) -> None:
+        """Observe cases further. Estimators without a likelihood get nothing of a round that was cut short."""
+        before = self.observation.copy()
+        try:
+            self.observation.advance(design, self.budget, cases)
+        finally:
+            seen = self.observation
+            likelihood = isinstance(self.job.estimator, LogSpline | MLE | WeightedMLE)
+            if not seen.complete and not likelihood and len(before):
+                before.items_scored, before.seconds = seen.items_scored, seen.seconds
+                self.observation = before
+        if not seen.complete:
+            self.stop_reason = "budget"
+
+    def refit(self) -> Fitted:
+        """Fit what was observed, and note the round."""
+        begin = time.perf_counter()
+        planner, seen = self.planner, self.observation
+        estimate = self.job.estimator.fit(seen.counts())
+        half = {m: _half(estimate, m, planner.level, planner.target) for m in planner.metrics}
+        goals = planner.goals({m: float(estimate.expect(m)) for m in planner.metrics})
+        widths = {str(m): width for m, width in half.items()}
+        self.rounds.append(
+            {"design": str(seen.design), "cases": len(seen), "items": seen.items_scored, "half_widths": widths}
+        )
+        seconds = time.perf_counter() - begin
+        self.budget.reserve = REPORT_FITS * seconds
+        return Fitted(estimate, half, goals, seconds)
+
+    def passes_audit(self, fitted: Fitted) -> bool:
+        """Whether cases that were ranked in full agree with what the estimate says of them."""
+        seen, planner = self.observation, self.planner
+        dist = self._distribution(fitted)
+        if not any(m.k is not None for m in planner.metrics) or not self.audit.undecided(seen, self.cut).any():
+            return True
+        self.audit.extend(seen, self.cut, self.budget)
+        inside = {m: _half(dist, m, planner.level, "cases") for m in planner.metrics if m.k is not None}
+        refuted = self.audit.refuted(seen, dist, inside, planner.level, self.cut)
+        self.rounds[-1] |= {"audited": len(self.audit.cases), "refuted": [str(m) for m in refuted]}
+        return not refuted
+
+    def _distribution(self, fitted: Fitted) -> RankDistribution:
+        estimate = fitted.estimate
+        return estimate if isinstance(estimate, RankDistribution) else LogSpline().fit(self.observation.counts())
+
+    # ------------------------------------------------------------------------------------------------ exactly
+
+    def _speeds(self) -> Speeds | None:
+        """What items cost, if it may matter; where exact evaluation is cheaper, it is done at once."""
+        if self.job.design is not None or self.budget.items < float(self.job.split.n_items) * len(self.job.split.users):
+            return None
+        speeds = Speeds(self.observation, self.planner.metrics, self.budget)
+        exact = Exact.of(speeds)
+        if exact.within and exact.seconds <= PLANNING_SECONDS:
+            self.rank_exactly(
+                exact, f"was cheaper: about {max(exact.seconds, 0.1):.1f} seconds, less than planning a sample takes"
+            )
+        elif exact.within and any(
+            exact.seconds <= EXACT_SECONDS_ARE_WORTH * each for each in self._sampling_seconds(speeds)
+        ):
+            self.rank_exactly(exact, f"was cheaper: {speeds.ratio}")
+        return speeds if exact.within else None
+
+    def _sampling_seconds(self, speeds: Speeds) -> Iterator[float]:
+        """What sampling would take at least, for a first round with every case; then by the prior's guess of the ranks."""
+        cases, n_items = len(self.job.split.users), self.job.split.n_items
+        if self.planner.target == "cases":
+            yield speeds.gathered * self.planner.first_stage(n_items) * cases + PLANNING_SECONDS
+        guess = Guess.prior(n_items, self.observation.candidates)
+        goals = self.planner.goals({m: guess.value(m) for m in self.planner.metrics})
+        found = self.planner.rehearse(guess, cases).cheapest(
+            {m: AIM * goal for m, goal in goals.items()}, self.planner.level
+        )
+        yield speeds.gathered * found.items * cases + PLANNING_SECONDS
+
+    def rank_exactly(self, exact: Exact, reason: str) -> None:
+        """Rank everything, or as far as the metrics look."""
+        self.observation.forget()
+        self.notes = [f"{exact.what} {reason}"]
+        if exact.design.beyond is not None:
+            self.notes.append(
+                f"metrics up to @{exact.design.exact_to} are exact, what lies beyond is estimated; ranking everything would "
+                f"take about {exact.whole / exact.seconds:.1f} × as long"
+            )
+        self.observe_round(exact.design)
+        self.stop_reason = self.stop_reason or "exact"
+
+    # ------------------------------------------------------------------------------------------------ plan
+
+    def first_step(self) -> Step:
+        """A first stage for everybody, or fewer negatives or users where that is too much."""
+        n_items, planner = self.job.split.n_items, self.planner
+        start = planner.first_stage(n_items)
+        few = planner.target == "population" and self.users > 2 * FIRST_USERS
+        cases = self.cases_of(FIRST_USERS if few else self.users)
+        ceiling = int(np.clip(n_items // (4 * self.cut), min(2 * start + 1, n_items - 1), n_items - 1))
+        room = AIM * self.budget.affordable(self.rate) / len(cases)
+        if room < 4 * start:
+            start = ceiling = max(int(min(room, start)), 1)
+        return Step(cases, start, 1, int(min(ceiling, max(room, start))))
+
+    def next_step(self, step: Step, fitted: Fitted, speeds: Speeds | None) -> Step | None:
+        """What to observe next; ``None`` with the reason in ``stop_reason`` if nothing."""
+        planner, seen, n_items = self.planner, self.observation, self.job.split.n_items
+        if fitted.met and self.passes_audit(fitted):
+            return self._stop("precision")
+        if self.stop_reason or self.budget.seconds < PLANNING_FITS * fitted.seconds:
+            return self._stop("budget")
+        guess = Guess.of(self._distribution(fitted))
+        if planner.target == "population" and (grown := self._more_users(step, guess, fitted)) is not None:
+            return grown
+        if seen.known[seen.begun].all() or (step.stop >= self.cut and step.ceiling >= n_items - 1):
+            return self._stop("exact" if planner.target == "cases" else "cases", fitted)
+        floors = planner.floors(guess, len(seen))
+        case_goals = planner.case_goals(fitted.goals, floors)
+        inside = dict(fitted.half)
+        if planner.target == "population":
+            inside = {m: _half(fitted.estimate, m, planner.level, "cases") for m in planner.metrics}
+            if len(step.cases) == len(self.job.split.users) and all(
+                fitted.half[m] <= goal or (floors[m] >= 0.95 * goal and inside[m] <= case_goals[m] / AIM)
+                for m, goal in fitted.goals.items()
+            ):
+                return self._stop("cases", fitted)
+        rehearsal = planner.rehearse(guess, len(seen), step.start)
+        if fitted.met:  # the interval is narrow enough, but wrong: see more, whatever the plan believes
+            deeper = min(2 * step.ceiling + 1, n_items - 1)
+            return Step(step.cases, step.start, min(max(2 * step.stop, 2), max(rehearsal.most, step.stop)), deeper)
+        if len(self.rounds) >= MOST_ROUNDS:
+            return Step(step.cases, step.start, max(step.stop, rehearsal.most), n_items - 1)
+        asked = {m: goal for m, goal in case_goals.items() if fitted.half[m] > fitted.goals[m]} or case_goals
+        if len(self.rounds) > 2:  # plans fell short: by as much as the guess errs where we are, aim lower
+            foreseen = rehearsal.fitted(asked, step.stop, rehearsal.nearest(step.ceiling), planner.level)
+            asked = {m: goal * float(np.clip(foreseen[m] / inside[m], 0.5, 1.0)) for m, goal in asked.items()}
+        return self._deeper(step, rehearsal, asked, fitted, speeds)
+
+    def _deeper(
+        self, step: Step, rehearsal: Rehearsal, asked: Mapping[Metric, float], fitted: Fitted, speeds: Speeds | None
+    ) -> Step | None:
+        """More negatives for the same cases."""
+        seen, level = self.observation, self.planner.level
+        now = float(seen.compared.sum()) / len(seen)
+        afford = now + AIM * self.budget.affordable(self.rate) / len(seen) if self.budget.limited else None
+        found = rehearsal.cheapest(asked, level, (step.stop, step.ceiling), afford)
+        if (found.stop, found.ceiling) == (step.stop, step.ceiling):  # the plan believed it was there already
+            higher = rehearsal.sizes[rehearsal.sizes > step.ceiling]
+            if not len(higher):
+                return Step(
+                    step.cases, step.start, max(step.stop + 1, min(2 * step.stop, rehearsal.most)), step.ceiling
+                )
+            found = rehearsal.cheapest(asked, level, (step.stop, int(higher[0])), afford)
+        if afford is not None and (found.items > afford or found.items <= now * 1.0001):
+            return self._stop("budget")
+        if speeds is not None and speeds.exact_is_cheaper((found.items - now) * len(seen), fitted.seconds):
+            self.rank_exactly(Exact.of(speeds), f"turned out cheaper than to go on sampling: {speeds.ratio}")
+            return None
+        # pools vary: all of the mean one is all
+        ceiling = self.job.split.n_items - 1 if found.ceiling >= rehearsal.guess.n_items - 1 else found.ceiling
+        if len(self.rounds) == 1 and found.items > 4 * now:  # a first fit is rough: most of the way, then fit again
+            ceiling = max(step.ceiling, ceiling // 2)
+        return Step(step.cases, step.start, found.stop, ceiling)
+
+    def _more_users(self, step: Step, guess: Guess, fitted: Fitted) -> Step | None:
+        """More users, or more negatives for each, whichever makes the interval narrower; ``None``: there are no more users.
+
+        A first fit plans both together; later ones say how far it still is.
+        """
+        seen, everyone = self.observation, len(self.job.split.users)
+        held = len(np.unique(self._place[seen.begun]))
+        if held >= self.users:
+            return None
+        rehearsal = self.planner.rehearse(guess, everyone, step.start)
+        stop, ceiling = step.stop, step.ceiling
+        left = float(seen.compared.sum()) + self.budget.affordable(self.rate) if self.budget.limited else None
+        if len(self.rounds) == 1:
+            share, stop, ceiling = self.planner.thin(rehearsal, (stop, ceiling), left)
+            wanted = int(np.ceil(share * self.users))
+        else:
+            excess = max(fitted.half[m] / goal for m, goal in fitted.goals.items())
+            wanted = int(np.ceil(held * min(excess, 4.0) ** 2 * 1.03))
+        if left is not None:
+            per_user = rehearsal.items(stop, ceiling) * everyone / self.users
+            wanted = min(wanted, int(AIM * left / max(per_user, 1.0)))
+            if wanted <= held and len(self.rounds) > 1:
+                return None
+        return Step(self.cases_of(min(self.users, max(wanted, held))), step.start, stop, ceiling)
+
+    # ------------------------------------------------------------------------------------------------ small questions
+
+    @property
+    def rate(self) -> float:
+        """Seconds per item so far."""
+        return self.observation.seconds_per_item
+
+    @property
+    def cut(self) -> int:
+        """The largest cut-off that is asked for."""
+        return max((metric.k or 10 for metric in self.planner.metrics), default=10)
+
+    def cases_of(self, users: int) -> Ints:
+        """The cases of the first so many users."""
+        return np.flatnonzero(self._place < users)
+
+    def _stop(self, reason: str, fitted: Fitted | None = None) -> Step | None:
+        """End the run; where more cases would be needed, say how many."""
+        self.stop_reason = reason
+        if fitted is not None and self.planner.target == "population":
+            cases = fitted.estimate.counts.effective_cases
+            self.needed = {
+                str(m): int(np.ceil(cases * (fitted.half[m] / goal) ** 2))
+                for m, goal in fitted.goals.items()
+                if fitted.half[m] > goal
+            }
+        return None
+
+
+def _half(estimate: Estimate, metric: Metric, level: float, target: str) -> float:
+    low, high = estimate.interval(metric, level=level, target=target)  # type: ignore[arg-type]
+    return float(high - low) / 2

@@ -1,0 +1,75 @@
+"""How much a run may still ask of its models: items, seconds, or both."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+__all__ = ["Budget"]
+
+
+class Budget:
+    """Items and seconds that are left. Whatever asks a model spends from it, blocks and timing probes alike."""
+
+    def __init__(
+        self, items: float | None = None, seconds: float | None = None, *, parent: Budget | None = None
+    ) -> None:
+        self.items = np.inf if items is None else float(items)
+        self.deadline = np.inf if seconds is None else time.perf_counter() + seconds
+        #: Seconds at the end that are needed for something else, such as a report.
+        self.reserve = 0.0
+        self._parent = parent
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that are left for asking models."""
+        return self.deadline - self.reserve - time.perf_counter()
+
+    @property
+    def limited(self) -> bool:
+        """Whether there is any limit at all."""
+        return bool(np.isfinite(self.items) or np.isfinite(self.deadline))
+
+    @property
+    def spent(self) -> bool:
+        """Whether nothing is left."""
+        return self.items <= 0 or self.seconds <= 0
+
+    def share(self, parts: int) -> Budget:
+        """An equal part of what is left; what is spent from it is spent from the whole."""
+        items = max(self.items, 0.0) / parts if np.isfinite(self.items) else None
+        seconds = max(self.deadline - time.perf_counter(), 0.0) / parts if np.isfinite(self.deadline) else None
+        part = Budget(items, seconds, parent=self)
+        part.reserve = self.reserve / parts
+        return part
+
+    def spend(self, items: float) -> None:
+        """Take away items that a model was asked for."""
+        self.items -= items
+        if self._parent is not None:
+            self._parent.spend(items)
+
+    def affordable(self, seconds_per_item: float) -> float:
+        """How many more items can be asked for, at this rate."""
+        by_clock = max(self.seconds, 0.0) / seconds_per_item if seconds_per_item > 0 else np.inf
+        return float(max(min(self.items, by_clock), 0.0))
+
+    def pace(self, most: float) -> _Pace:
+        """A watch over work in blocks that asks for at most so many items in all."""
+        return _Pace(self, within=most <= self.items)
+
+
+class _Pace:
+    """Whether there is room for one more block, as large and as slow as the largest and slowest so far."""
+
+    def __init__(self, budget: Budget, within: bool) -> None:
+        self._budget, self._within = budget, within
+        self._largest, self._slowest, self._clock = 0.0, 0.0, time.perf_counter()
+
+    def goes_on(self, items: float) -> bool:
+        """After a block of so many items: whether another one fits."""
+        now = time.perf_counter()
+        self._largest, self._slowest = max(self._largest, items), max(self._slowest, now - self._clock)
+        self._clock = now
+        return (self._within or self._largest <= self._budget.items) and self._slowest <= self._budget.seconds

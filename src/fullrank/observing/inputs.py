@@ -1,0 +1,139 @@
+"""What observing is given, checked once: the seed, the candidates, the map, and whether model and split fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from fullrank.observing.blocks import Block, Result
+
+if TYPE_CHECKING:
+    from fullrank.data.split import Split
+
+__all__ = ["TIES", "Pools", "candidates_name", "check_options", "check_sizes", "mapper", "pools_of", "seed_of"]
+
+TIES = ("random", "optimistic", "pessimistic")
+
+
+def seed_of(rng: int | np.random.Generator | None) -> int:
+    """Return the whole number that ties and draws are seeded with."""
+    if isinstance(rng, np.random.Generator):
+        return int(rng.integers(1 << 63))
+    if rng is None:
+        return int(np.random.default_rng().integers(1 << 63))
+    if isinstance(rng, bool) or not isinstance(rng, int | np.integer) or rng < 0:
+        raise TypeError(f"`rng` must be a whole number from 0, a NumPy Generator or None, got {rng!r}.")
+    return int(rng)
+
+
+def mapper(given: Any) -> Callable[[Callable[[Block], Result], Iterable[Block]], Iterable[Result]]:
+    """Return the function that spreads blocks, from something like the built-in ``map`` or an object that has one."""
+    run = getattr(given, "map", given)
+    if not callable(run):
+        raise TypeError(f"`map` must be a function like the built-in `map`, or an object with `.map`, got {given!r}.")
+    return run  # type: ignore[no-any-return]
+
+
+def check_options(ties: str, batch: int | None) -> None:
+    """Refuse tie rules and block sizes that there are not."""
+    if ties not in TIES:
+        raise ValueError(f"`ties` must be one of {', '.join(repr(each) for each in TIES)}, got {ties!r}.")
+    if batch is not None and (isinstance(batch, bool) or not isinstance(batch, int | np.integer) or batch < 1):
+        raise ValueError(f"`batch` must be a positive number of users per block, got {batch!r}.")
+
+
+def check_sizes(scorer: Any, split: Split, name: str) -> None:
+    """Refuse a split without cases, or one that names users and items that the model does not know."""
+    if len(split.users) == 0:
+        raise ValueError("`split` has no test cases.")
+    for what, values, size in (("user", split.users, split.n_users), ("item", split.items, split.n_items)):
+        low, high = int(values.min()), int(values.max())
+        if low < 0 or high >= size:
+            wrong = low if low < 0 else high
+            raise ValueError(f"`split` must have {what}s from 0 to {size - 1} in its cases, got {what} {wrong}.")
+        known = getattr(scorer, f"n_{what}s", None)
+        if known is not None and known < (high + 1 if what == "user" else size):
+            raise ValueError(
+                f"model `{name}` knows {known:,} {what}s, but the split has {size:,}: fit it on the split's own `train`."
+            )
+        if known is not None and known > size and getattr(split, f"{what}_ids") is not None:
+            raise ValueError(
+                f"model `{name}` knows {known:,} {what}s, but the split numbers its {size:,} anew: fit it on the split's "
+                f"own `train`, or take the rows of `split.{what}_ids`."
+            )
+    if split.n_items >= np.iinfo(np.int32).max:
+        most = np.iinfo(np.int32).max - 1
+        raise ValueError(f"`split` must have at most {most:,} items, got {split.n_items:,}.")
+
+
+def candidates_name(given: Any) -> str:
+    """Return what counts call these candidates: a pool per user is ``"given"``."""
+    return given if isinstance(given, str) else "given"
+
+
+class Pools(NamedTuple):
+    """Sorted items per user as a CSR matrix, whether they are the candidates or what is left out, and the largest pool."""
+
+    listed: Any
+    explicit: bool
+    largest: int
+
+
+def pools_of(given: Any, split: Split) -> Pools:
+    """Return what ``candidates`` means for a split; shares in a design are shares of its largest pool."""
+    listed, explicit = _candidates(given, split)
+    largest = split.n_items
+    if explicit:
+        largest = int(np.diff(listed.indptr)[np.unique(split.users)].max()) + 1
+    return Pools(listed, explicit, largest)
+
+
+def _candidates(given: Any, split: Split) -> tuple[Any, bool]:
+    """Sorted items per user as a CSR matrix, and whether they are the candidates or what is left out."""
+    shape = (split.n_users, split.n_items)
+    if isinstance(given, str):
+        if given == "unseen":
+            return _sorted_csr(split.train), False
+        if given == "all":
+            return sp.csr_matrix(shape, dtype=np.int8), False
+        raise ValueError(f"`candidates` must be 'unseen', 'all', or a pool of items per user, got {given!r}.")
+    if sp.issparse(given) or (isinstance(given, np.ndarray) and given.ndim == 2 and given.dtype == bool):
+        pool = sp.csr_matrix(given)
+        if pool.shape != shape:
+            raise ValueError(
+                f"`candidates` must have the shape of the split, {shape[0]} users × {shape[1]} items, got {pool.shape}."
+            )
+        if pool.nnz and not np.all(pool.data):
+            pool = pool.copy()
+            pool.eliminate_zeros()
+        return _sorted_csr(pool), True
+    if isinstance(given, dict):
+        lists: Any = [given.get(user, ()) for user in range(shape[0])]
+    elif isinstance(given, Sequence | np.ndarray):
+        lists = given
+    else:
+        raise TypeError(
+            f"`candidates` must be 'unseen', 'all', or a pool of items per user, got a {type(given).__name__}."
+        )
+    if len(lists) != shape[0]:
+        raise ValueError(
+            f"`candidates` must have a list for each of the split's {shape[0]} users, got {len(lists)} lists."
+        )
+    sizes = np.array([len(items) for items in lists], dtype=np.int64)
+    flat = np.concatenate(
+        [np.zeros(0, dtype=np.int64), *(np.asarray(items, dtype=np.int64) for items in lists if len(items))]
+    )
+    if len(flat) and (flat.min() < 0 or flat.max() >= shape[1]):
+        wrong = int(np.flatnonzero((flat < 0) | (flat >= shape[1]))[0])
+        user = int(np.searchsorted(np.cumsum(sizes), wrong, side="right"))
+        raise ValueError(f"`candidates` of user {user} must be items from 0 to {shape[1] - 1}, got {flat[wrong]}.")
+    rows = np.repeat(np.arange(shape[0]), sizes)
+    return _sorted_csr(sp.csr_matrix((np.ones(len(flat), dtype=np.int8), (rows, flat)), shape=shape)), True
+
+
+def _sorted_csr(matrix: Any) -> Any:
+    out = matrix if getattr(matrix, "format", None) == "csr" else sp.csr_matrix(matrix)  # keeps what it knows of itself
+    return out if out.has_sorted_indices else out.sorted_indices()

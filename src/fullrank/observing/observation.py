@@ -1,0 +1,360 @@
+"""Observation: what was seen of one model on one split, case by case; it can be continued, cut short and resumed.
+
+The outcome of a case is (ahead, rest, drawn, hits): of the candidates that were compared one by one, ``ahead`` beat the
+target; ``drawn`` of the ``rest`` were sampled and ``hits`` of them beat it. Where nothing is left, ``rest`` is 0 and the
+rank is known. Observing a case further replaces its outcome, and a longer sample begins with the shorter one.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import operator
+import os
+import re
+import time
+from copy import copy
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fullrank._progress import bar
+from fullrank.models.scorer import Rows, as_scorer
+from fullrank.observing.blocks import OUTCOME, Grouped, Result, unfinished
+from fullrank.observing.budget import Budget
+from fullrank.observing.checkpoint import Checkpoint
+from fullrank.observing.inputs import candidates_name, check_options, check_sizes, mapper, pools_of, seed_of
+from fullrank.observing.task import Task, is_compiled
+from fullrank.ranks.counts import NOTHING, RankCounts
+from fullrank.ranks.design import ALL, Design, parse_design
+
+if TYPE_CHECKING:
+    from fullrank.data.split import Split
+
+__all__ = ["Observation", "file_name"]
+
+Ints = NDArray[np.int64]
+
+#: Cases turned into counts at a time.
+CASES_PER_PART = 1 << 18
+#: The share of a budget that one call of a model may take, so that the budget is kept to within it.
+SHARE_PER_CALL = 0.03
+
+
+class Observation:
+    """What was seen of a model's cases so far: :meth:`advance` observes them further, :meth:`counts` adds them up.
+
+    The arrays ``begun``, ``ahead``, ``rest``, ``drawn``, ``hits``, ``pool``, ``order`` and ``targets`` have one entry per
+    case of the split: there are ``pool`` candidates (N′ = N − T + 1: the user's other targets are not among them), and the
+    target is the ``order``-th of the user's ``targets``. ``items_scored`` is the number of scores that the model was asked
+    for, the targets' own not counted. The arguments are those of :func:`fullrank.observe`; ``checkpoint`` may also be a
+    folder, in which every call of :meth:`advance` has a file of its own.
+
+    >>> import numpy as np, scipy.sparse as sp, fullrank as fr
+    >>> split = fr.Split(sp.csr_matrix((2, 50)), [0, 1], [3, 40])
+    >>> seen = fr.Observation(np.arange(50.0), split).advance("full")
+    >>> (seen.ahead + 1).tolist(), seen.rest.tolist()
+    ([47, 10], [0, 0])
+    """
+
+    #: The design that was advanced to last.
+    design: Design | None
+    #: Whether the last call of :meth:`advance` observed all that it was asked to.
+    complete: bool
+    begun: NDArray[np.bool_]
+    _current: NDArray[np.bool_]
+
+    def __init__(
+        self,
+        model: Any,
+        split: Split,
+        *,
+        candidates: Any = "unseen",
+        ties: str = "random",
+        rng: int | np.random.Generator | None = 0,
+        map: Any = map,
+        checkpoint: str | os.PathLike[str] | None = None,
+        progress: bool = True,
+        batch: int | None = None,
+        name: str | None = None,
+    ) -> None:
+        check_options(ties, batch)
+        self._map = mapper(map)
+        self.split, self.ties, self.progress, self.batch = split, ties, progress, batch
+        self.scorer = as_scorer(model, split, name=name)
+        self.name = str(name or self.scorer.name)
+        check_sizes(self.scorer, split, self.name)
+        self.seed = seed_of(rng)
+        self.candidates = candidates_name(candidates)
+        self.checkpoint = None if checkpoint is None else Path(checkpoint)
+        self._pools = pools_of(candidates, split)
+        self.items_scored, self.seconds, self._timed = 0, 0.0, 0
+        self.forget()
+
+    def __len__(self) -> int:
+        return int(self.begun.sum())
+
+    @property
+    def cases(self) -> Ints:
+        """The cases that were begun, as places in the split."""
+        return np.flatnonzero(self.begun)
+
+    @property
+    def above(self) -> Ints:
+        """How many candidates were seen to beat each target: its rank less one where all were compared."""
+        return self.ahead + self.hits
+
+    @property
+    def compared(self) -> Ints:
+        """How many candidates each target was compared with."""
+        return np.where(self.begun, self.pool - 1 - self.rest + self.drawn, 0)
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """Which cases were compared with every candidate."""
+        return np.asarray(self.begun & (self.rest == 0))
+
+    @property
+    def compiled(self) -> bool:
+        """Whether the model's structure is known, so that compiled loops score it."""
+        return is_compiled(self.scorer)
+
+    @property
+    def is_function(self) -> bool:
+        """Whether the model is known by its function only, and asked for items one by one."""
+        return not self.compiled and not isinstance(self.scorer, Rows)
+
+    @property
+    def seconds_per_item(self) -> float:
+        """What an item has taken so far, in seconds."""
+        return self.seconds / max(self._timed, 1)
+
+    # ------------------------------------------------------------------------------------------------ observing
+
+    def advance(self, design: Design | str, budget: Budget | None = None, cases: Any = None) -> Observation:
+        """Observe cases (``None``: all of them) under a design, each going on from where it was; return this object.
+
+        The outcome of a case is then that of the new design from the start, provided that it stopped at the end of a stage
+        of the new design or before its first. A ``budget`` is asked after every block of users; when it is spent, and on
+        Ctrl-C, the blocks that were finished have their new outcomes and the others keep what they had.
+        """
+        task = self._task(parse_design(design), budget)
+        chosen = self._whole_users(cases)
+        self._refuse_other_draws(task.design, chosen)
+        if self.design is None or str(task.design) != str(self.design):
+            self._current[:] = False
+        chosen = chosen[~self._current[chosen]]
+        self.design, self.complete = task.design, False
+        begun = self.begun[chosen]
+        self.complete = all(
+            self._run(task, part, budget) for part in (chosen[begun], chosen[~begun]) if len(part)
+        )  # a block goes on with all of its cases, or begins them
+        return self
+
+    def counts(self) -> RankCounts:
+        """The outcomes of the cases that were begun, as counts."""
+        if self.design is None or not self.begun.any():
+            raise ValueError("nothing was observed yet: call `advance` with a design first.")
+        split, cases = self.split, self.cases
+        partly = bool(((self.rest > 0) & (self.rest < self.pool - 1))[cases].any())
+        # in parts of a fixed size a million cases take little room; a part must not weigh nothing
+        size = CASES_PER_PART if split.weights is None else len(cases)
+        parts = []
+        for first in range(0, len(cases), size):
+            here = cases[first : first + size]
+            ahead, rest, drawn, hits, pool, order = (getattr(self, name)[here] for name in OUTCOME)
+            drawn = np.where(rest == 0, ALL, drawn)
+            compared: dict[str, Ints] = {}
+            if partly:
+                drawn = np.where((drawn == 0) & (rest > 0), NOTHING, drawn)
+                compared = {"ahead": ahead, "rest": rest}
+            else:
+                hits = ahead + hits
+            weights = None if split.weights is None else split.weights[here]
+            parts.append(
+                RankCounts.from_outcomes(
+                    drawn, hits, pool, self.design, users=split.users[here], weights=weights, order=order,
+                    targets=self.targets[here], candidates=self.candidates, **compared,
+                )
+            )  # fmt: skip
+        return functools.reduce(operator.add, parts)
+
+    def forget(self) -> None:
+        """Begin anew; what the model was asked for stays counted."""
+        self.design, self.complete = None, True
+        n = len(self.split.users)
+        self.begun, self._current = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
+        self.ahead, self.rest, self.drawn, self.hits, self.pool = (np.zeros(n, dtype=np.int64) for _ in range(5))
+        self.order = np.ones(n, dtype=np.int64)
+        _, user, number = np.unique(self.split.users, return_inverse=True, return_counts=True)
+        self.targets = number[user.ravel()]
+
+    def fresh(self, cases: Ints) -> Observation:
+        """A new observation of some of the cases, for a trial: it keeps no checkpoint."""
+        new = copy(self)
+        weights = None if self.split.weights is None else self.split.weights[cases]
+        new.split = replace(self.split, users=self.split.users[cases], items=self.split.items[cases], weights=weights)
+        new.checkpoint, new.progress, new.items_scored = None, False, 0
+        new.forget()
+        return new
+
+    def time_function(self, budget: Budget) -> None:
+        """Where the clock limits a model that is not compiled, find out what an item takes: from a few, asked for twice."""
+        if self.compiled or not np.isfinite(budget.deadline) or self._timed:
+            return
+        for _ in range(2):  # the first call of a model may load or compile
+            begin = time.perf_counter()
+            size = probe(self.scorer, self.split, 4, 8).size
+            self.seconds, self._timed = time.perf_counter() - begin, size
+            self.items_scored += size
+            budget.spend(size)
+
+    def copy(self) -> Observation:
+        """This state as it is now; either can be advanced without the other."""
+        new = copy(self)
+        for name in ("begun", "_current", *OUTCOME):
+            setattr(new, name, getattr(self, name).copy())
+        return new
+
+    # ------------------------------------------------------------------------------------------------ inside
+
+    def _task(self, design: Design, budget: Budget | None) -> Task:
+        task = Task.of(self.scorer, self.name, design, self._pools.largest, self.split.n_items, self.ties, self.seed)
+        if budget is None or not budget.limited or task.compiled:
+            return task
+        return task.with_calls_of(SHARE_PER_CALL * budget.affordable(self.seconds_per_item))
+
+    def _whole_users(self, cases: Any) -> Ints:
+        if cases is None:
+            return np.arange(len(self.split.users))
+        chosen = np.unique(np.asarray(cases, dtype=np.int64))
+        if self.targets[chosen].sum() != len(chosen) and not self._of_whole_users(chosen):
+            raise ValueError(
+                "`cases` must hold all cases of each of their users: targets of one user are ranked together."
+            )
+        return chosen
+
+    def _of_whole_users(self, chosen: Ints) -> bool:
+        return int(np.isin(self.split.users, self.split.users[chosen]).sum()) == len(chosen)
+
+    def _refuse_other_draws(self, design: Design, chosen: Ints) -> None:
+        if self.design is None or design.exhaustive or not self.begun[chosen].any() or design == self.design:
+            return
+        if design.beyond is not None:
+            raise ValueError(
+                f"'{design}' cannot continue a sample, because its own does not grow: observe it from the start."
+            )
+        if not all(course.replace == self.design.replace for course in design.courses(self.split.n_items)):
+            how = "with" if self.design.replace else "without"
+            raise ValueError(
+                f"'{design}' cannot continue a sample drawn {how} replacement, because it draws otherwise: observe it from "
+                "the start."
+            )
+
+    def _run(self, task: Task, cases: Ints, budget: Budget | None) -> bool:
+        """Observe cases that are all new or all begun; false if the budget ended it."""
+        grouped = Grouped.of(self.split, cases, self._pools)
+        before = None
+        if self.begun[cases[0]] and not task.exhaustive:
+            before = {"compared": self.compared, "hits": self.above, "order": self.order}
+        users = len(grouped.users)
+        done = np.zeros(users, dtype=bool)
+        pace = None if budget is None or not budget.limited else budget.pace(task.most_scores(users, len(cases)))
+        with Checkpoint.open(self._path(task, cases), lambda: self._identity(task, cases)) as kept:
+            for result in kept.restore(users, grouped.ptr):
+                self._take(grouped, result)
+                done[result.first : result.last] = True
+                if budget is not None:
+                    budget.spend(result.scored)
+            size = task.block_users(grouped, self.batch)
+            if pace is not None:
+                size = min(size, max(users // 32, 1))
+            blocks = list(grouped.blocks(unfinished(done, size, task.tile), before))
+            ready = int(np.diff(grouped.ptr)[done].sum())
+            begin = time.perf_counter()
+            with bar(self.progress, len(cases), self.name, initial=ready, unit="case", unit_scale=True) as shown:
+                for result in self._map(task, blocks):
+                    self._take(grouped, result)
+                    done[result.first : result.last] = True
+                    kept.keep(result)
+                    now = time.perf_counter()
+                    self.seconds, self._timed = self.seconds + now - begin, self._timed + result.scored
+                    begin = now
+                    shown.update(int(grouped.ptr[result.last] - grouped.ptr[result.first]))
+                    if budget is not None:
+                        budget.spend(result.scored)
+                    if pace is not None and not done.all() and not pace.goes_on(result.scored):
+                        return False
+        if not done.all():
+            raise RuntimeError(
+                f"`map` returned {int(done.sum())} of {users} users: it must call the function on every block."
+            )
+        return True
+
+    def _take(self, grouped: Grouped, result: Result) -> None:
+        cases = grouped.cases[grouped.ptr[result.first] : grouped.ptr[result.last]]
+        for name, values in zip(OUTCOME, result.outcome, strict=True):
+            getattr(self, name)[cases] = values
+        self.begun[cases] = self._current[cases] = True
+        self.items_scored += result.scored
+
+    def _path(self, task: Task, cases: Ints) -> Path | None:
+        if self.checkpoint is None or not self.checkpoint.is_dir():
+            return self.checkpoint
+        return self.checkpoint / file_name(self.name, f"{task.design}", cases.tobytes(), suffix=".blocks")
+
+    def _identity(self, task: Task, cases: Ints) -> dict[str, Any]:
+        """What a checkpoint must agree on before it is continued."""
+        from fullrank.models.scorer import digest_of
+
+        listed, explicit = self._pools.listed, self._pools.explicit
+        begun = bool(self.begun[cases[0]])
+        return {
+            "split": self.split.checksum,
+            "cases": "all" if len(cases) == len(self.split.users) else digest_of(cases),
+            "design": str(task.design),
+            "candidates": digest_of(listed.indptr, listed.indices) if explicit else f"listed {listed.nnz}",
+            "ties": self.ties,
+            "seed": self.seed,
+            "previous": digest_of(self.compared[cases], self.above[cases]) if begun else None,
+            "model": self._fingerprint,
+        }
+
+    @functools.cached_property
+    def _fingerprint(self) -> dict[str, Any]:
+        """The content of a model that can be digested; of one known by its function, what it says of cases all over."""
+        digest = getattr(self.scorer, "digest", None)
+        out: dict[str, Any] = {
+            "kind": type(self.scorer).__name__,
+            "content": None if digest is None else digest(),
+            "scores": [],
+        }
+        if digest is None:
+            scores = probe(self.scorer, self.split)
+            self.items_scored += scores.size
+            out["scores"] = [float(f"{x:.6g}") if np.isfinite(x) else str(x) for x in scores.ravel()]
+        return out
+
+
+def probe(scorer: Any, split: Split, cases: int = 64, items: int = 8) -> NDArray[np.float64]:
+    """Scores of a model for cases spread over the split: of the target, and of items spread over the catalogue."""
+    chosen = np.unique(np.linspace(0, len(split.users) - 1, cases).astype(np.int64))
+    places = np.arange(len(chosen))[:, None] * 7919 + np.linspace(0, split.n_items, items, endpoint=False).astype(
+        np.int64
+    )
+    asked = places % split.n_items
+    asked[:, 0] = split.items[chosen]
+    return np.asarray(scorer.score(split.users[chosen], asked), dtype=np.float64)
+
+
+def file_name(name: str, *parts: str | bytes, suffix: str) -> str:
+    """A file name that people can read, with a digest so that no two names or parts share one."""
+    digest = hashlib.blake2b(digest_size=6)
+    for part in (name, *parts):
+        digest.update((part.encode() if isinstance(part, str) else part) + b"\0")
+    words = [name, *(part for part in parts if isinstance(part, str))]
+    slug = re.sub(r"[^A-Za-z0-9]+", "-", " ".join(words)).strip("-")[:80]
+    return f"{slug}-{digest.hexdigest()}{suffix}".lstrip("-")
