@@ -15,19 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fullrank.estimators._linalg import positive_solve
-from fullrank.estimators.estimate import (
-    Estimator,
-    Fit,
-    PointEstimate,
-    Problem,
-    RankDistribution,
-    build_problem,
-    empirical,
-    fit_distribution,
-    is_exhaustive,
-    one_size,
-    one_thread,
-)
+from fullrank.estimators.estimate import Estimator, PointEstimate, RankDistribution, empirical, fit_distribution
+from fullrank.estimators.problem import Fit, Problem, build_problem, is_exhaustive, one_size, one_thread
 from fullrank.metrics import Metric
 from fullrank.ranks.counts import RankCounts
 
