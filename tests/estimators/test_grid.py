@@ -29,7 +29,7 @@ def dense(monkeypatch):
         def cells_for(tables, *_):
             return Grid.dense(int(np.ceil(max(table.n_items for table in tables))))
 
-        monkeypatch.setattr("fullrank.estimators.estimate.cells_for", cells_for)
+        monkeypatch.setattr("fullrank.estimators.problem.cells_for", cells_for)
 
     return switch
 
@@ -70,7 +70,7 @@ def test_adaptive(estimator, dense, rng):
 
 
 def test_varying_pools(dense, rng, monkeypatch):
-    monkeypatch.setattr("fullrank.estimators.estimate.MOST_NUMBERS", 10**8)  # the same bins of pools for both
+    monkeypatch.setattr("fullrank.estimators.problem.MOST_NUMBERS", 10**8)  # the same bins of pools for both
     N = rng.integers(4000, 6000, 2000)
     R = 1 + np.floor((N - 1) * rng.random(2000) ** 3).astype(int)
     r = 1 + rng.binomial(49, (R - 1) / (N - 1))
@@ -110,9 +110,9 @@ def test_bins_of_pool_sizes_move_estimates_by_little_of_their_error(estimator, d
 
     few = np.array([values(sample) for sample in range(4)])
     error = few.std(axis=0, ddof=1)
-    monkeypatch.setattr("fullrank.estimators.estimate.FEW_POOLS", 64)
-    monkeypatch.setattr("fullrank.estimators.estimate.MOST_NUMBERS", 10**8)
-    monkeypatch.setattr("fullrank.estimators.estimate.POOL_SPREAD", 0.0)
+    monkeypatch.setattr("fullrank.estimators.problem.FEW_POOLS", 64)
+    monkeypatch.setattr("fullrank.estimators.problem.MOST_NUMBERS", 10**8)
+    monkeypatch.setattr("fullrank.estimators.problem.POOL_SPREAD", 0.0)
     moved = np.abs(few[:2] - [values(sample) for sample in range(2)])
     assert moved.max() > 0, "nothing was binned"
     assert (moved / error).mean() < 0.1
@@ -120,7 +120,7 @@ def test_bins_of_pool_sizes_move_estimates_by_little_of_their_error(estimator, d
 
 
 def test_few_pool_sizes_stay_apart_and_many_go_into_few_bins(rng):
-    from fullrank.estimators.estimate import build_problem, pool_bins
+    from fullrank.estimators.problem import build_problem, pool_bins
 
     def counts(N, design="uni9"):
         return fr.RankCounts.from_ranks(np.ones(len(N), dtype=int), N, design)

@@ -66,7 +66,7 @@ def test_one_set_of_refits_serves_every_metric(counts, monkeypatch):
 
 @pytest.mark.parametrize("estimator", [fr.MLE(), fr.BiasVariance(n_items="bins"), fr.MaxEntropy()], ids=str)
 def test_replicates_vary_on_a_rough_grid_as_on_the_fine_one(counts, estimator):
-    problem, solve = estimator.fit(counts[1]).again
+    problem, solve = estimator.fit(counts[1]).refit
     rough = problem.coarser(3)
     assert len(rough.grid) < len(problem.grid) / 8
     assert rough.grid.lo[0] == 1

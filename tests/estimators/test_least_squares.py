@@ -150,10 +150,10 @@ def test_outcomes_the_prior_deems_impossible_are_named():
 
     counts = fr.RankCounts.from_ranks([1, 1, 1, 5], 100, "uni9")
     fitted = fr.BiasVariance(prior=Top()).fit(counts)
-    assert fitted.fit.notes == (
+    assert fitted.fit_info.notes == (
         "25.00% of the cases have outcomes that the prior deems impossible: they are left out.",
     )
-    assert fr.BiasVariance().fit(counts).fit.notes == ()
+    assert fr.BiasVariance().fit(counts).fit_info.notes == ()
 
 
 def test_a_prior_of_single_ranks_stays_on_them(rng):

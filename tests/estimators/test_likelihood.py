@@ -25,8 +25,8 @@ def test_mle_on_counts_equals_the_papers_per_user_em(iterations, replace, rng):
     wanted, logs = naive.per_user_em(naive.law(N, m, replace)[:, r - 1].T, iterations)
     fitted = fr.MLE(iterations=iterations).fit(counts)
     close(fitted.mass(range(1, N + 1)), wanted)
-    assert fitted.fit.iterations == iterations
-    assert fitted.fit.objective >= logs[-1] - 1e-9
+    assert fitted.fit_info.iterations == iterations
+    assert fitted.fit_info.objective >= logs[-1] - 1e-9
     for metric in ("recall@10", "ndcg@10", "ap"):
         metric = fr.parse_metric(metric)
         b = [naive.gain(metric.name, R, metric.k, N) for R in range(1, N + 1)]
@@ -37,11 +37,11 @@ def test_the_default_is_as_published(rng):
     r = naive.draw(naive.power_law_ranks(100, N, rng), N, m, True, rng)
     counts = fr.RankCounts.from_ranks(r, N, fr.Sample(m))
     fitted = fr.MLE().fit(counts)
-    assert fitted.fit.iterations == 100
+    assert fitted.fit_info.iterations == 100
     np.testing.assert_array_equal(fitted.masses, fr.MLE(iterations=100, start="uniform").fit(counts).masses)
     adaptive = fr.RankCounts.from_ranks([2, 1], N, fr.Adaptive(9, 19, 1), drawn=[9, 19])
-    assert fr.MLE().fit(adaptive).fit.iterations == 50
-    assert fr.WeightedMLE().fit(adaptive).fit.iterations == 50
+    assert fr.MLE().fit(adaptive).fit_info.iterations == 50
+    assert fr.WeightedMLE().fit(adaptive).fit_info.iterations == 50
 
 
 @pytest.mark.parametrize("weight", ["ndcg", "ap"])
@@ -122,7 +122,7 @@ def test_a_start_of_ones_own(rng):
 )
 def test_the_likelihood_never_decreases(hits, n_items, replace, start):
     counts = fr.RankCounts.from_ranks(np.array(hits) + 1, n_items, fr.Sample(9, replace))
-    logs = [fr.MLE(iterations=t, start=start).fit(counts).fit.objective for t in range(1, 15)]
+    logs = [fr.MLE(iterations=t, start=start).fit(counts).fit_info.objective for t in range(1, 15)]
     assert (np.diff(logs) >= -1e-9 * np.abs(logs[-1])).all()
     A = naive.law(n_items, 9, replace)
     values = []
@@ -137,10 +137,10 @@ def test_the_likelihood_never_decreases(hits, n_items, replace, start):
 def test_tolerance_stops_and_says_so(rng):
     r = naive.draw(naive.power_law_ranks(500, N, rng), N, m, True, rng)
     counts = fr.RankCounts.from_ranks(r, N, fr.Sample(m))
-    early = fr.MLE(iterations=100_000, tolerance=1e-6).fit(counts).fit
+    early = fr.MLE(iterations=100_000, tolerance=1e-6).fit(counts).fit_info
     assert early.iterations < 100_000
     assert early.converged
-    assert not fr.MLE(iterations=3).fit(counts).fit.converged
+    assert not fr.MLE(iterations=3).fit(counts).fit_info.converged
 
 
 def test_mle_recovers_a_smooth_truth(rng):

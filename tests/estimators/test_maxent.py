@@ -37,8 +37,8 @@ def test_the_objective_of_a_convex_solver_is_reached(eta, replace, rng):
     wanted = naive.max_entropy_objective(A, p, best, number)
     assert own == pytest.approx(wanted, rel=1e-5)
     assert own <= wanted + 1e-7 * abs(wanted)  # the general solver is the less exact one
-    assert fitted.fit.objective == pytest.approx(own, rel=1e-9)
-    assert fitted.fit.converged
+    assert fitted.fit_info.objective == pytest.approx(own, rel=1e-9)
+    assert fitted.fit_info.converged
     # stationarity: π ∝ exp(−A v/η), v = 2p̃∘(Aᵀπ − p̃)
     v = 2 * p * (A.T @ mass - p)
     implied = np.exp(-(A @ v) / number)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import fullrank as fr
 import naive
 from fullrank._archive import _digest
-from fullrank.estimators.estimate import pool_bins
+from fullrank.estimators.problem import pool_bins
 from fullrank.ranks.counts import BLOCKS, MAX_POOLS, RankCounts, unique_rows, user_blocks
 from fullrank.ranks.design import ALL
 

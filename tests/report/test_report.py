@@ -165,7 +165,7 @@ class Doubtful:
 
     def fit(self, counts):
         found = fr.MLE().fit(counts)
-        return replace(found, fit=replace(found.fit, notes=("these ranks look like no recommender's.",)))
+        return replace(found, fit_info=replace(found.fit_info, notes=("these ranks look like no recommender's.",)))
 
 
 def test_warnings_come_from_the_fit_and_name_the_model():

@@ -21,20 +21,20 @@ import re
 from collections.abc import Callable
 
 from fullrank.estimators.bounds import bounds
-from fullrank.estimators.estimate import Estimate, Estimator, Fit, PointEstimate, RankDistribution, describe
+from fullrank.estimators.estimate import Estimate, Estimator, PointEstimate, RankDistribution, describe
 from fullrank.estimators.least_squares import CLS, BiasVariance, Multinomial
 from fullrank.estimators.likelihood import MLE, WeightedMLE
 from fullrank.estimators.logspline import HyperPrior, LogSpline
-from fullrank.estimators.mapping import AlignedCurve, Mapping
+from fullrank.estimators.mapping import Mapping
 from fullrank.estimators.maxent import MaxEntropy
 from fullrank.estimators.naive import Naive, RankEstimate
+from fullrank.estimators.problem import Fit
 
 __all__ = [
     "CLS",
     "DEFAULT_ESTIMATOR",
     "ESTIMATORS",
     "MLE",
-    "AlignedCurve",
     "BiasVariance",
     "Estimate",
     "Estimator",

@@ -16,6 +16,14 @@ import numpy as np
 from fullrank._types import BoolArray, FloatArray, IntArray
 from fullrank.estimators._grid import Grid
 from fullrank.estimators.intervals import check_interval
+from fullrank.estimators.problem import (
+    cells_for,
+    empirical_value,
+    pool_bins,
+    refuse_compared,
+    size_shares,
+    with_all_outcomes,
+)
 from fullrank.metrics import Metric, parse_metric
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import ALL
@@ -89,8 +97,6 @@ class CompatibleRanks:
     @classmethod
     def of(cls, counts: RankCounts, level: float) -> CompatibleRanks:
         """Prepare the programmes of these counts."""
-        from fullrank.estimators.estimate import cells_for, pool_bins, refuse_compared, size_shares, with_all_outcomes
-
         refuse_compared(counts, "bounds")
         known, unknown = counts.known()
         if unknown is None:
@@ -121,8 +127,6 @@ class CompatibleRanks:
         With several targets per user the cases of one j differ in what they add by a factor only, which becomes their
         weight; those of each stratum of j have a programme of their own.
         """
-        from fullrank.estimators.estimate import empirical_value
-
         counts, low = self.counts, 0.0
         if self.known is not None:
             low = empirical_value(self.known, metric, counts.n_items) / counts.users_weight

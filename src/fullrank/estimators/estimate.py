@@ -1,7 +1,7 @@
-"""What estimators share: the problem they are given and the answers they return.
+"""What estimators return: estimates that answer for any metric, with intervals and bounds.
 
-An estimator is a frozen dataclass with one method, ``fit(counts)``. Its file holds its mathematics; reading the counts,
-the grid, the exhaustive rule and the bookkeeping live here, once.
+An estimator is a frozen dataclass with one method, ``fit(counts)``. Its file holds its mathematics; what it is given is in
+:mod:`fullrank.estimators.problem`, and what happens once for all of them (the exhaustive rule, intervals) is here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike
 
 from fullrank._threads import ONE_BLAS_THREAD
 from fullrank._types import FloatArray, IntArray
-from fullrank.estimators import _grid
 from fullrank.estimators._grid import Grid
 from fullrank.estimators.bounds import bounds_of
 from fullrank.estimators.intervals import (
@@ -29,28 +28,26 @@ from fullrank.estimators.intervals import (
     cell_gains,
     check_interval,
     final_interval,
+    hull,
     point_interval,
     refit_interval,
     replicate_interval,
     resampled,
     simulated,
 )
+from fullrank.estimators.problem import (
+    Fit,
+    Problem,
+    Solve,
+    build_problem,
+    empirical_value,
+    is_exhaustive,
+    refuse_compared,
+)
 from fullrank.metrics import Metric, Recall, parse_metric, rank_offset
-from fullrank.ranks.counts import MAX_POOLS, NO_RANK_LAW, PoolTable, RankCounts, unique_rows
-from fullrank.ranks.design import ALL, Design
+from fullrank.ranks.counts import RankCounts
 
 __all__ = ["Estimate", "Estimator", "Fit", "PointEstimate", "RankDistribution", "describe"]
-
-
-#: Laws are kept in memory as cells × outcomes: pool bins are merged until this many numbers suffice.
-MOST_NUMBERS = 2_000_000
-#: So many pool sizes are kept as they are; more are put in bins.
-FEW_POOLS = 6
-#: Standard deviation of log N within bins of pool sizes. It blurs a rank by 1 % where the sample blurs it by 1/√hits, and
-#: moves estimates by a small part of their standard error (tests).
-POOL_SPREAD = 0.01
-#: Width of merged cells as a share of the rank: for a fit, and for replicates, which only have to vary as it does.
-COARSENESS, ROUGHNESS = 0.01, 0.1
 
 
 @runtime_checkable
@@ -69,8 +66,9 @@ class Posterior(Protocol):
         """(low, high) around ``value``."""
         ...
 
-    def prior_share(self, metric: Metric | str, n_items: float) -> float:
-        """How much of the answer is the prior's, 0 to 1."""
+    @property
+    def unlike_shape(self) -> bool:
+        """Whether the counts look like nothing that the posterior's prior knows: intervals then reach to the bounds."""
         ...
 
 
@@ -88,7 +86,7 @@ class Estimate(Protocol):
         ...
 
     @property
-    def fit(self) -> Fit:
+    def fit_info(self) -> Fit:
         """How the fit went."""
         ...
 
@@ -101,16 +99,6 @@ class Estimate(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Fit:
-    """How a fit went: iterations taken, the objective reached, whether it had converged, and remarks for the user."""
-
-    iterations: int = 0
-    objective: float = float("nan")
-    converged: bool = True
-    notes: tuple[str, ...] = ()
-
-
 @dataclass(frozen=True, eq=False)
 class PointEstimate:
     """An estimate that has no rank distribution (CLS, Mapping): it answers ``expect``, ``interval`` and ``bounds``."""
@@ -118,7 +106,7 @@ class PointEstimate:
     counts: RankCounts
     estimator: Estimator
     value: Callable[[Metric], float]
-    fit: Fit = field(default_factory=Fit)
+    fit_info: Fit = field(default_factory=Fit)
 
     def expect(self, metric: Metric | str) -> float:
         """The estimated value of the metric."""
@@ -156,10 +144,10 @@ class RankDistribution:
     masses: FloatArray  # (j, T) strata × cells; each row is the distribution of one stratum
     #: Number of candidates that AUC and uncut Precision refer to; None: they vary, AUC comes from the counts
     n_items: float | None
-    fit: Fit = field(default_factory=Fit)
+    fit_info: Fit = field(default_factory=Fit)
     known: RankCounts | None = None
     #: What was solved and how, so that intervals can solve it again for resampled counts
-    again: tuple[Problem, Solve] | None = None
+    refit: tuple[Problem, Solve] | None = None
     #: The posterior of an estimator that has one; intervals then come from it
     posterior: Posterior | None = None
     #: The row of ``masses`` of each (j, T) of the counts; None: as the counts have them
@@ -251,14 +239,16 @@ class RankDistribution:
             return value, value  # every rank it looks at is known
         if self.posterior is not None and not from_counts:
             N = counts.n_items if self.n_items is None else self.n_items
-            return self.posterior.interval(metric, value, level, target, N)
+            span = self.posterior.interval(metric, value, level, target, N)
+            unlike = self.posterior.unlike_shape and not metric.whole_auc
+            return hull(span, self.bounds(metric, level)) if unlike else span
         if from_counts:
             return auc_interval(counts, level)
-        if self.again is None or getattr(self.estimator, "prior", None) is not None:
+        if self.refit is None or getattr(self.estimator, "prior", None) is not None:
             return refit_interval(self, metric, level, target)
         N = counts.n_items if self.n_items is None else self.n_items
         replicates = self._resampled if target == "population" else self._simulated
-        problem = self.again[0]
+        problem = self.refit[0]
         values = replicates.values(metric, problem.counts, N)
         smooth = self._smooth_sum(metric, N) / problem.counts.users_weight
         low, high = replicate_interval(values, smooth, level)
@@ -317,9 +307,9 @@ class RankDistribution:
             return simulated(problem, solve, REPLICATES, np.random.default_rng(0))
 
     def _to_replicate(self) -> tuple[Problem, Solve]:
-        if self.again is None:
+        if self.refit is None:
             raise ValueError("there is nothing to solve again: all ranks are known.")
-        problem, solve = self.again
+        problem, solve = self.refit
         return problem.coarser(REPLICATE_POOLS), solve
 
     def cdf(self, k: ArrayLike) -> FloatArray | float:
@@ -345,57 +335,12 @@ class RankDistribution:
     @property
     def rows(self) -> IntArray:
         """The row of ``masses`` of each (j, T) of :attr:`fitted`."""
-        if self.strata is not None or self.fitted is None:
-            return np.empty(0, dtype=np.int64) if self.strata is None else self.strata
-        return self.fitted.strata
+        if self.strata is not None:
+            return self.strata
+        return np.empty(0, dtype=np.int64) if self.fitted is None else self.fitted.strata
 
     def __repr__(self) -> str:
         return f"<RankDistribution by {describe(self.estimator)}: {self.counts}>"
-
-
-@dataclass(frozen=True, eq=False)
-class Problem:
-    """What an estimator sees: a grid of ranks and, per pool-size bin, outcomes with their law and weights.
-
-    ``laws[b]`` is cells × outcomes; ``tables[b].weight`` strata × outcomes; ``cases`` the number of cases in all.
-    """
-
-    counts: RankCounts
-    grid: Grid
-    tables: list[PoolTable]
-    laws: list[FloatArray]
-    all_outcomes: bool = False
-    pools: IntArray | None = None  # the table that every cell of the counts went into; None: there is but one
-    strata: IntArray = field(default_factory=lambda: np.zeros(1, dtype=np.int64))  # the row of tables of each (j, T)
-
-    def coarser(self, most: int) -> Problem:
-        """The same problem with at most ``most`` bins of pool sizes, on a grid that is just fine enough for the laws."""
-        counts, grid, mean = self.counts, self.grid, len(self.tables) == 1
-        if may_merge(self.tables, counts.design):
-            pools = [counts.n_items] if mean else [table.n_items for table in counts.tables(pool_bins(counts, most))]
-            grid = merge_cells(grid, counts.design, max(counts.sizes), pools, ROUGHNESS)
-        if len(self.tables) <= most and len(grid) == len(self.grid):
-            return self
-        return build_problem(
-            counts, "mean" if mean else "bins", self.all_outcomes, most=most, grid=grid, strata=self.strata
-        )
-
-    @property
-    def cases(self) -> int:
-        """M, the number of cases."""
-        return len(self.counts)
-
-    @cached_property
-    def group_weight(self) -> FloatArray:
-        """Weight of each (j, T) stratum over all bins."""
-        return np.asarray(sum(table.weight.sum(1) for table in self.tables))
-
-    def uniform(self) -> FloatArray:
-        """The uniform distribution on ranks, per cell."""
-        return np.asarray(self.grid.width / self.grid.width.sum())
-
-
-Solve = Callable[[Problem], tuple[FloatArray, Fit]]
 
 
 def fit_distribution(
@@ -419,12 +364,6 @@ def fit_distribution(
     return RankDistribution(counts, estimator, problem.grid, masses, single, fit, known, (problem, solve))
 
 
-def empirical_value(known: RankCounts, metric: Metric, n_items: float | FloatArray) -> float:
-    """Σ weight · gain over cases at the ranks they show, among ``n_items`` candidates (one number, or one per cell)."""
-    gain = metric.gain(known.above + 1, n_items, known.column("order"), known.column("targets"))
-    return float(known.weight @ gain)
-
-
 def empirical(estimator: Estimator, counts: RankCounts) -> RankDistribution:
     """The distribution of ranks that are all known: the cases as they are."""
     return taken_as_known(estimator, counts, counts, None if counts.varying_pool else counts.n_items)
@@ -436,123 +375,6 @@ def taken_as_known(
     """A distribution with no smooth part: every case of ``known`` stands at the rank it shows."""
     nothing = Grid.of(np.empty(0, dtype=np.int64))
     return RankDistribution(counts, estimator, nothing, np.empty((0, 0)), n_items, known=known)
-
-
-def build_problem(
-    counts: RankCounts,
-    n_items: str = "bins",
-    all_outcomes: bool = False,
-    *,
-    most: int = MAX_POOLS,
-    grid: Grid | None = None,
-    strata: IntArray | None = None,
-) -> Problem:
-    """Tables, grid and laws for these counts, within bounded memory; ``strata``: rows of (j, T), if not the counts' own."""
-    if n_items not in {"bins", "mean"}:
-        raise ValueError(f"`n_items` must be 'bins' or 'mean', not {n_items!r}.")
-    while True:
-        pools = np.zeros(len(counts.keys), dtype=np.int64) if n_items == "mean" else pool_bins(counts, most)
-        tables = counts.tables(pools, strata)
-        cells = grid or cells_for(tables, counts.design)
-        if len(tables) == 1 or len(cells) * sum(len(table.hits) for table in tables) <= MOST_NUMBERS:
-            break
-        most = len(tables) // 2
-    if all_outcomes:
-        tables = [with_all_outcomes(counts, table) for table in tables]
-    laws = [cells.law(counts.design, table.n_items, table.drawn, table.hits) for table in tables]
-    if all_outcomes:
-        laws = [law * size_shares(counts, table) for law, table in zip(laws, tables, strict=True)]
-    return Problem(counts, cells, tables, laws, all_outcomes, pools, counts.strata if strata is None else strata)
-
-
-def pool_bins(counts: RankCounts, most: int = MAX_POOLS) -> IntArray:
-    """The bin of pool sizes of every cell of the counts: as few as keep log N within them together, at most ``most``.
-
-    Bins are narrow where many cases are, with edges at equal steps of ∫ (density of log N)^⅓, which leaves least variance
-    within them. A few sizes stay as they are. Drawn without replacement, a sample of nearly all candidates knows its rank
-    nearly exactly: pools then have to be told apart the better.
-    """
-    sizes, pool = counts.pools
-    if len(sizes) <= min(FEW_POOLS, most):
-        return pool
-    weight, log = np.bincount(pool, counts.weight), np.log(sizes)
-    spread = POOL_SPREAD
-    if not counts.design.replace:
-        largest = max((int(size) for size in counts.sizes if size != ALL), default=0)
-        spread *= np.sqrt(max(1 - largest / max(float(sizes.min()) - 1, 1.0), 0.0))
-    density = np.cbrt(weight * np.gradient(log) ** 2)
-    place = (np.cumsum(density) - density / 2) / density.sum()
-    for number in range(1, min(most, len(sizes)) + 1):
-        bins = np.unique((place * number).astype(np.int64), return_inverse=True)[1]
-        mean = np.bincount(bins, weight * log) / np.bincount(bins, weight)
-        if weight @ (log - mean[bins]) ** 2 <= spread**2 * weight.sum():
-            return np.asarray(bins[pool])
-    return np.asarray(bins[pool] if most < len(sizes) else pool)
-
-
-def cells_for(tables: list[PoolTable], design: Design) -> Grid:
-    """The grid for these tables, its head no finer than laws and distributions are.
-
-    Single ranks past the first hundred are merged into cells of 1 % of the rank and at most 0.3 standard errors of it, where
-    no rank is known and no law has an edge. With replacement the largest pool stands for all.
-    """
-    drawn_again = design.replace
-    if drawn_again and len(tables) > 1:
-        outcomes, _ = unique_rows(np.concatenate([np.stack([each.drawn, each.hits], axis=1) for each in tables]))
-        largest = max(table.n_items for table in tables)
-        grid = Grid.for_tables([PoolTable(largest, outcomes[:, 0], outcomes[:, 1], np.empty((0, 0)))], drawn_again)
-    else:
-        grid = Grid.for_tables(tables, drawn_again)
-    head = _grid.HEAD
-    if grid.hi[-1] <= 2 * head or not may_merge(tables, design):
-        return grid
-    largest, least = max(table.drawn.max() for table in tables), min(table.n_items for table in tables)
-    merged = merge_cells(Grid.of(np.arange(1, head + 1)), design, largest, [least], COARSENESS)
-    hi = np.union1d(merged.hi, grid.hi[grid.hi > head])
-    return Grid(np.append(1, hi[:-1] + 1), hi)
-
-
-def may_merge(tables: list[PoolTable], design: Design) -> bool:
-    """Whether neighbouring ranks may share a cell: no rank is known, and no law has an edge."""
-    return not design.exact_to and not any((table.drawn == ALL).any() for table in tables)
-
-
-def merge_cells(grid: Grid, design: Design, drawn: int, pools: list[float], share: float) -> Grid:
-    """The grid with cells put together while they are at most ``share`` of their rank and 0.3 standard errors of it wide.
-
-    A rank is told apart best by the largest sample, ``drawn``, from the smallest of the ``pools`` that has it.
-    """
-    R, m = grid.hi.astype(np.float64), float(drawn)
-    sizes = np.sort(pools)
-    pool = sizes[np.minimum(np.searchsorted(sizes, R), len(sizes) - 1)]
-    rest = np.maximum(pool - R, 0.0) * (1 / m if design.replace else np.maximum(1 / m - 1 / pool, 0.0))
-    step = np.maximum(np.minimum(share * R, _grid.FINENESS * np.sqrt(R * rest)), 1.0)
-    cell = np.floor(np.cumsum(grid.width / step))  # a cell ends where the integral of 1/step passes a whole number
-    hi = grid.hi[np.append(np.diff(cell) > 0, True)]
-    return Grid(np.append(grid.lo[0], hi[:-1] + 1), hi)
-
-
-def with_all_outcomes(counts: RankCounts, table: PoolTable) -> PoolTable:
-    """The table with a column for every outcome that can happen, seen or not."""
-    if counts.design.plain:  # sizes may differ between cases: each has all its outcomes
-        parts = [(np.full(m + 1, m), np.arange(m + 1)) for m in np.unique(table.drawn)]
-        drawn, hits = (np.concatenate(each) for each in zip(*parts, strict=True))
-    else:
-        drawn, hits = counts.design.outcomes(round(table.n_items))
-    seen = np.stack([table.drawn, table.hits], axis=1)
-    every, position = unique_rows(np.concatenate([seen, np.stack([drawn, hits], axis=1)]))
-    weight = np.zeros((len(table.weight), len(every)))
-    weight[:, position[: len(seen)]] = table.weight
-    return PoolTable(table.n_items, every[:, 0], every[:, 1], weight)
-
-
-def size_shares(counts: RankCounts, table: PoolTable) -> FloatArray:
-    """With unequal samples, the share of cases of each size: sizes are part of the outcome, whatever the rank."""
-    if not counts.design.plain:
-        return np.ones(len(table.drawn))
-    sizes, which = np.unique(table.drawn, return_inverse=True)
-    share = np.bincount(which, table.weight.sum(0), len(sizes))
-    return np.asarray((share / share.sum())[which])
 
 
 def describe(estimator: object) -> str:
@@ -571,39 +393,6 @@ def describe(estimator: object) -> str:
         if not isinstance(value := getattr(estimator, each.name), np.ndarray) and value != each.default
     ]
     return f"{name}({', '.join(told)})" if told else name
-
-
-def refuse_compared(counts: RankCounts, name: str) -> None:
-    """For what rests on P(outcome | R), which there is not where a part was compared: P(ahead | R) is nobody's law."""
-    if counts.has_compared_part:
-        raise ValueError(f"`{name}` cannot use these counts: {NO_RANK_LAW}")
-
-
-def refuse_unordered(counts: RankCounts, name: str) -> None:
-    """For estimators whose outcomes need an order: on ``Adaptive`` a rank of 2 in 99 and in 3199 are not alike."""
-    refuse_compared(counts, name)
-    if not counts.design.plain:
-        raise ValueError(
-            f"`{name}` is not defined on the design '{counts.design}': its outcomes have no order; "
-            "use LogSpline, MLE, BiasVariance or Multinomial."
-        )
-
-
-def one_size(counts: RankCounts, name: str) -> int:
-    """The one number of negatives that all cases have; refuses adaptive and unequal samples."""
-    refuse_unordered(counts, name)
-    sizes = counts.sizes
-    if len(sizes) != 1:
-        raise ValueError(
-            f"`{name}` needs the same number of negatives for every case; these have {len(sizes)} different ones "
-            f"({sizes.min()} to {sizes.max()}): use LogSpline, MLE, BiasVariance or Multinomial."
-        )
-    return int(sizes[0])
-
-
-def is_exhaustive(counts: RankCounts) -> bool:
-    """Whether every rank is known."""
-    return bool(counts.all_compared.all())
 
 
 def cut_offs(ks: int | Iterable[int]) -> Iterable[int]:

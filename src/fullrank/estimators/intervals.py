@@ -23,11 +23,12 @@ import numpy as np
 
 from fullrank._types import FloatArray, IntArray
 from fullrank.estimators._grid import Grid
+from fullrank.estimators.problem import Problem, Solve, build_problem
 from fullrank.metrics import Metric
 from fullrank.ranks.counts import PoolTable, RankCounts
 
 if TYPE_CHECKING:
-    from fullrank.estimators.estimate import Estimate, Problem, Solve
+    from fullrank.estimators.estimate import Estimate
 
 __all__ = ["Target"]
 
@@ -291,12 +292,11 @@ _REFITTED: WeakKeyDictionary[Estimate, dict[str, list[Estimate]]] = WeakKeyDicti
 
 def _slim(estimate: Estimate) -> Estimate:
     """The estimate without what it would need to be fitted again, which is most of its memory."""
-    return replace(estimate, again=None, posterior=None) if hasattr(estimate, "again") else estimate  # type: ignore[type-var]
+    return replace(estimate, refit=None, posterior=None) if hasattr(estimate, "refit") else estimate  # type: ignore[type-var]
 
 
 def _samples(counts: RankCounts, target: Target, size: int) -> Iterator[RankCounts]:
     """Counts as they might have been: of other users (``population``), or of the same cases with other negatives."""
-    from fullrank.estimators.estimate import build_problem
     from fullrank.estimators.likelihood import MLE
 
     rng = np.random.default_rng(0)

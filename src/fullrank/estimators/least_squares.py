@@ -16,18 +16,8 @@ import numpy as np
 from fullrank._threads import ONE_BLAS_THREAD
 from fullrank._types import BoolArray, FloatArray
 from fullrank.estimators._linalg import positive_solve
-from fullrank.estimators.estimate import (
-    Estimator,
-    Fit,
-    PointEstimate,
-    Problem,
-    RankDistribution,
-    build_problem,
-    empirical,
-    fit_distribution,
-    is_exhaustive,
-    one_size,
-)
+from fullrank.estimators.estimate import Estimator, PointEstimate, RankDistribution, empirical, fit_distribution
+from fullrank.estimators.problem import Fit, Problem, build_problem, is_exhaustive, one_size
 from fullrank.metrics import Metric
 from fullrank.ranks.counts import RankCounts
 

@@ -13,7 +13,8 @@ from typing import Literal
 import numpy as np
 
 from fullrank._types import FloatArray
-from fullrank.estimators.estimate import Fit, Problem, RankDistribution, fit_distribution
+from fullrank.estimators.estimate import RankDistribution, fit_distribution
+from fullrank.estimators.problem import Fit, Problem
 from fullrank.metrics import parse_metric
 from fullrank.ranks.counts import PoolTable, RankCounts
 

@@ -22,17 +22,11 @@ import numpy as np
 
 from fullrank._threads import ONE_BLAS_THREAD
 from fullrank._types import FloatArray, IntArray
-from fullrank.estimators.estimate import (
-    Fit,
-    Problem,
-    RankDistribution,
-    build_problem,
-    empirical,
-    refuse_compared,
-)
+from fullrank.estimators.estimate import RankDistribution, empirical
 from fullrank.estimators.hyperprior import HyperPrior, anything, bins_of, shipped
+from fullrank.estimators.problem import Fit, Problem, build_problem, refuse_compared
 from fullrank.estimators.splines import Mode, Outcomes, SplineModel, balanced_normals, em_step, posterior_mode
-from fullrank.metrics import Metric, parse_metric
+from fullrank.metrics import Metric
 from fullrank.ranks.counts import MAX_POOLS, RankCounts
 from fullrank.ranks.design import ALL
 
@@ -168,7 +162,7 @@ class Posterior:
         blended = _blend(model, members, prior)
         return cls(
             problem, model, prior, data, members,
-            np.stack([em_step(π, A, seen) for π, (A, seen) in zip(blended, data.parts(), strict=True)]),
+            np.stack([em_step(π, A, seen) for π, (A, seen) in zip(blended, data.parts, strict=True)]),
             whole, max(each.steps for each in modes), all(each.mode.converged for each in members),
             odds, _free_gain(blended, data),
         )  # fmt: skip
@@ -229,19 +223,10 @@ class Posterior:
             span = float(min(value, low)), float(max(value, high))
         else:
             span = float(value * max(low, 0.0) / middle), float(value * high / middle)
-        return self._widened(span, metric, value, level)
-
-    def _widened(self, span: tuple[float, float], metric: Metric, value: float, level: float) -> tuple[float, float]:
-        """The interval of a sample that is unlike any recommender seen: as far as the bounds, or stretched."""
         low, high = span
-        if self.unlike_shape and not metric.whole_auc:
-            from fullrank.estimators.bounds import bounds
-
-            least, most = bounds(self.problem.counts, metric, level)
-            return min(low, least), max(high, most)
-        if self.rough and low > 0:
+        if self.rough and not self.unlike_shape and low > 0:
             return value * (low / value) ** ROUGH_STRETCH, value * (high / value) ** ROUGH_STRETCH
-        return low, high
+        return span
 
     def values(self, metric: Metric, target: str, n_items: float) -> FloatArray:
         """Return the metric in every draw."""
@@ -250,7 +235,7 @@ class Posterior:
         pooled, squared = grid.pooled_gains(metric, n_items, counts.groups, rows)
         if target == "population":
             return np.asarray(sum(d @ g for d, g in zip(self._draws, pooled, strict=True)) / counts.users_weight)
-        parts = self.data.parts()
+        parts = self.data.parts
         number = len(self._draws[0])
         total, variance = np.zeros(number), np.zeros(number)
         some = slice(None, None, THINNED)
@@ -274,34 +259,6 @@ class Posterior:
         noise = np.random.default_rng(1).standard_normal(number)
         return np.asarray((total + np.sqrt(np.maximum(variance, 0.0)) * noise) / counts.users_weight)
 
-    def prior_share(self, metric: Metric | str, n_items: float) -> float:
-        """How much of the variance of the answer is the prior's: near 0 the data decide, near 1 they were not asked.
-
-        The posterior covariance is V = (Q + I)⁻¹, Q the prior's precision and I the data's information; in the direction g
-        in which log M moves, the data's part of the precision is what I adds there.
-        """
-        metric = parse_metric(metric)
-        row = int(np.argmax(self.data.seen.sum(1)))
-        gain = self.problem.grid.mean_gain(metric, n_items)
-        size = self.model.B.shape[1]
-        share = 0.0
-        for member in self.members:
-            π = self.model.mass(member.mode.β[row])
-            earned = π[: len(gain)] * gain
-            g = earned @ self.model.B[: len(gain)] / (float(earned.sum()) or 1e-300) - π @ self.model.B
-            along = member.spread[:, row * size : (row + 1) * size] @ g
-            moved = (member.spread.T @ along).reshape(-1, size)[row]
-            per_outcome = self._information(π, row)
-            informed = float(moved @ per_outcome @ moved)
-            share += member.weight * max(1 - informed / max(float(along @ along), 1e-300), 0.0)
-        return float(min(share, 1.0))
-
-    def _information(self, π: FloatArray, row: int) -> FloatArray:
-        """Fisher information of the outcomes of one stratum."""
-        A, seen = self.data.parts()[row]
-        per_outcome = (A.T @ (self.model.B * π[:, None])) / np.maximum(π @ A, 1e-300)[:, None] - π @ self.model.B
-        return np.asarray((per_outcome * seen[:, None]).T @ per_outcome)
-
     @cached_property
     def _draws(self) -> list[FloatArray]:
         """π of every draw, stratum by stratum: members by weight, each Gaussian about its mode."""
@@ -322,7 +279,7 @@ class Posterior:
         """Share of each outcome over its probability, in every draw."""
         return [
             seen / seen.sum() / np.maximum(drawn @ A, 1e-300)
-            for drawn, (A, seen) in zip(self._draws, self.data.parts(), strict=True)
+            for drawn, (A, seen) in zip(self._draws, self.data.parts, strict=True)
         ]
 
 
@@ -355,7 +312,7 @@ def _blend(model: SplineModel, members: list[Member], prior: HyperPrior) -> Floa
 def _free_gain(π: FloatArray, data: Outcomes) -> float:
     """Log-likelihood that free EM steps from the fit gain, over all strata: large where no smooth shape will do."""
     gain = 0.0
-    for mass, (A, seen) in zip(π, data.parts(), strict=True):
+    for mass, (A, seen) in zip(π, data.parts, strict=True):
         free = mass
         for _ in range(FREE_STEPS):
             free = em_step(free, A, seen)

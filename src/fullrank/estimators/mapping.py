@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fullrank._types import FloatArray
-from fullrank.estimators.bounds import bounds_of
-from fullrank.estimators.estimate import Fit, RankDistribution, cut_offs, empirical, is_exhaustive, one_size
-from fullrank.estimators.intervals import Target, check_interval, point_interval
-from fullrank.metrics import Metric, parse_metric
+from fullrank.estimators.estimate import PointEstimate, RankDistribution, empirical
+from fullrank.estimators.problem import is_exhaustive, one_size
+from fullrank.metrics import Metric
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.laws import log_gamma
 
-__all__ = ["AlignedCurve", "Mapping"]
+__all__ = ["Mapping"]
 
 
 @dataclass(frozen=True)
@@ -79,8 +78,8 @@ class Mapping:
                 break
         return Mapping("beta", a)
 
-    def fit(self, counts: RankCounts) -> AlignedCurve | RankDistribution:
-        """The aligned curve."""
+    def fit(self, counts: RankCounts) -> PointEstimate | RankDistribution:
+        """Lay the sampled hit-ratio curve onto the full one: it answers for Recall and Precision at any K."""
         if is_exhaustive(counts):
             return empirical(self, counts)
         m = one_size(counts, "Mapping")
@@ -90,40 +89,16 @@ class Mapping:
         ranks, weight = counts.sampled_ranks()
         shares = np.zeros(m + 1)
         shares[ranks - 1] = weight / weight.sum()
-        return AlignedCurve(counts, mapping, mapping.f(np.arange(1, m + 2), m, counts.n_items), np.cumsum(shares))
+        at, recall = mapping.f(np.arange(1, m + 2), m, counts.n_items), np.cumsum(shares)
+        N = counts.n_items
 
+        def value(metric: Metric) -> float:
+            if metric.name not in {"recall", "precision"} or metric.function is not None:
+                raise ValueError(
+                    f"`Mapping` estimates recall and precision only, not {metric}; use LogSpline or MLE for it."
+                )
+            K = N if metric.k is None else min(float(metric.k), N)
+            found = float(np.interp(K, np.append(0.0, at), np.append(0.0, recall)))  # from 0 at rank 0 up to f(1)
+            return found if metric.name == "recall" else found / (N if metric.k is None else metric.k)
 
-@dataclass(frozen=True, eq=False)
-class AlignedCurve:
-    """HR at the cut-offs f(k): ``at`` holds f(1..n), ``recall`` the sampled hit ratio there."""
-
-    counts: RankCounts
-    estimator: Mapping
-    at: FloatArray
-    recall: FloatArray
-    fit: Fit = field(default_factory=Fit)
-
-    def expect(self, metric: Metric | str) -> float:
-        """Recall or Precision at any K, joined linearly between the f(k) (from 0 at rank 0 up to f(1))."""
-        metric = parse_metric(metric)
-        if metric.name not in {"recall", "precision"} or metric.function is not None:
-            raise ValueError(
-                f"`Mapping` estimates recall and precision only, not {metric}; use LogSpline or MLE for it."
-            )
-        N = self.counts.n_items
-        K = N if metric.k is None else min(float(metric.k), N)
-        value = float(np.interp(K, np.append(0.0, self.at), np.append(0.0, self.recall)))
-        return value if metric.name == "recall" else value / (N if metric.k is None else metric.k)
-
-    def interval(self, metric: Metric | str, level: float = 0.95, target: Target = "cases") -> tuple[float, float]:
-        """(low, high) by refitting to resampled or simulated counts; the mapping's own bias is not covered."""
-        check_interval(level, target)
-        return point_interval(self, parse_metric(metric), level, target)
-
-    def bounds(self, metric: Metric | str, level: float = 0.95) -> tuple[float, float]:
-        """The least and largest value of the metric that the counts alone allow: what :func:`fullrank.bounds` says."""
-        return bounds_of(self, parse_metric(metric), level)
-
-    def curve(self, metric: Metric | str, ks: int | Iterable[int]) -> FloatArray:
-        """The metric at every cut-off in ``ks`` (a number means 1..ks)."""
-        return np.array([self.expect(parse_metric(metric) @ k) for k in cut_offs(ks)])
+        return PointEstimate(counts, mapping, value)

@@ -9,7 +9,8 @@ import numpy as np
 
 from fullrank._types import FloatArray
 from fullrank.estimators._linalg import positive_solve
-from fullrank.estimators.estimate import Fit, Problem, RankDistribution, fit_distribution, size_shares
+from fullrank.estimators.estimate import RankDistribution, fit_distribution
+from fullrank.estimators.problem import Fit, Problem, size_shares
 from fullrank.ranks.counts import RankCounts
 
 __all__ = ["MaxEntropy"]

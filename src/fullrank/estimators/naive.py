@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fullrank.estimators.estimate import RankDistribution, empirical, is_exhaustive, refuse_unordered, taken_as_known
+from fullrank.estimators.estimate import RankDistribution, empirical, taken_as_known
+from fullrank.estimators.problem import is_exhaustive, refuse_unordered
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import ALL
 

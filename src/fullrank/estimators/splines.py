@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -64,10 +65,7 @@ class Outcomes:
     A: FloatArray  # cells × outcomes
     seen: FloatArray  # strata × outcomes
 
-    def likelihood(self, π: FloatArray) -> FloatArray:
-        """P(outcome) in every stratum, a row of π for each."""
-        return np.maximum(π @ self.A, 1e-300)
-
+    @cached_property
     def parts(self) -> list[tuple[FloatArray, FloatArray]]:
         """The outcomes that a stratum has seen, and how often, stratum by stratum."""
         return [(self.A[:, row > 0], row[row > 0]) for row in self.seen]
@@ -103,7 +101,7 @@ def posterior_mode(model: SplineModel, data: Outcomes, μ: FloatArray, Q: FloatA
     from scipy.linalg import cho_solve, cholesky
 
     size = model.B.shape[1]
-    parts = data.parts()
+    parts = data.parts
     M = data.seen.sum()
 
     def value(β: FloatArray) -> tuple[float, FloatArray]:

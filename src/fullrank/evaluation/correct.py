@@ -118,7 +118,7 @@ def report_on(
                     runs[model].stop_reason if model in runs else None,
                 )
             )
-        warnings.update(dict.fromkeys(f"{model}: {note}" for note in estimate.fit.notes))
+        warnings.update(dict.fromkeys(f"{model}: {note}" for note in estimate.fit_info.notes))
     return Report(
         rows,
         _comparison(rows, estimates, wanted, level, target),

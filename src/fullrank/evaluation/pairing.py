@@ -41,7 +41,6 @@ class Influence:
 
     blocks: FloatArray  # one number per block: they sum to zero
     sampled: float  # of the variance of a case's influence, the part that is left when its rank is known
-    prior: float = 0.0  # of the variance of the estimate, the part that is the prior's
 
     @property
     def spread(self) -> float:
@@ -65,7 +64,6 @@ def influences(estimate: Estimate, metrics: Sequence[Metric]) -> list[Influence]
     counts = estimate.counts
     shape = None if all(metric.whole_auc for metric in metrics) or not _unknown(counts) else _Shape.of(estimate)
     users = np.bincount(counts.column("block"), counts.weight / counts.column("targets"), BLOCKS)
-    posterior = getattr(estimate, "posterior", None)
     out = []
     for metric in metrics:
         if shape is None or metric.whole_auc:  # every case shows it: known ranks, and AUC whatever the sample
@@ -74,9 +72,7 @@ def influences(estimate: Estimate, metrics: Sequence[Metric]) -> list[Influence]
             each, sampled = shape.influence(metric)
         total = np.bincount(counts.column("block"), counts.weight * each, BLOCKS)
         blocks = (total - users * (total.sum() / users.sum())) / users.sum()
-        out.append(
-            Influence(blocks, sampled, 0.0 if posterior is None else posterior.prior_share(metric, counts.n_items))
-        )
+        out.append(Influence(blocks, sampled))
     return out
 
 
@@ -84,7 +80,7 @@ def covariances(found: Sequence[Influence], spreads: FloatArray, target: str) ->
     """Covariance matrix of the errors of models evaluated on the same cases, their standard errors given.
 
     What an influence explains of a standard error goes together as blocks show it (``population``), or as little as it can
-    (``cases``, see above); the rest of the error, the prior's part, is taken as each model's own.
+    (``cases``, see above); the rest of the error is taken as each model's own.
     """
     out = np.diag(spreads**2)
     number = int((np.abs(np.array([each.blocks for each in found])).sum(0) > 0).sum())
@@ -103,10 +99,8 @@ def covariances(found: Sequence[Influence], spreads: FloatArray, target: str) ->
                 within = np.sqrt(one.sampled * two.sampled)
                 together = float(np.clip(shared / within, 0.0, 1.0)) if within > 0 else 0.0
                 parts = parts * np.sqrt([one.sampled, two.sampled])
-            if one.sampled + two.sampled > 0:  # else all ranks are known, and the influence is all there is
-                parts = np.minimum(parts, spreads[[i, k]] * np.sqrt([1 - one.prior, 1 - two.prior]))
-            else:
-                parts = spreads[[i, k]]
+            sampled = one.sampled + two.sampled > 0  # else all ranks are known, and the influence is all there is
+            parts = np.minimum(parts, spreads[[i, k]]) if sampled else spreads[[i, k]]
             out[i, k] = out[k, i] = together * parts[0] * parts[1]
     return out
 

@@ -21,6 +21,9 @@ from fullrank.report import Report
 
 __all__ = ["Choice", "Plan", "plan"]
 
+#: A design is blind where the outcomes alone would leave the value open by more than this share of it.
+BLIND = 1.0
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -32,7 +35,7 @@ class Choice:
     share: float  # of the full ranking
     half_width: float  # of the interval that is widest for its value
     relative: float  # the same, relative to the value
-    prior_share: float | None  # how much of the answer would be the prior's
+    bounds: float | None  # what the outcomes alone would allow, as a half-width relative to the value
     meets: bool  # whether the precision is met
     recommended: bool = False
 
@@ -146,11 +149,11 @@ class Plan:
                 _share(each.share),
                 f"{each.items:,}",
                 "exact" if each.half_width == 0 else f"±{each.relative:.1%}",
-                "–" if each.prior_share is None else f"{each.prior_share:.0%}",
+                "–" if each.bounds is None else f"±{each.bounds:.1%}",
             ]
             for each in self.choices
         ]
-        return ["design", "of full", "items scored", "half-width", "the prior's part"], body
+        return ["design", "of full", "items scored", "half-width", "bounds"], body
 
     def to_html(self, path: str | Path | None = None) -> str | Path:
         """The plan as a small self-contained page: written to ``path`` atomically, or returned as text. Needs ``report``."""
@@ -274,7 +277,7 @@ def plan(
     notes: list[str] = []
 
     def choice(
-        design: Design, per_case: float, half: Mapping[Metric, float], prior: float | None, part: float
+        design: Design, per_case: float, half: Mapping[Metric, float], bounds: float | None, part: float
     ) -> Choice:
         widths = {m: float(np.hypot(half[m], floors[m] / np.sqrt(part))) for m in wanted}
         ratios = {m: widths[m] / max(values[m], 1e-12) for m in wanted}
@@ -282,7 +285,7 @@ def plan(
         items = per_case * part * cases
         meets = all(widths[m] <= goals[m] * 1.0001 for m in wanted)
         return Choice(
-            design, round(part * cases), round(items), items / full, widths[worst], ratios[worst], prior, meets
+            design, round(part * cases), round(items), items / full, widths[worst], ratios[worst], bounds, meets
         )
 
     choices = [choice(Exhaustive(), n_items - 1, dict.fromkeys(wanted, 0.0), None, 1.0)]
@@ -293,11 +296,11 @@ def plan(
         counts = made_up(design, ranks, n_items, candidates=guess.candidates)
         dist = guess.estimator.fit(counts)
         half = {m: _half(dist, m, level) * float(np.sqrt(len(counts) / cases)) for m in wanted}
-        choices.append(choice(design, counts.items_scored / len(counts), half, _prior(dist, wanted), 1.0))
+        choices.append(choice(design, counts.items_scored / len(counts), half, _bounds(dist, wanted, level), 1.0))
     reachable = {m: goal > floors[m] for m, goal in goals.items()}
     part, found = planner.choose(rehearsal, max_items)
     dist = guess.estimator.fit(rehearsal.counts(found.stop, found.ceiling))
-    best = choice(found.design, found.items, found.half_widths, _prior(dist, wanted), part)
+    best = choice(found.design, found.items, found.half_widths, _bounds(dist, wanted, level), part)
     exact_is_cheaper = best.share * gather_cost >= 1.0 and (max_items is None or full <= max_items)
     choices.append(Choice(**{**vars(best), "recommended": not exact_is_cheaper}))
     if exact_is_cheaper:
@@ -315,11 +318,11 @@ def plan(
             )
     if max_items is not None and not best.meets and all(reachable.values()):
         notes.append("the budget does not reach the precision; the design that comes nearest is shown.")
-    blind = [each for each in choices if (each.prior_share or 0.0) > 0.5]
+    blind = [each for each in choices if (each.bounds or 0.0) > BLIND]
     if blind:
         notes.append(
-            f"blind spot: with {' and '.join(str(each.design) for each in blind)} more than half of what the interval "
-            "rests on is the prior."
+            f"blind spot: with {' and '.join(str(each.design) for each in blind)} the outcomes alone say little (see the "
+            "bounds): most of the precision is the prior's."
         )
     stages, ceiling = sampling_cost(rehearsal)
     notes.append(
@@ -382,10 +385,10 @@ def _half(dist: RankDistribution, metric: Metric, level: float) -> float:
     return (high - low) / 2
 
 
-def _prior(dist: RankDistribution, metrics: Iterable[Metric]) -> float | None:
-    if dist.posterior is None:
-        return None
-    return max((dist.posterior.prior_share(m, dist.counts.n_items) for m in metrics if m.k is not None), default=None)
+def _bounds(dist: RankDistribution, metrics: Iterable[Metric], level: float) -> float | None:
+    """The widest of the assumption-free bounds, as a half-width relative to the value."""
+    spans = [(dist.bounds(m, level), dist.expect(m)) for m in metrics if m.k is not None]
+    return max(((high - low) / 2 / max(value, 1e-12) for (low, high), value in spans), default=None)
 
 
 def _frontier(rehearsal: Rehearsal, found: Any, values: Mapping[Metric, float], level: float) -> tuple[Any, ...]:

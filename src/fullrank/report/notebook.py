@@ -67,7 +67,7 @@ def distribution_html(distribution: Any) -> str:
     picture = _bars(
         [each.share for each in bins], labels, "share of cases by rank, each bar a doubling", ("1", f"{last:,}")
     )
-    return card("Rank distribution", facts, picture=picture, notes=distribution.fit.notes)
+    return card("Rank distribution", facts, picture=picture, notes=distribution.fit_info.notes)
 
 
 def counts_html(counts: RankCounts) -> str:
