@@ -27,6 +27,7 @@ from fullrank.evaluation.speeds import EXACT_SECONDS_ARE_WORTH, Exact, Speeds, e
 from fullrank.metrics import Metric
 from fullrank.ranks.design import ALL, DEFAULT_START, Adaptive, Design
 from fullrank.report import Report, Row, Run
+from fullrank.report.words import ratio
 
 if TYPE_CHECKING:
     from fullrank.data.split import Split
@@ -157,7 +158,7 @@ def _exactly(job: Job, scorer: Any, name: str, exact: Exact, why: str) -> Seen:
     if exact.design.beyond is not None:
         notes.append(
             f"metrics up to @{exact.design.exact_to} are exact, what lies beyond is estimated; ranking everything would "
-            f"take about {exact.whole / exact.seconds:.1f} × as long"
+            f"take about {ratio(exact.whole / exact.seconds)} × as long"
         )
     return replace(seen, why=seen.why or "exact", notes=notes)
 

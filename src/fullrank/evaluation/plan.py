@@ -262,7 +262,11 @@ def plan(
     wanted = parse_metrics(metric)
     check_interval(level, target)
     if not isinstance(precision, int | float) or isinstance(precision, bool) or not precision > 0:
-        raise ValueError(f"`precision` is {precision!r}; allowed are numbers above zero, such as 0.02.")
+        raise ValueError(f"`precision` must be a number above zero, such as 0.02, got {precision!r}.")
+    if precision >= 1 and not absolute:
+        raise ValueError(
+            f"`precision` must be below 1, as it is relative to the value (2 % is 0.02), got {precision!r}."
+        )
     guess, n_items, cases = _guess(pilot, n_items, cases)
     for name, value, least in (("n_items", n_items, 2), ("cases", cases, 1)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:

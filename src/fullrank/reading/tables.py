@@ -6,6 +6,7 @@ Three kinds are told apart by their columns: ranks (``rank``, or one column of r
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,7 +98,7 @@ def read_counts(
                 candidates=candidates,
             )  # fmt: skip
         except (ValueError, TypeError) as error:
-            raise ValueError(f"model {table.model!r}: {error}") from None
+            raise ValueError(f"model {table.model!r}: {_by_line(str(error), path, columns, table.model)}") from None
     return counts
 
 
@@ -114,6 +115,9 @@ def read_ranks(path: str | Path, columns: dict[str, Array] | None = None) -> lis
     if rank is not None:
         return list(_long(path, columns, rank, user))
     wide = [name for name in columns if name != user and columns[name].dtype.kind in "iuf"]
+    for name in columns:
+        if name != user and name not in wide:
+            _refuse_words_among_ranks(path, name, columns[name])
     if not wide:
         raise ValueError(
             f"{str(path)!r} has no column of ranks: name it 'rank', or give one column of ranks per model; "
@@ -121,6 +125,36 @@ def read_ranks(path: str | Path, columns: dict[str, Array] | None = None) -> lis
         )
     users = None if user is None else columns[user]
     return [RankTable(name, columns[name], users) for name in wide]
+
+
+def _refuse_words_among_ranks(path: Path, name: str, column: Array) -> None:
+    """Refuse a column of ranks in which a cell is text: it would be taken for no model, and lost."""
+    numbers = np.array([_is_number(str(each)) for each in column.tolist()])
+    if numbers.any():
+        first = int(np.flatnonzero(~numbers)[0]) if not numbers.all() else 0
+        raise ValueError(
+            f"{str(path)!r} has {str(column[first])!r} in column {name!r} {_place(path, first)}: ranks are whole numbers."
+        )
+
+
+def _by_line(message: str, path: Path, columns: dict[str, Array], model: str) -> str:
+    """Name the line of the file where a message names the case of a model."""
+    found = re.search(r"at case (\d+)", message)
+    if found is None:
+        return message
+    column = find_column(list(columns), "model")
+    rows = None if column is None else np.flatnonzero(columns[column].astype(str) == model)
+    place = int(found[1]) if rows is None else int(rows[int(found[1])])
+    return message.replace(found[0], _place(path, place))
+
+
+def _place(path: Path, row: int) -> str:
+    """Where a row stands: on a line of a text file, below its header if there is one; else the row itself."""
+    if path.suffix.lower() not in _SEPARATORS:
+        return f"in row {row + 1}"
+    with path.open("rb") as file:
+        bare = _is_number(file.readline(1 << 16).decode("utf-8-sig", errors="replace").strip())
+    return f"on line {row + 1 if bare else row + 2}"
 
 
 def _long(path: Path, columns: dict[str, Array], rank: str, user: str | None) -> Iterator[RankTable]:
