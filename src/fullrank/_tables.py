@@ -116,7 +116,7 @@ def read_table(path: str | Path) -> dict[str, Array]:
         columns = _numbers(path)
     elif kind in _SEPARATORS:
         head = _head(path)
-        bare = _is_number(head)  # one number per line and no header: a list of ranks
+        bare = is_number(head)  # one number per line and no header: a list of ranks
         columns = _named(path, read_columns(path, _separator(head, _SEPARATORS[kind]), ["rank"] if bare else None))
     elif kind in _PARQUET:
         columns = _named(path, read_columns(path))
@@ -235,7 +235,7 @@ def _named(path: Path, found: list[tuple[str, Array]]) -> dict[str, Array]:
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"{str(path)!r} has two columns named {twice!r}: rename one.")
-    if names and all(map(_is_number, names)):
+    if names and all(map(is_number, names)):
         raise ValueError(f"{str(path)!r} has no header: name the columns in its first line, such as 'user_id,rank'.")
     return dict(found)
 
@@ -245,7 +245,15 @@ def _separator(head: str, usual: str) -> str:
     return max((usual, ",", ";", "\t", "|"), key=head.count)
 
 
-def _is_number(text: str) -> bool:
+def place_of(path: Path, row: int) -> str:
+    """Say where a row stands: on a line of a text file, below its header if there is one; else which row it is."""
+    if _ending(path) not in _SEPARATORS:
+        return f"in row {row + 1}"
+    return f"on line {row + 1 if is_number(_head(path)) else row + 2}"
+
+
+def is_number(text: str) -> bool:
+    """Whether a text reads as a number."""
     try:
         float(text)
     except ValueError:

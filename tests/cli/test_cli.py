@@ -105,10 +105,10 @@ def test_correct_several_files_and_without_replacement(tmp_path, sampled):
 @pytest.mark.parametrize(
     ("content", "arguments", "message"),
     [
-        ("rank\n1\n0\n", ["--items", "100", "--negatives", "9"], "`ranks` is 0 at case 1"),
+        ("rank\n1\n0\n", ["--items", "100", "--negatives", "9"], "`ranks` is 0 on line 3"),
         ("rank\n1\n2\n", ["--items", "100", "--negatives", "9", "-m", "ngcd@10"], "did you mean ndcg@10"),
         ("rank\n1\n2\n", ["--negatives", "9"], "--items is missing"),
-        ("rank\n1\n2\n", ["--items", "100"], "say how negatives were drawn"),
+        ("rank\n1\n2\n", ["--items", "100"], "--negatives or --design is missing"),
         ("rank\n1\n2\n", ["--items", "100", "--design", "pop9"], "by popularity"),
         ("rank\n1\n2\n", ["--items", "100", "--negatives", "9", "-e", "mlle"], "did you mean 'mle'"),
         ("rank\n1\nx\n", ["--items", "100", "--negatives", "9"], "whole numbers"),
@@ -190,7 +190,7 @@ def test_data_lists_shows_and_imports(tmp_path, monkeypatch):
         ("data show yelpp", "did you mean 'yelp'"),
         ("data show", "missing argument 'NAME'"),
         ("correct x.csv --design uni9x --items 3", "uni9x"),
-        ("correct x.csv --negatives 99 --design uni99", "either --negatives 99 or --design"),
+        ("correct x.csv --negatives 99 --design uni99", "--negatives and --design exclude each other"),
     ],
 )
 def test_mistyped_verbs_and_options_are_one_line_with_what_was_meant(typed, message):

@@ -55,7 +55,7 @@ def test_candidates_of_ranks_are_named_and_those_of_counts_are_known(tmp_path, c
     assert json.loads(run(*files, "--json").stdout) == expected
     assert json.loads(run(*files, "--json", "--candidates", "all").stdout) == expected
     refused = str(run(*files, "--candidates", "unseen").exception)
-    assert "A.npz: `candidates` is 'unseen', but the counts say 'all': leave it out" in refused
+    assert "A.npz: `candidates` must be 'all', as the counts have it, got 'unseen': leave it out" in refused
 
 
 def test_text_tables_and_page(tmp_path, counts):
@@ -64,7 +64,8 @@ def test_text_tables_and_page(tmp_path, counts):
     files = [tmp_path / "A.npz", tmp_path / "B.npz"]
     text = run(*files, "-m", "ndcg@10", "-m", "recall@5", "--target", "population")
     assert text.exit_code == 0, text.output
-    assert "A leads B" in text.stdout
+    assert text.stdout.startswith("A leads on ndcg@10: ")
+    assert "A minus B is +0." in text.stdout
     assert "recall@5" in text.stdout
     assert max(map(len, text.stdout.splitlines())) <= 80
     assert run(*files, "--markdown", "-m", "ndcg@5,10").stdout.startswith("| # | Model | NDCG@5 | NDCG@10 |")
@@ -92,7 +93,7 @@ def test_a_toml_file_holds_the_options_and_flags_win(tmp_path, counts, monkeypat
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["ranks.csv"], "say how negatives were drawn"),
+        (["ranks.csv"], "--negatives or --design is missing"),
         (["ranks.csv", "--negatives", "9"], "--items is missing"),
         (["ranks.csv", "--negatives", "9", "--design", "uni9", "--items", "50"], "once"),
         (["ranks.csv", "--negatives", "9", "--items", "50"], "a comparison needs at least two"),

@@ -29,6 +29,17 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "correct", "NeuMF.csv", "--lists", "toy.test.negative", "--items", "3000", "--negatives", "99", "-m", "hr@10",
         "-e", "mle",
     ),
+    "correct-exact": ("correct", "exact.csv", "--items", "3000", "--design", "full", "-m", "ndcg@10", "-m", "recall@10"),
+    "compare": ("compare", "ranks.csv", "--items", "3000", "--negatives", "99", "-m", "ndcg@10"),
+    "compare-markdown": ("compare", "ranks.csv", "--items", "3000", "--negatives", "99", "-m", "ndcg@10", "--markdown"),
+    "evaluate": (
+        "evaluate", "--train", "train.csv", "--test", "test.csv", "-M", "factors=users.npy,items.npy",
+        "-M", "noisy=noisy.npy,items.npy", "-m", "ndcg@10", "--design", "uni99",
+    ),
+    "evaluate-exact": (
+        "evaluate", "--train", "train.csv", "--test", "test.csv", "-M", "factors=users.npy,items.npy",
+        "-M", "noisy=noisy.npy,items.npy", "-m", "ndcg@10", "--design", "full",
+    ),
     "demo": ("demo", "--html", "demo.html"),
     "plan": ("plan", "--items", "20000", "--cases", "2000", "-m", "ndcg@10", "--precision", "0.05"),
     "data-show": ("data", "show", "ml-20m"),
@@ -44,6 +55,16 @@ def write_inputs(folder: Path, users: int = 400, items: int = 3000) -> None:
         for model, ranks in zip(("EASE", "ALS, 64 factors"), true, strict=True):
             sampled = 1 + rng.binomial(99, (ranks - 1) / (items - 1))
             file.writelines(f'"{model}",{user},{rank}\n' for user, rank in enumerate(sampled))
+    with (folder / "exact.csv").open("w") as file:
+        file.write("EASE,ALS\n")
+        file.writelines(f"{a},{b}\n" for a, b in true.T)
+    U, V = rng.normal(size=(users, 8)).astype("f4"), rng.normal(size=(items, 8)).astype("f4")
+    liked = np.argsort(-(U @ V.T + 2 * rng.gumbel(size=(users, items))), axis=1)
+    for name, chosen in (("train", liked[:, 1:9]), ("test", liked[:, :1])):
+        pairs = [f"{user},{item}\n" for user in range(users) for item in chosen[user]]
+        (folder / f"{name}.csv").write_text("user_id,item_id\n" + "".join(pairs))
+    for name, factors in (("users", U), ("items", V), ("noisy", U + rng.normal(size=U.shape).astype("f4"))):
+        np.save(folder / f"{name}.npy", factors)
     with (
         (folder / "BPR.inter").open("w") as recbole,
         (folder / "NeuMF.csv").open("w") as scores,

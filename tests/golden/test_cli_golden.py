@@ -24,7 +24,8 @@ def test_prints_the_golden_output(golden, folder, monkeypatch):
     if "--html" in COMMANDS[golden]:
         pytest.importorskip("vl_convert")
     found, expected = said(COMMANDS[golden], folder), (HERE / f"{golden}.txt").read_text(encoding="utf-8")
-    assert max(len(line) for line in found.splitlines()[1:]) <= 80
+    if "--markdown" not in COMMANDS[golden]:  # a table for a file, whatever the terminal
+        assert max(len(line) for line in found.splitlines()[1:]) <= 80
     assert "\x1b" not in found
     if golden == "demo":  # the bars are numbers too
         found, expected = (re.sub(r"█+ *", "█ ", text) for text in (found, expected))

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import fullrank as fr
-from fullrank.report.digest import blind_spot, clean, decimals, digest, exact_to, number, percent, verdict
+from fullrank.report.digest import blind_spot, digest, exact_to
+from fullrank.report.words import clean, decimals, number, percent
 
 
 @pytest.mark.parametrize("design", ["uni99", "uni9", "uni99 without replacement", "uni499 without replacement"])
@@ -91,64 +92,6 @@ def test_bands_come_from_intervals_and_are_missed_without_fuss(two):
     for width, found in ((0.01, 11), (None, 0), (math.nan, 0)):
         report = fr.Report(two.rows, estimates={"A": WithInterval(two.estimates["A"], width)})
         assert len(digest(report).curves(fr.NDCG)[0].band) == found
-
-
-# ------------------------------------------------------------------------------------------------ verdict
-
-
-def said(report):
-    found = verdict(digest(report))
-    return f"{found.headline}. {' '.join(found.sentences)}"
-
-
-def test_verdict_names_the_leader_and_the_one_that_the_sample_would_have_named(rows):
-    report = fr.Report([*rows({"A": 0.2}, naive=0.5), *rows({"B": 0.1}, naive=0.9)])
-    text = said(report)
-    assert text.startswith(
-        "A leads on ndcg@10. Estimated for the full catalogue, its ndcg@10 is 0.200; B follows with 0.100."
-    )
-    assert "No interval was computed" in text
-    assert "would have named B: its sampled ndcg@10 is 0.900, against 0.500 for A." in text
-
-
-def test_verdict_does_not_blame_a_sample_that_is_right(rows):
-    report = fr.Report([*rows({"A": 0.2}, naive=0.9), *rows({"B": 0.1}, naive=0.5)])
-    assert "would have named" not in said(report)
-    assert "at face value say 0.900, 4.5 times the estimate" in said(report)
-
-
-@pytest.mark.parametrize(
-    ("limits", "headline", "words"),
-    [
-        ((0.18, 0.22), "A leads", "lies above those of all the others"),
-        ((0.11, 0.29), "A seems to lead", "overlaps with that of B"),
-    ],
-)
-def test_verdict_weighs_intervals(rows, limits, headline, words):
-    low, high = limits
-    report = fr.Report([*rows({"A": 0.2}, low=low, high=high), *rows({"B": 0.1}, low=0.08, high=0.12)])
-    assert said(report).startswith(headline)
-    assert words in said(report)
-    assert f"(95% interval {low:.3f} to {high:.3f})" in said(report)
-
-
-@pytest.mark.parametrize(("low", "headline"), [(0.05, "A leads"), (-0.01, "A seems to lead")])
-def test_a_comparison_decides_where_there_is_one(rows, comparison, low, headline):
-    # the pair is stored the other way round: B minus A
-    held = {"ndcg@10": comparison("ndcg@10", "B", "A", -0.1, -0.15, -low)}
-    report = fr.Report(rows({"A": 0.2, "B": 0.1}, low=0.0, high=0.5), held)
-    assert said(report).startswith(headline)
-    assert "interval of the difference is" in said(report)
-
-
-def test_verdict_on_one_model_on_ties_and_on_nothing(rows, exact):
-    assert said(fr.Report(rows({"A": 0.25}))).startswith("A: ndcg@10 of 0.250.")
-    assert said(fr.Report(rows({"A": 0.25, "B": 0.25}))).startswith("A and B tie on ndcg@10.")
-    assert said(fr.Report(rows(dict.fromkeys("ABCDE", 0.25)))).startswith("5 models tie on ndcg@10.")
-    assert said(fr.Report([])).startswith("Nothing was evaluated.")
-    assert said(fr.Report(rows({"A": math.nan, "B": None}))).startswith("No value of ndcg@10.")
-    assert "All candidates were ranked" in said(exact)
-    assert "For these cases that is exact." in said(exact)
 
 
 # ------------------------------------------------------------------------------------------------ bounds and text

@@ -62,7 +62,7 @@ def test_exhaustive_counts_give_the_truth_with_no_correction():
 
 def test_bad_calls():
     with pytest.raises(ValueError, match="`n_items` is missing"):
-        fr.correct([1, 2])
+        fr.correct([1, 2], design="uni99")
     with pytest.raises(ValueError, match="model 'A': `ranks` is 101 at case 1"):
         fr.correct({"A": [1, 101]}, n_items=1000, design="uni99")
     with pytest.raises(ValueError, match="`ranks` is empty"):
@@ -134,13 +134,13 @@ def sampled(cases=400, n_items=3000, seed=0):
 
 
 def test_what_intervals_assume_is_said_once_where_the_data_alone_allow_much_more():
-    report = fr.correct({"A": sampled(), "B": sampled(seed=1)}, 3000, metrics=["ndcg@10", "recall@5"])
+    report = fr.correct({"A": sampled(), "B": sampled(seed=1)}, 3000, "uni99", metrics=["ndcg@10", "recall@5"])
     assert str(report).count("Intervals assume rank distributions like those of recommenders seen before") == 1
     assert report.notes == ()
     assert "the data alone allow the bounds" in report.to_html()
     assert report.to_html().count("Intervals assume") == 1
     assert "the data alone allow" in report._repr_html_()
-    other = fr.correct({"A": sampled()}, 3000, metrics="ndcg@10", estimator="mle")
+    other = fr.correct({"A": sampled()}, 3000, "uni99", metrics="ndcg@10", estimator="mle")
     assert other.assumption.startswith("Intervals show what chance leaves open, not the bias of the estimator")
     assert fr.correct({"A": [1, 2, 30]}, n_items=50, design="full", metrics="recall@10").assumption == ""
     narrow = replace(report, rows=[replace(row, bounds=row.interval) for row in report.rows])
@@ -149,14 +149,14 @@ def test_what_intervals_assume_is_said_once_where_the_data_alone_allow_much_more
 
 def test_bounds_are_a_column_where_they_fit():
     short, long = (
-        fr.correct({name: sampled()}, 3000, metrics="ndcg@10") for name in ("A", "a model, 64 factors, seed 1")
+        fr.correct({name: sampled()}, 3000, "uni99", metrics="ndcg@10") for name in ("A", "a model, 64 factors, seed 1")
     )
     low, high = short.rows[0].bounds
-    assert f"{low:.4f} .. {high:.4f}" in str(short)
+    assert f"{low:.4f} to {high:.4f}" in str(short)
     assert "bounds  " not in str(long)
     assert "on the page and in the JSON" in " ".join(str(long).split())
     assert max(map(len, [*short.lines(), *long.lines()])) <= 80
-    assert f"{low:.4f} .. {high:.4f}" in "\n".join(long.lines(120))
+    assert f"{low:.4f} to {high:.4f}" in "\n".join(long.lines(120))
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class Doubtful:
 
 
 def test_warnings_come_from_the_fit_and_name_the_model():
-    report = fr.correct({"A": sampled()}, 3000, metrics="ndcg@10", estimator=Doubtful())
+    report = fr.correct({"A": sampled()}, 3000, "uni99", metrics="ndcg@10", estimator=Doubtful())
     assert report.notes == ("A: these ranks look like no recommender's.",)
     assert "! A: these ranks look like no recommender's." in report.lines()
 
@@ -181,7 +181,7 @@ def test_warnings_come_from_the_fit_and_name_the_model():
 @pytest.mark.parametrize("cut", [None, 20])
 def test_metrics_of_ones_own_go_everywhere(function, cut, tmp_path):
     metric = fr.Metric("mine", function) if cut is None else fr.Metric("mine", function) @ cut
-    report = fr.correct({"A": sampled(), "B": sampled(seed=1)}, 3000, metrics=[metric, "ndcg@10"])
+    report = fr.correct({"A": sampled(), "B": sampled(seed=1)}, 3000, "uni99", metrics=[metric, "ndcg@10"])
     name = str(metric)
     assert report.value("A", metric) == report.value("A", name) == report.estimates["A"].expect(metric)
     best = report.winner(name)
@@ -200,7 +200,7 @@ def test_metrics_of_ones_own_go_everywhere(function, cut, tmp_path):
 
 def test_another_function_of_the_same_name_is_compared_anew():
     mine, other = (fr.Metric("mine", function) @ 5 for function in (lambda R: 1 / R, lambda R: 1 / R**2))
-    report = fr.correct({"A": sampled(), "B": sampled(seed=1)}, 3000, metrics=[mine])
+    report = fr.correct({"A": sampled(), "B": sampled(seed=1)}, 3000, "uni99", metrics=[mine])
     assert fr.compare(report, other).values["A"] == report.estimates["A"].expect(other) < report.value("A", mine)
 
 
@@ -223,8 +223,8 @@ def test_two_metrics_of_one_name_are_refused_and_one_that_comes_twice_counts_onc
     with pytest.raises(
         ValueError, match="`metrics` holds two different metrics called mine@5: give one of them another name"
     ):
-        fr.correct({"A": sampled()}, 3000, metrics=[mine, fr.Metric("mine", lambda R: 1 / R**2) @ 5])
-    assert fr.correct({"A": sampled()}, 3000, metrics=["ndcg@5", mine, "ndcg@5,10"]).metrics == [
+        fr.correct({"A": sampled()}, 3000, "uni99", metrics=[mine, fr.Metric("mine", lambda R: 1 / R**2) @ 5])
+    assert fr.correct({"A": sampled()}, 3000, "uni99", metrics=["ndcg@5", mine, "ndcg@5,10"]).metrics == [
         "ndcg@5",
         "mine@5",
         "ndcg@10",

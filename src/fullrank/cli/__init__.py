@@ -61,26 +61,26 @@ def main() -> None:
     code = 2
     try:
         done = app(standalone_mode=False, prog_name="fullrank") or 0
-        if done != 130:  # which is how some versions of Typer tell of a ctrl-C
+        if done != 130:  # which is how some versions of Typer report a ctrl-C
             sys.exit(done)
-        code, told = 130, "interrupted."
+        code, message = 130, "interrupted."
     except (ValueError, TypeError, ImportError) as error:
-        told = str(error)
+        message = str(error)
     except OSError as error:  # a folder for a file, no permission, a full disk
         named = "" if error.filename is None else f"{str(error.filename)!r}: "
-        told = str(error) if error.strerror is None else f"{named}{error.strerror.lower()}."
+        message = str(error) if error.strerror is None else f"{named}{error.strerror.lower()}."
     except MemoryError as error:
-        told = f"not enough memory: {error}"
+        message = f"not enough memory: {error}"
     except (KeyboardInterrupt, typer.Abort):
-        code, told = 130, "interrupted."
+        code, message = 130, "interrupted."
     except Exception as error:
         if not hasattr(error, "format_message"):  # a mistake of ours: the traceback is what helps
             raise
         if type(error).__name__ == "NoArgsIsHelpError":
             typer.echo(error.format_message())
             sys.exit(2)
-        told = _usage(error)
-    typer.echo(f"fullrank: {one_line(told)}", err=True)
+        message = _usage(error)
+    typer.echo(f"fullrank: {one_line(message)}", err=True)
     sys.exit(code)
 
 
@@ -94,13 +94,13 @@ def _usage(error: Any) -> str:
     """A mistyped verb or option in one sentence, with what was probably meant and where help is."""
     context = getattr(error, "ctx", None)
     command = "fullrank" if context is None else context.command_path
-    told = str(error.format_message()).split(" (Possible options")[0].rstrip(".")
-    told = told[:1].lower() + told[1:]
+    text = str(error.format_message()).split(" (Possible options")[0].rstrip(".")
+    text = text[:1].lower() + text[1:]
     mistyped = getattr(error, "option_name", None)
     if type(error).__name__ == "NoSuchOption" and context is not None:
         known = [name for option in context.command.params for name in option.opts if name.startswith("--")]
         near = difflib.get_close_matches(str(mistyped), known, 1)
-        told = f"no such option {mistyped}" + (f"; did you mean {near[0]}?" if near else "")
-    told = re.sub(r"\. Did you mean ('[^']*').*", r"; did you mean \1?", told)  # the nearest is enough
-    end = "" if told.endswith("?") else ";"
-    return f"{told}{end} see `{command} --help`."
+        text = f"no such option {mistyped}" + (f"; did you mean {near[0]}?" if near else "")
+    text = re.sub(r"\. Did you mean ('[^']*').*", r"; did you mean \1?", text)  # the nearest is enough
+    end = "" if text.endswith("?") else ";"
+    return f"{text}{end} see `{command} --help`."

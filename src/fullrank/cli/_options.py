@@ -14,7 +14,7 @@ import typer
 
 __all__ = [
     "DesignText", "Distinct", "Estimator", "Html", "Items", "Json", "Level", "Metrics", "Negatives", "Seed", "Target",
-    "checksum", "say_page", "show", "show_lines", "width",
+    "check_page", "checksum", "show", "show_lines", "show_page", "width",
 ]  # fmt: skip
 
 
@@ -31,7 +31,7 @@ def _metrics() -> list[str]:
 Html = Annotated[
     Path | None, typer.Option("--html", metavar="PATH", help="Also write the report as one self-contained page.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines (schema fullrank.report/1).")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines (schema fullrank.report/2).")]
 Candidates = Annotated[
     str | None,
     typer.Option(
@@ -73,18 +73,32 @@ Estimator = Annotated[
 ]  # fmt: skip
 
 
-def show(report: Any, *, json: bool = False, html: Path | None = None) -> None:
-    """Print a report, or its JSON; write its page first where one is asked for, and say so on stderr."""
-    if html is not None:
-        say_page(report.to_html(html))
+def check_page(path: Path | None) -> Path | None:
+    """Refuse a page that could not be made, before the work whose result it is to show."""
+    if path is not None:
+        from fullrank.report.charts import load_altair, load_vl_convert
+        from fullrank.report.html import check_page_path
+
+        check_page_path(path)
+        load_altair(), load_vl_convert()
+    return path
+
+
+def show(result: Any, *, json: bool = False, html: Path | None = None) -> None:
+    """Print a result, or its JSON, then write its page where one is asked for, and say so on stderr.
+
+    In this order, so that a page that cannot be written takes nothing else away.
+    """
     if json:
-        typer.echo(report.to_json())
+        typer.echo(result.to_json())
     else:
-        show_lines(report.lines(width()))
+        show_lines(result.lines(width()))
+    if html is not None:
+        show_page(result.to_html(html))
 
 
-def say_page(path: Path) -> None:
-    """Where a page was written, on stderr: what is piped stays clean."""
+def show_page(path: Path) -> None:
+    """Say where a page was written, on stderr: what is piped stays clean."""
     typer.echo(f"page: {path}", err=True)
 
 
@@ -100,20 +114,14 @@ def width() -> int:
 
 
 def show_lines(lines: Iterable[str]) -> None:
-    """Print lines as they are; on a terminal heads are bold, rules faint and remarks yellow (not with ``NO_COLOR``)."""
+    """Print lines; on a terminal the verdict and heads are bold, rules faint, warnings yellow (not with ``NO_COLOR``)."""
     lines = list(lines)
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    remark = False
-    for line, below in zip(lines, [*lines[1:], ""], strict=True):
-        rule = bool(line) and not line.strip("-")
-        remark = line.startswith("! ") or (remark and line.startswith("  "))
+    warning = False
+    for place, (line, below) in enumerate(zip(lines, [*lines[1:], ""], strict=True)):
+        rule, head = bool(line) and not line.strip("-"), bool(below) and not below.strip("-")
+        warning = line.startswith("! ") or (warning and line.startswith("  "))
         if not colour:
             typer.echo(line)
-        elif below and not below.strip("-"):
-            typer.secho(line, bold=True)
-        elif rule:
-            typer.secho(line, dim=True)
-        elif remark:
-            typer.secho(line, fg="yellow")
         else:
-            typer.echo(line)
+            typer.secho(line, bold=head or place == 0, dim=rule, fg="yellow" if warning else None)

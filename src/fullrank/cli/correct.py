@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fullrank.cli._counts import counts_from
+from fullrank.cli._counts import design_of, read_models
 from fullrank.cli._options import (
     Candidates,
     DesignText,
@@ -60,12 +60,13 @@ def correct(
 ) -> None:
     """Correct the sampled metrics you already have.
 
-    A FILE (.csv, .tsv, .parquet, .npy, RecBole's .inter) holds one of:
+    A FILE (.csv, .tsv, .csv.gz, .parquet, .npy, RecBole's .inter, .npz of counts) holds one of:
 
     \b
       ranks        a column 'rank', one-based, and perhaps 'model', 'user_id',
                    'n_items', 'negatives', 'weight'; or one column per model;
                    or nothing but one rank per line
+      counts       saved by RankCounts.save (.npz): they know their design
       scores       'user_id', 'item_id', 'score' of each candidate, and a
                    'label' that is 1 for the target (or see --targets, --lists)
       a TREC run   with --qrels
@@ -80,15 +81,10 @@ def correct(
       fullrank correct run.trec --qrels qrels.txt --items 50000 --negatives 999
     """
     from fullrank.evaluation import DEFAULT_METRICS, report_on
-    from fullrank.ranks.design import Sample, parse_design
-    from fullrank.reading.tables import read_counts
 
-    if (design is None) == (negatives is None):
-        raise ValueError("say how negatives were drawn: either --negatives 99 or --design 'uni99'.")
-    chosen = parse_design(design) if design is not None else Sample(negatives or 0, not without_replacement)
+    chosen = design_of(negatives, design, without_replacement)
     how = {"targets": targets, "lists": lists, "qrels": qrels, "train": train}
-    rule = "unseen" if candidates is None else candidates
-    counts = counts_from(files, lambda path: read_counts(path, chosen, items, **how, candidates=rule, rng=seed))
+    counts = read_models(files, chosen, items, candidates, seed, **how)
     report = report_on(
         counts, metric or DEFAULT_METRICS, estimator=estimator,
         level=0.95 if level is None else level, target=target or "cases",

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from fullrank.cli._options import Html, Json, Seed, say_page, show_lines
+from fullrank.cli._options import Html, Json, Seed, show_lines, show_page
+from fullrank.report.words import wrapped
 
 if TYPE_CHECKING:
     from fullrank.demo import Demo
@@ -31,36 +32,31 @@ def demo(
     from fullrank.demo import run
 
     result = run(seed)
-    if html is not None:
-        say_page(result.corrected.to_html(html))
     if json:
         typer.echo(result.corrected.to_json())
-        return
-    show_lines(demo_lines(result))
+    else:
+        show_lines(demo_lines(result))
+    if html is not None:
+        show_page(result.corrected.to_html(html))
 
 
 def demo_lines(result: Demo) -> list[str]:
-    """The demo as text: one block per metric, bars to compare by eye."""
-    lines = [
-        "Two recommenders, 4,000 users, 20,000 items. Each user's held-out item is ranked",
-        "(a) among all items: the truth, (b) among 99 sampled ones: what is usually",
-        "reported, (c) by fullrank, from the very same 99.",
-    ]
-    for metric in result.truth.metrics:
+    """Write the demo as text: the verdict, then a block per metric with bars to compare by eye."""
+    about = (
+        "Two recommenders, 4,000 users, 20,000 items. Each user's held-out item is ranked (a) among all items: the truth, "
+        "(b) among 99 sampled ones: what is usually reported, (c) by fullrank, from the very same 99."
+    )
+    lines = [*wrapped(str(result.corrected.verdict), 80), *wrapped(about, 80)]
+    for metric in result.corrected.metrics:
         lines += ["", metric]
-        for label, report, part in (
-            ("full ranking", result.truth, "value"),
-            ("99 sampled", result.corrected, "naive"),
-            ("fullrank", result.corrected, "value"),
-        ):
-            values = {row["model"]: row[part] for row in report.rows if row["metric"] == metric}
-            best = max(values, key=lambda name: values[name])
-            for model, value in values.items():
-                bar = "█" * round(34 * value)
-                row = next(row for row in report.rows if (row["model"], row["metric"]) == (model, metric))
-                if part == "value" and row["high"] > row["low"]:
-                    bar += f"  95 %: {row['low']:.3f} .. {row['high']:.3f}"
-                mark = "<- winner" if model == best else ""
-                lines.append(f"  {label:<12} {model:<6} {value:.3f} {bar:<34} {mark}".rstrip())
+        rows = [row for row in result.corrected.rows if str(row.metric) == metric]
+        for label, part in (("full ranking", "truth"), ("uncorrected", "naive"), ("fullrank", "value")):
+            best = max(rows, key=lambda row: row[part])  # used at once
+            for row in rows:
+                bar = "█" * round(34 * row[part])
+                if part == "value":
+                    bar += f"  95%: {row['low']:.3f} to {row['high']:.3f}"
+                mark = "<- winner" if row is best else ""
+                lines.append(f"  {label:<12} {row.model:<6} {row[part]:.3f} {bar:<34} {mark}".rstrip())
                 label = ""
     return lines

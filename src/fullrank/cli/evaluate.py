@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from fullrank._files import existing
+from fullrank.cli._counts import design_of, read_models
 from fullrank.cli._models import named, read_config, split_and_models
-from fullrank.cli._options import Estimator, Html, Json, Level, Metrics, Target, show
+from fullrank.cli._options import Estimator, Html, Json, Level, Metrics, Target, check_page, show
 
 __all__ = ["evaluate"]
 
@@ -17,6 +18,9 @@ _KEYS = (
     "data", "train", "test", "how", "models", "metrics", "precision", "absolute", "design", "estimator", "target",
     "candidates", "ties", "max_items", "max_seconds", "backend", "checkpoint", "seed", "level", "items", "html",
 )  # fmt: skip
+
+
+_TABLES = (".csv", ".tsv", ".txt", ".inter", ".parquet", ".pq")
 
 
 def evaluate(
@@ -101,7 +105,8 @@ def evaluate(
     if not models:
         raise ValueError("--model is missing: what to evaluate, as in --model als=users.npy,items.npy.")
     metrics = given.pop("metrics", list(DEFAULT_METRICS))
-    page = given.pop("html", None)
+    page = check_page(Path(given["html"]) if "html" in given else None)
+    given.pop("html", None)
     number = int(given.pop("seed", 0))
     where = {key: given.pop(key, None) for key in ("data", "train", "test", "how")}
     n_items = given.pop("items", None)
@@ -117,33 +122,45 @@ def evaluate(
     else:
         split, made = split_and_models(models, **where, seed=number)
         report = run(made, split, metrics, rng=number, **given)
-    show(report, json=json, html=None if page is None else Path(page))
+        if where["train"] is not None and where["test"] is None:
+            report = replace(report, notes=(_held_out(where, number), *report.notes))
+    show(report, json=json, html=page)
+
+
+def _held_out(where: dict[str, Any], seed: int) -> str:
+    """Say what was held out where nobody said: a model that learned from the whole file has seen it."""
+    how = where["how"] or "random"
+    return (
+        f"no --test was given, so interactions of {str(where['train'])!r} were held out (--how {how}, seed {seed}); a model "
+        "that was trained on the whole file has seen them, and its numbers are too high."
+    )
 
 
 def _is_table(what: str) -> bool:
-    return "," not in what and Path(what).suffix.lower() in {".csv", ".tsv", ".txt", ".parquet", ".pq"}
+    """Whether a model is given by a file of ranks, scores or counts."""
+    from fullrank.ranks.counts import RankCounts
+
+    if Path(what).suffix.lower() == ".npz" and Path(what).is_file():
+        try:
+            return len(RankCounts.load(what)) > 0
+        except ValueError:  # a saved model
+            return False
+    return "," not in what and what.lower().removesuffix(".gz").endswith(_TABLES)
 
 
 def _from_tables(
     tables: dict[str, str], train: Any, n_items: int | None, metrics: Any, options: dict[str, Any], seed: int
 ) -> Any:
-    """Scores or ranks that are there already: nothing is left to decide, so they are corrected as they are."""
+    """Correct scores or ranks that are there already: nothing is left to decide."""
     from fullrank.evaluation import report_on
-    from fullrank.ranks.counts import RankCounts
-    from fullrank.ranks.design import parse_design
-    from fullrank.reading.tables import read_counts
 
     extra = sorted(set(options) - {"design", "estimator", "target", "level", "candidates"})
     if extra:
-        raise ValueError(
-            f"--{extra[0].replace('_', '-')} has no meaning for files of ranks or scores: they are as they are."
-        )
-    if "design" not in options:
-        raise ValueError("--design is missing: how the candidates in the files were drawn, such as uni99 or full.")
-    design = parse_design(options.pop("design"))
-    candidates = options.pop("candidates", "unseen")
-    counts: dict[str, RankCounts] = {}
+        raise ValueError(f"--{extra[0].replace('_', '-')} has no meaning for files of ranks, scores or counts.")
+    design = design_of(None, options.pop("design", None), False)
+    candidates = options.pop("candidates", None)
+    counts = {}
     for name, what in tables.items():
-        found = read_counts(existing(Path(what)), design, n_items, train=train, candidates=candidates, rng=seed)
+        found = read_models([Path(what)], design, n_items, candidates, seed, train=train)
         counts.update(found if len(found) > 1 else {name: next(iter(found.values()))})
     return report_on(counts, metrics, **options)

@@ -9,7 +9,7 @@ import typer
 
 from fullrank._files import existing
 from fullrank.cli._models import read_config
-from fullrank.cli._options import Html, Level, Metrics, Target, say_page, show_lines, width
+from fullrank.cli._options import Html, Level, Metrics, Target, show_lines, show_page, width
 
 __all__ = ["plan"]
 
@@ -65,9 +65,9 @@ def plan(
         given.pop("items", None), given.pop("cases", None), given.pop("metrics", "ndcg@10"),
         pilot=None if known is None else RankCounts.load(existing(Path(known))), **given,
     )  # fmt: skip
-    if page is not None:
-        say_page(Path(made.to_html(page)))
     if json:
         typer.echo(as_json.dumps(made.to_dict(), indent=2))
     else:
         show_lines(made.lines(width()))
+    if page is not None:
+        show_page(Path(made.to_html(page)))

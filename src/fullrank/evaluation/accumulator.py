@@ -21,10 +21,10 @@ TIES = ("random", "optimistic", "pessimistic")
 
 
 def refuse_top(design: Design) -> Design:
-    """A row of scores is a sample or everything; that a rank is beyond k, it cannot say."""
+    """Refuse `Top`: a row of scores is a sample or everything, and cannot say that a rank is beyond k."""
     if design.beyond is not None:
         raise ValueError(
-            f"`design` is '{design}'; allowed with rows of scores are 'full', 'uni99' and the like, and 'adaptive'."
+            f"`design` must be 'full', 'uni99' or the like, or 'adaptive' with rows of scores, got '{design}'."
         )
     return design
 
@@ -63,7 +63,7 @@ class Accumulator:
     ) -> None:
         self.design = refuse_top(parse_design(design))
         if ties not in TIES:
-            raise ValueError(f"`ties` is {ties!r}; allowed are {', '.join(repr(each) for each in TIES)}.")
+            raise ValueError(f"`ties` must be one of {', '.join(map(repr, TIES))}, got {ties!r}.")
         self.n_items = n_items
         self.candidates = check_candidates(candidates)
         self.ties = ties
@@ -119,11 +119,14 @@ class Accumulator:
         if ids.shape != (len(values),):
             raise ValueError(f"`users` has shape {ids.shape} for {len(values)} rows: give one per row.")
         several = bool((targets > 1).any())
+        pools = self._pool(n_items, drawn, row, len(values))
+        if self.design.plain and not self.design.exhaustive:
+            self._check_drawn(drawn, row, pools, values.shape[1] - 1)
         part = RankCounts.from_ranks(
             above + 1,
-            self._pool(n_items, drawn, row, len(values)),
+            pools,
             self.design,
-            drawn=None if self.design.exhaustive else self._drawn(drawn, row),
+            drawn=None if self.design.exhaustive else drawn,
             users=ids[row],
             weights=None if weights is None else np.asarray(_array(weights), dtype=np.float64)[row],
             order=_places(row, own) if several else None,
@@ -210,15 +213,17 @@ class Accumulator:
             raise ValueError(f"`n_items` has shape {pools.shape} for {rows} rows: give one number, or one per row.")
         return np.asarray(np.broadcast_to(pools, (rows,))[row])
 
-    def _drawn(self, drawn: NDArray[Any], row: NDArray[Any]) -> NDArray[Any]:
-        most = self.design.stages(int(drawn.max()) + 1)[0]
-        if self.design.plain and (drawn > most).any():
-            place = int(np.argmax(drawn > most))
+    def _check_drawn(self, drawn: NDArray[Any], row: NDArray[Any], pools: NDArray[Any], room: int) -> None:
+        """Refuse rows with other numbers of negatives than the design's; fewer are fine where rows are padded to it."""
+        least, most = (int(self.design.stages(int(size))[0]) for size in (pools.min(), pools.max()))
+        wrong = (drawn > most) | (room < least)
+        if wrong.any():
+            place = int(np.argmax(wrong))
             raise ValueError(
-                f"row {int(row[place])} of `scores` has {int(drawn[place])} negatives beside its target but the design is "
-                f"'{self.design}': if that many were drawn, write Sample({int(drawn[place])})."
+                f"row {int(row[place])} of `scores` must hold the {most} negatives of '{self.design}' beside its target, "
+                f"got {int(drawn[place])}: if that many were drawn, write Sample({int(drawn[place])}); where some are "
+                "missing, pad the row with −inf."
             )
-        return drawn
 
 
 def _array(values: Any) -> NDArray[Any]:

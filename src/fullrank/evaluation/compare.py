@@ -11,7 +11,15 @@ from typing import Any
 import numpy as np
 
 from fullrank._types import FloatArray
-from fullrank.estimators import DEFAULT_ESTIMATOR, Estimate, Estimator, describe, parse_estimator
+from fullrank.estimators import (
+    DEFAULT_ESTIMATOR,
+    Estimate,
+    Estimator,
+    Naive,
+    RankDistribution,
+    describe,
+    parse_estimator,
+)
 from fullrank.estimators.intervals import check_interval, z_of
 from fullrank.evaluation.pairing import Influence, case_spread, covariances, expected_counts, influences, same_cases
 from fullrank.metrics import Metric, parse_metric
@@ -102,7 +110,14 @@ def comparisons(
 ) -> list[Comparison]:
     """One comparison per metric. ``rows`` of a report hold values and intervals that need not be computed again."""
     metrics = list(metrics)
+    rows = list(rows)
     known = {(row.model, str(row.metric)): (row.value, *row.interval) for row in rows if row.interval is not None}
+    naive = {(row.model, str(row.metric)): row.naive for row in rows}
+    if not rows:
+        fitted = {name: uncorrected(each.counts) for name, each in estimates.items()}
+        naive = {
+            (name, str(m)): None if each is None else each.expect(m) for name, each in fitted.items() for m in metrics
+        }
     names = list(estimates)
     same = same_cases([each.counts for each in estimates.values()]) if paired == "auto" else bool(paired)
     if paired is True and not same_cases([each.counts for each in estimates.values()]):
@@ -127,8 +142,16 @@ def comparisons(
         value, low, high = (np.array(each, dtype=np.float64) for each in zip(*numbers, strict=True))
         here = None if found is None else [found[name][index] for name in names]
         made = _compared(metric, names, value, low, high, here, level, target)
-        out.append(replace(made, paired=same, about=about, notes=notes, estimates=dict(estimates), remedy=_remedy))
+        shown = {name: each for name in names if (each := naive.get((name, str(metric)))) is not None}
+        out.append(
+            replace(made, paired=same, about=about, notes=notes, naive=shown, estimates=dict(estimates), remedy=_remedy)
+        )
     return out
+
+
+def uncorrected(counts: RankCounts) -> RankDistribution | None:
+    """The sampled ranks as if they were ranks, where the design has them."""
+    return Naive().fit(counts) if counts.design.plain else None
 
 
 def holm(p_values: Sequence[float]) -> FloatArray:

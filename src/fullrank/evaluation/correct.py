@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fullrank._version import __version__
-from fullrank.estimators import DEFAULT_ESTIMATOR, Estimate, Estimator, LogSpline, Naive, describe, parse_estimator
+from fullrank.estimators import DEFAULT_ESTIMATOR, Estimate, Estimator, LogSpline, describe, parse_estimator
 from fullrank.estimators.bounds import bounds_of
-from fullrank.evaluation.compare import comparisons
+from fullrank.evaluation.compare import comparisons, uncorrected
 from fullrank.metrics import Metric, parse_metrics
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import Design
@@ -28,7 +28,7 @@ DEFAULT_METRICS = ("recall@10", "ndcg@10", "ap@10")
 def correct(
     ranks: MappingType[str, ArrayLike | RankCounts] | ArrayLike | RankCounts,
     n_items: ArrayLike | None = None,
-    design: Design | str = "uni99",
+    design: Design | str | None = None,
     metrics: str | Metric | Iterable[str | Metric] = DEFAULT_METRICS,
     *,
     estimator: Estimator | str | None = None,
@@ -42,8 +42,8 @@ def correct(
     """Full-catalogue metrics from sampled ranks that you already have.
 
     ``ranks``: one-based sampled ranks (or :class:`RankCounts`) by model, or of a single model; ``n_items``: number of
-    candidates, target included, one or one per case; ``design``: how the negatives were drawn; ``candidates``: among which
-    items, as in :meth:`RankCounts.from_ranks` (``"unseen"`` if not given); counts know theirs.
+    candidates, target included, one or one per case; ``design``: how the negatives were drawn, such as ``"uni99"``;
+    ``candidates``: among which items, as in :meth:`RankCounts.from_ranks` (``"unseen"`` if not given). Counts know all that.
 
     >>> import fullrank as fr
     >>> report = fr.correct({"EASE": [1, 1, 2, 7, 40] * 200}, n_items=3706, design="uni99", metrics="ndcg@10")
@@ -61,6 +61,8 @@ def correct(
             continue
         if n_items is None:
             raise ValueError("`n_items` is missing: how many candidates (target included) the full ranking would have.")
+        if design is None:
+            raise ValueError("`design` is missing: how the negatives were drawn, such as 'uni99', or 'full' for none.")
         try:
             counts[str(name)] = RankCounts.from_ranks(
                 each, n_items, design, drawn=drawn, users=users, weights=weights,
@@ -75,8 +77,8 @@ def refuse_other_candidates(counts: RankCounts, candidates: str | None, where: s
     """Refuse a name of candidates that is not what the counts say themselves."""
     if candidates not in (None, counts.candidates):
         raise ValueError(
-            f"{where}`candidates` is {candidates!r}, but the counts say {counts.candidates!r}: leave it out, or, where the "
-            f"counts are wrong, give dataclasses.replace(counts, candidates={candidates!r})."
+            f"{where}`candidates` must be {counts.candidates!r}, as the counts have it, got {candidates!r}: leave it out, "
+            f"or, where the counts are wrong, give dataclasses.replace(counts, candidates={candidates!r})."
         )
 
 
@@ -90,7 +92,7 @@ def report_on(
     runs: MappingType[str, Run] | None = None,
     provenance: dict[str, Any] | None = None,
 ) -> Report:
-    """Fit every model's counts and lay the answers out as a report, what the fits warn of among its notes."""
+    """Fit every model's counts and report the answers, with what the fits warn of among the notes."""
     runs = runs or {}
     wanted = parse_metrics(metrics)
     chosen = parse_estimator(DEFAULT_ESTIMATOR if estimator is None else estimator)
@@ -100,7 +102,7 @@ def report_on(
     for model, each in counts.items():
         estimate = chosen.fit(each)
         estimates[model] = estimate
-        naive = Naive().fit(each) if each.design.plain else None
+        naive = uncorrected(each)
         for metric in wanted:
             interval = _interval(estimate, metric, level, target)
             rows.append(
@@ -186,8 +188,9 @@ def _provenance(
         if isinstance(estimator, LogSpline) and getattr(each, "posterior", None) is not None  # else every rank is known
     )
     spoke = f" (prior: {prior})" if prior not in ("", "own", candidates) else ""
+    estimated = "" if all(each.all_compared.all() for each in counts) else f"; {describe(estimator)}{spoke}"
     return {
-        "about": f"{counts[0]}; {describe(estimator)}{spoke}",
+        "about": f"{counts[0]}{estimated}",
         "fullrank": __version__,
         "numpy": np.__version__,
         "python": platform.python_version(),

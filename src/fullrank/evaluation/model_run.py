@@ -18,6 +18,7 @@ from fullrank.metrics import Metric
 from fullrank.observing.budget import Budget
 from fullrank.observing.observation import Observation
 from fullrank.ranks.design import Adaptive, Design
+from fullrank.report.words import ratio
 
 if TYPE_CHECKING:
     from fullrank.evaluation.evaluate import Job
@@ -188,7 +189,7 @@ class ModelRun:
         if exact.design.beyond is not None:
             self.notes.append(
                 f"metrics up to @{exact.design.exact_to} are exact, what lies beyond is estimated; ranking everything would "
-                f"take about {exact.whole / exact.seconds:.1f} × as long"
+                f"take about {ratio(exact.whole / exact.seconds)} × as long"
             )
         self.observe_round(exact.design)
         self.stop_reason = self.stop_reason or "exact"

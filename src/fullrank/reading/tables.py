@@ -6,6 +6,7 @@ Three kinds are told apart by their columns: ranks (``rank``, or one column of r
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -16,7 +17,7 @@ import numpy as np
 
 from fullrank._columns import find_column, frame_columns, listed
 from fullrank._files import existing
-from fullrank._tables import read_table, stem, table_batches
+from fullrank._tables import is_number, place_of, read_table, stem, table_batches
 from fullrank._types import Array
 from fullrank.models.scorer import to_numpy
 from fullrank.ranks.counts import RankCounts
@@ -91,6 +92,7 @@ def read_counts(
         }
     _refuse_ranked_lists(path, columns)
     counts: dict[str, RankCounts] = {}
+    above = 0  # rows in earlier batches
     for batch in chain([columns], batches):
         for table in read_ranks(path, batch):
             pool = table.n_items if table.n_items is not None else _pools(n_items, train, table.users)
@@ -104,9 +106,11 @@ def read_counts(
                     candidates=candidates,
                 )  # fmt: skip
             except (ValueError, TypeError) as error:
-                where = f" (cases counted from {before:,})" if before else ""
-                raise ValueError(f"model {table.model!r}{where}: {error}") from None
+                raise ValueError(
+                    f"model {table.model!r}: {_by_line(str(error), path, batch, table.model, above)}"
+                ) from None
             counts[table.model] = found if not before else counts[table.model] + found
+        above += len(next(iter(batch.values())))
     return counts
 
 
@@ -160,6 +164,9 @@ def read_ranks(path: str | Path, columns: dict[str, Array] | None = None) -> lis
     if rank is not None:
         return list(_long(path, columns, rank, user))
     wide = [name for name in columns if name != user and columns[name].dtype.kind in "iuf"]
+    for name in columns:
+        if name != user and name not in wide:
+            _refuse_words_among_ranks(path, name, columns[name])
     if not wide:
         raise ValueError(
             f"{str(path)!r} has no column of ranks: name it 'rank', or give one column of ranks per model; "
@@ -167,6 +174,27 @@ def read_ranks(path: str | Path, columns: dict[str, Array] | None = None) -> lis
         )
     users = None if user is None else columns[user]
     return [RankTable(name, columns[name], users) for name in wide]
+
+
+def _refuse_words_among_ranks(path: Path, name: str, column: Array) -> None:
+    """Refuse a column of ranks in which a cell is text: it would be taken for no model, and lost."""
+    numbers = np.array([is_number(str(each)) for each in column.tolist()])
+    if numbers.any():
+        first = int(np.flatnonzero(~numbers)[0]) if not numbers.all() else 0
+        raise ValueError(
+            f"{str(path)!r} has {str(column[first])!r} in column {name!r} {place_of(path, first)}: ranks are whole numbers."
+        )
+
+
+def _by_line(message: str, path: Path, columns: dict[str, Array], model: str, above: int) -> str:
+    """Name the line of the file where a message names the case of a model, ``above`` rows having come before."""
+    found = re.search(r"at case (\d+)", message)
+    if found is None:
+        return message
+    column = find_column(list(columns), "model")
+    rows = None if column is None else np.flatnonzero(columns[column].astype(str) == model)
+    place = int(found[1]) if rows is None else int(rows[int(found[1])])
+    return message.replace(found[0], place_of(path, above + place))
 
 
 def _long(path: Path, columns: dict[str, Array], rank: str, user: str | None) -> Iterator[RankTable]:

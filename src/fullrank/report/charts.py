@@ -1,34 +1,25 @@
 """Charts of a report, with Altair: small panels that read alike on a phone, a wide screen and paper.
 
-Each function takes numbers and returns an Altair chart. Names stand beside what they name; there is no legend to look
-up. A :class:`Style` holds the colours: for the page they are CSS variables, so that one drawing serves light and dark.
+Each function takes numbers and returns an Altair chart. Names stand beside what they name; where they cannot, the panel
+has a legend. A :class:`Style` holds the colours: for the page they are CSS variables, so that one drawing serves light and
+dark.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping as MappingType
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 from fullrank.metrics import Metric
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import ALL
-from fullrank.report.digest import (
-    Bin,
-    Cell,
-    Curve,
-    Digest,
-    blind_spot,
-    clean,
-    decimals,
-    digest,
-    exact_to,
-    number,
-    percent,
-    sizes,
-)
+from fullrank.report.digest import MOST_DRAWN, Bin, Cell, Curve, Digest, blind_spot, digest, exact_to, sizes
+from fullrank.report.words import clean, decimals, number, percent, signed
 
 __all__ = ["NOTEBOOK", "PAGE", "Style", "plot_counts", "plot_distribution", "plot_report", "svg"]
 
@@ -36,6 +27,8 @@ __all__ = ["NOTEBOOK", "PAGE", "Style", "plot_counts", "plot_distribution", "plo
 WIDTH = 340
 #: Names in charts are cut to what fits beside the data.
 LONGEST = 30
+#: Numbers for the identifiers inside drawings, which one notebook may show many of.
+_SERIAL = count(1)
 
 
 @dataclass(frozen=True)
@@ -79,18 +72,29 @@ def load_altair() -> Any:
     return altair
 
 
-def svg(chart: Any, style: Style) -> str:
-    """The chart as SVG text, without a browser and without the network; its width includes axes, so that panels line up."""
+def load_vl_convert() -> Any:
+    """vl-convert, or a sentence that says how to get it."""
     try:
         import vl_convert
     except ImportError:
         raise ImportError(
             "the page's charts are made into SVG by vl-convert-python: install the extra, pip install 'fullrank[report]'."
         ) from None
+    return vl_convert
+
+
+def svg(chart: Any, style: Style, fit: bool = True) -> str:
+    """The chart as SVG text, without a browser and without the network.
+
+    ``fit``: its width includes axes, so that panels of a page line up; charts put together from several cannot.
+    """
+    vl_convert = load_vl_convert()
     # our own charts: checking each against the whole schema takes longer than drawing them, and so does copying each once
     # for every property that is set on it
     spec = chart.to_dict(validate=False)
-    spec.update(config=look(style), autosize={"type": "fit", "contains": "padding"})
+    spec["config"] = look(style)
+    if fit:
+        spec["autosize"] = {"type": "fit", "contains": "padding"}
     return str(vl_convert.vegalite_to_svg(spec))
 
 
@@ -127,7 +131,7 @@ def plot_counts(counts: RankCounts) -> Any:
             "high": high + 0.5,
             "share": share,
             "zero": 0,
-            "told": f"sampled rank {_span(low, high)}: {percent(share)}",
+            "tip": f"sampled rank {_span(low, high)}: {percent(share)}",
         }
         for low, high, share in sampled_bins(counts)
     ]
@@ -139,7 +143,7 @@ def plot_counts(counts: RankCounts) -> Any:
             x2=alt.X2("high:Q"),
             y=alt.Y("share:Q", title="share of cases", axis=alt.Axis(format="~%", tickCount=4)),
             y2=alt.Y2("zero:Q"),
-            tooltip=alt.Tooltip("told:N", title=" "),
+            tooltip=alt.Tooltip("tip:N", title=" "),
         )
         .properties(width=WIDTH, height=160)
     )
@@ -171,6 +175,8 @@ class Panel:
     body: tuple[tuple[str, ...], ...]
     metric: str = ""
     banded: bool = False
+    #: What colours mean, where names do not stand beside what they name: (words, colour).
+    legend: tuple[tuple[str, str], ...] = ()
 
 
 #: The sections of charts, in the order of the page.
@@ -196,79 +202,120 @@ def panels_of(shown: Digest, style: Style, kind: str) -> list[Panel]:
 
 
 def results_panel(shown: Digest, metric: str, style: Style, colours: MappingType[str, str]) -> Panel:
-    """One row per model: the estimate, its interval, faint around it the bounds, and hollow what the sample says itself.
+    """One row per model: value and interval, faint around them the bounds, hollow the uncorrected metric, a bar the truth.
 
-    Bounds do not stretch the axis: where they reach further than all the rest, the band goes to the edge.
+    Bounds do not stretch the axis: where they reach further than all the rest, the band goes to the edge. With many models
+    rows are low, names stand on an axis and numbers in the table below.
     """
     alt = load_altair()
-    rows = [(m, cell) for m in shown.drawn if (cell := shown.cell(m, metric)).value is not None]
-    ends = [each for _, cell in rows for each in (cell.value, cell.low, cell.high, cell.naive) if each is not None]
+    rows = [(m, cell) for m in shown.models if (cell := shown.cell(m, metric)).value is not None]
+    many = len(rows) > MOST_DRAWN
+    ends = [e for _, c in rows for e in (c.value, *(c.interval or ()), c.naive, c.truth) if e is not None]
     low, high = min(0.0, *ends), max(0.0, *ends)
     if min(ends) > 0.6 * high:  # far from zero and close together (AUC): dots need no zero, and differences need room
         low = min(ends) - 0.2 * (high - min(ends) or high)
     high = high if high > low else low + 1.0
     data: list[dict[str, Any]] = []
-    marks: list[dict[str, Any]] = []
     for place, (model, cell) in enumerate(rows):
-        told = f"{shown.labels[model]}: {value_text(shown, metric, cell)}"
-        if cell.bounds is not None:
-            told += f"; the data alone allow {shown.span(metric, cell.bounds)}"
-        if _apart(shown, metric, cell):
-            told += f"; sampled, at face value {shown.text(metric, cell.naive)}"
-        data.append({"row": place, "name": clean(shown.labels[model], LONGEST), "colour": colours[model], "told": told,
-                     "value": cell.value, "low": cell.low, "high": cell.high,
-                     "least": _clipped(cell.bounds, 0, low, high), "most": _clipped(cell.bounds, 1, low, high),
-                     "naive": cell.naive if _apart(shown, metric, cell) else None})  # fmt: skip
-        marks += _placed(shown, metric, place, cell, low, high)
-    y = alt.Y("row:Q", axis=None, scale=alt.Scale(domain=[len(rows) - 0.45, -0.55], nice=False, zero=False))
+        lower, upper = cell.spread or (None, None)
+        least, most = (None, None) if cell.bounds is None else (min(max(end, low), high) for end in cell.bounds)
+        data.append({
+            "row": place, "name": clean(shown.labels[model], LONGEST), "colour": colours[model], "value": cell.value,
+            "low": lower, "high": upper, "least": least, "most": most, "truth": cell.truth,
+            "naive": cell.naive if _apart(shown, metric, cell) else None, "tip": _tip(shown, metric, model, cell),
+        })  # fmt: skip
+    names = None
+    if many:
+        short = json.dumps(_short([row["name"] for row in data], 18))
+        names = alt.Axis(values=list(range(len(rows))), labelExpr=f"{short}[datum.value]", grid=False, labelLimit=120)
+    y = alt.Y(
+        "row:Q", title=None, axis=names, scale=alt.Scale(domain=[len(rows) - 0.45, -0.55], nice=False, zero=False)
+    )
     axis = alt.Axis(tickCount=4, grid=True, format=axis_format(high - low), labelFlush=True)
     x = alt.X("value:Q", title=None, axis=axis, scale=alt.Scale(domain=[low, high], nice=False))
-    base = alt.Chart(_data(data)).encode(y=y)
-    colour = alt.Color("colour:N", scale=None)
-    tip = {"tooltip": alt.Tooltip("told:N", title=" "), "description": alt.Description("told:N")}
+    base, colour, tip = alt.Chart(_data(data)).encode(y=y), alt.Color("colour:N", scale=None), _tips(alt)
+    band, line, dot = (9, 5, 40) if many else (13, 7, 72)
     layers = [
-        base.mark_text(align="left", dy=-15, fontSize=12, fontWeight=600, color=style.ink).encode(
-            x=alt.value(0), text=alt.Text("name:N")
-        ),
         base.mark_rule(strokeDash=[1, 3], color=style.muted).encode(x=x, x2=alt.X2("naive:Q")),
-        base.mark_rule(strokeWidth=13, opacity=0.13).encode(x=alt.X("least:Q"), x2=alt.X2("most:Q"), color=colour),
-        base.mark_rule(strokeWidth=7, opacity=0.35, strokeCap="round").encode(
+        base.mark_rule(strokeWidth=band, opacity=0.16).encode(x=alt.X("least:Q"), x2=alt.X2("most:Q"), color=colour),
+        base.mark_rule(strokeWidth=line, opacity=0.4, strokeCap="round").encode(
             x=alt.X("low:Q"), x2=alt.X2("high:Q"), color=colour
         ),
-        base.mark_point(shape="circle", size=64, filled=True, fill=style.paper, stroke=style.muted, strokeWidth=1.5,
-                        opacity=1).encode(x=alt.X("naive:Q"), **tip),
-        base.mark_point(shape="circle", size=72, filled=True, opacity=1).encode(x=x.copy(), color=colour, **tip),
+        base.mark_point(shape="circle", size=0.9 * dot, filled=True, fill=style.paper, stroke=style.muted,
+                        strokeWidth=1.5, opacity=1).encode(x=alt.X("naive:Q"), **tip),
+        base.mark_point(shape="circle", size=dot, filled=True, opacity=1).encode(x=x.copy(), color=colour, **tip),
     ]  # fmt: skip
-    for align in dict.fromkeys(mark["align"] for mark in marks):
+    if shown.any("truth"):
+        layers.append(base.mark_tick(thickness=2, size=20, color=style.ink).encode(x=alt.X("truth:Q"), **tip))
+    if not many:
+        words = base.mark_text(align="left", dy=-15, fontSize=12, fontWeight=600, color=style.ink)
+        layers.append(words.encode(x=alt.value(0), text=alt.Text("name:N")))
+        marks = [m for place, (_, cell) in enumerate(rows) for m in _placed(shown, metric, place, cell, low, high)]
+        layers += _number_layers(marks, y, style)
+    chart = alt.layer(*layers).properties(width=WIDTH, height=(24 if many else 54) * len(rows) + 36)
+    about = f"{clean(metric)} of {len(rows)} model{'s' * (len(rows) != 1)}: " + "; ".join(row["tip"] for row in data)
+    return Panel(chart, clean(metric), about, (), (), metric)
+
+
+def _tip(shown: Digest, metric: str, model: str, cell: Cell) -> str:
+    """A number and its company in words."""
+    parts = [f"{shown.labels[model]}: {shown.text(metric, cell.value)}"]
+    if cell.interval is not None:
+        parts[0] += ", exact" if cell.exact else f" ({shown.level:.0%} interval {shown.span(metric, cell.interval)})"
+    if cell.bounds is not None:
+        parts.append(f"the data alone allow {shown.span(metric, cell.bounds)}")
+    if _apart(shown, metric, cell):
+        parts.append(f"uncorrected {shown.text(metric, cell.naive)}")
+    if cell.truth is not None:
+        parts.append(f"truth {shown.text(metric, cell.truth)}")
+    return "; ".join(parts)
+
+
+def _number_layers(marks: Sequence[MappingType[str, Any]], y: Any, style: Style) -> list[Any]:
+    """The labels of dots, a layer for every alignment and kind."""
+    alt, layers = load_altair(), []
+    for align, shift in (("left", 2), ("center", 0), ("right", -2)):
         for kind, tone, weight in (("value", style.ink, 600), ("naive", style.muted, 400)):
             here = [mark for mark in marks if mark["align"] == align and mark["kind"] == kind]
             if here:
-                layers.append(
-                    alt.Chart(_data(here))
-                    .mark_text(
-                        align=align,
-                        dx={"left": 2, "right": -2}.get(align, 0),
-                        dy=17,
-                        fontSize=11,
-                        fontWeight=weight,
-                        color=tone,
-                    )
-                    .encode(x=alt.X("at:Q"), y=y.copy(), text=alt.Text("text:N"))
+                text = alt.Chart(_data(here)).mark_text(
+                    align=align, dx=shift, dy=17, fontSize=11, fontWeight=weight, color=tone
                 )
-    chart = alt.layer(*layers).properties(width=WIDTH, height=54 * len(rows) + 36)
-    head = ("Model", "Full catalogue", f"{shown.level:.0%} interval", "Bounds", "Sampled, at face value")
-    body = tuple(
-        (
-            shown.labels[model],
-            shown.text(metric, cell.value),
-            limits_text(shown, metric, cell),
-            shown.span(metric, cell.bounds),
-            shown.text(metric, cell.naive),
-        )
-        for model, cell in rows
-    )
-    about = f"{clean(metric)} of {len(rows)} model{'s' * (len(rows) != 1)}: " + "; ".join(row["told"] for row in data)
-    return Panel(chart, clean(metric), about, head, body, metric)
+                layers.append(text.encode(x=alt.X("at:Q"), y=y.copy(), text=alt.Text("text:N")))
+    return layers
+
+
+def difference_panel(found: Any, style: Style, most: int) -> Panel:
+    """The leader's lead over each of the others, with its interval; grey where it may be none."""
+    alt = load_altair()
+    digits, leader, others = found.digits, clean(found.winner), found.models[1 : most + 1]
+    pairs = [found.pair(found.winner, other) for other in others]
+    bounded = [(max(p.low, -1e6), min(p.high, 1e6)) for p in pairs]
+    ends = [e for p, limits in zip(pairs, bounded, strict=True) for e in (*limits, p.difference)]
+    low, high = min(0.0, *ends), max(0.0, *ends)
+    low, high = (low, high) if high > low else (low, low + 1.0)
+    tones = [style.series[0] if found.told_apart(p.model, p.other) else style.muted for p in pairs]
+    data = [
+        {"row": place, "name": clean(p.other, LONGEST), "value": p.difference, "low": a, "high": b, "colour": tone,
+         "tip": f"{leader} minus {clean(p.other)}: {signed(p.difference, digits)}"
+                + (f" ({found.level:.0%} interval {signed(a, digits)} to {signed(b, digits)})" if a < b else ", exact")}
+        for place, (p, (a, b), tone) in enumerate(zip(pairs, bounded, tones, strict=True))
+    ]  # fmt: skip
+    short = json.dumps(_short([row["name"] for row in data], 18))
+    names = alt.Axis(values=list(range(len(data))), labelExpr=f"{short}[datum.value]", grid=False, labelLimit=120)
+    y = alt.Y("row:Q", title=None, axis=names, scale=alt.Scale(domain=[len(data) - 0.4, -0.6], nice=False, zero=False))
+    axis = alt.Axis(tickCount=4, format=axis_format(high - low), labelFlush=True)
+    x = alt.X("value:Q", title=f"{leader} is ahead by", axis=axis, scale=alt.Scale(domain=[low, high], nice=False))
+    base, colour = alt.Chart(_data(data)).encode(y=y), alt.Color("colour:N", scale=None)
+    layers = [
+        alt.Chart(_data([{"value": 0}])).mark_rule(color=style.ink).encode(x=x),
+        base.mark_rule(strokeWidth=5, opacity=0.4, strokeCap="round").encode(
+            x=alt.X("low:Q"), x2=alt.X2("high:Q"), color=colour
+        ),
+        base.mark_point(shape="circle", size=56, filled=True, opacity=1).encode(x=x.copy(), color=colour, **_tips(alt)),
+    ]  # fmt: skip
+    chart = alt.layer(*layers).properties(width=WIDTH, height=26 * len(data) + 44)
+    return Panel(chart, f"Lead of {leader}", "; ".join(row["tip"] for row in data), (), ())
 
 
 def curve_panel(
@@ -297,12 +344,10 @@ def curve_panel(
         label = shown.labels[curve.model]
         limits = {k: (a, b) for k, a, b in curve.band}
         for k, value in zip(curve.ks, curve.values, strict=True):
-            told = f"{label}: {name}@{k} = {number(value, digits)}"
+            tip = f"{label}: {name}@{k} = {number(value, digits)}"
             if k in limits:
-                told += (
-                    f" ({shown.level:.0%} interval {number(limits[k][0], digits)} to {number(limits[k][1], digits)})"
-                )
-            one = {"k": k, "value": value, "model": label, "colour": colours[curve.model], "told": told}
+                tip += f" ({shown.level:.0%} interval {number(limits[k][0], digits)} to {number(limits[k][1], digits)})"
+            one = {"k": k, "value": value, "model": label, "colour": colours[curve.model], "tip": tip}
             lines.append(one)
         bands += [
             {"k": k, "low": a, "high": b, "model": label, "colour": colours[curve.model]} for k, a, b in curve.band
@@ -322,9 +367,7 @@ def curve_panel(
         .encode(x=x, y=y, color=colour)
     )
     layers.append(  # invisible and large: what the pointer finds
-        line.mark_point(filled=True, opacity=0, size=120).encode(
-            color=colour, tooltip=alt.Tooltip("told:N", title=" "), description=alt.Description("told:N")
-        )
+        line.mark_point(filled=True, opacity=0, size=120).encode(color=colour, **_tips(alt))
     )
     gap = (high - low) * 14 / (height - 48)  # a line of text; the axis below takes its part of the height
     tops: list[dict[str, Any]] = [
@@ -376,15 +419,8 @@ def rank_panel(shown: Digest, model: str, bins: Sequence[Bin], style: Style, col
     y = alt.Y("share:Q", title=None, scale=y_scale, axis=alt.Axis(tickCount=3, format="~%"))
     layers = []
     if blind is not None:
-        shade = alt.Chart(_data([{"low": blind[0], "high": blind[1], "told": f"blind spot: ranks {_to(blind)}"}]))
-        layers.append(
-            shade.mark_rect(color=style.muted, opacity=0.16).encode(
-                x=x,
-                x2=alt.X2("high:Q"),
-                tooltip=alt.Tooltip("told:N", title=" "),
-                description=alt.Description("told:N"),
-            )
-        )
+        shade = alt.Chart(_data([{"low": blind[0], "high": blind[1], "tip": f"blind spot: ranks {_to(blind)}"}]))
+        layers.append(shade.mark_rect(color=style.muted, opacity=0.16).encode(x=x, x2=alt.X2("high:Q"), **_tips(alt)))
         if math.log(blind[1] / blind[0]) > 0.2 * math.log(last):  # room for the words
             layers.append(
                 shade.mark_text(
@@ -393,31 +429,24 @@ def rank_panel(shown: Digest, model: str, bins: Sequence[Bin], style: Style, col
             )
     if exact:
         border = alt.Chart(
-            _data([{"low": exact + 1, "told": f"ranks 1 to {exact:,} are exact, those beyond estimated"}])
+            _data([{"low": exact + 1, "tip": f"ranks 1 to {exact:,} are exact, those beyond estimated"}])
         )
         words = f"exact to {exact:,}" if math.log(exact + 1) > 0.22 * math.log(last) else "exact"
         layers += [
-            border.mark_rule(color=style.muted, strokeDash=[3, 3]).encode(x=x, description=alt.Description("told:N")),
+            border.mark_rule(color=style.muted, strokeDash=[3, 3]).encode(x=x, description=alt.Description("tip:N")),
             border.mark_text(
                 align="right", baseline="top", dx=-4, dy=5, fontSize=11, color=style.muted, text=words
             ).encode(x=x, y=alt.value(0)),
         ]
     data = [
         {"low": each.low, "high": each.high + 1, "share": each.share, "zero": 0,
-         "told": f"{label}, rank {_span(each.low, each.high)}: {percent(each.share)} of cases"}
+         "tip": f"{label}, rank {_span(each.low, each.high)}: {percent(each.share)} of cases"}
         for each in bins
     ]  # fmt: skip
     layers.append(
         alt.Chart(_data(data))
         .mark_rect(color=colour, opacity=0.85, stroke=style.paper, strokeWidth=1)
-        .encode(
-            x=x,
-            x2=alt.X2("high:Q"),
-            y=y,
-            y2=alt.Y2("zero:Q"),
-            tooltip=alt.Tooltip("told:N", title=" "),
-            description=alt.Description("told:N"),
-        )
+        .encode(x=x, x2=alt.X2("high:Q"), y=y, y2=alt.Y2("zero:Q"), **_tips(alt))
     )
     chart = alt.layer(*layers).properties(width=WIDTH, height=150)
     total, body = 0.0, []
@@ -434,53 +463,52 @@ def rank_panel(shown: Digest, model: str, bins: Sequence[Bin], style: Style, col
 
 
 def budget_panel(found: Sequence[Any], label: str, style: Style, colour: str) -> Panel:
-    """Per sample size: share of the cases that ended there, and share of all scored items that they took."""
+    """Per sample size: share of the cases that ended there (grey), and of all scored items that they took (in colour)."""
     alt = load_altair()
     cases, scored = sum(each.cases for each in found), max(sum(each.scored for each in found), 1)
     found = _largest(found, 12)
     names = ["all" if each.drawn == ALL else f"{each.drawn:,}" for each in found]
-    data = []
-    for name, each in zip(names, found, strict=True):
-        for kind, share, tone in (("cases", each.cases / cases, style.muted), ("scores", each.scored / scored, colour)):
-            told = f"{name} negatives: {percent(share)} of {'cases' if kind == 'cases' else 'scored items'}"
-            data.append(
-                {"size": name, "kind": kind, "share": share, "text": percent(share), "colour": tone, "told": told}
-            )
+    data = [
+        {"size": name, "kind": kind, "share": share, "text": percent(share), "colour": tone,
+         "tip": f"{name} negatives: {percent(share)} of {kind}"}
+        for name, each in zip(names, found, strict=True)
+        for kind, share, tone in (("cases", each.cases / cases, style.muted), ("items scored", each.scored / scored, colour))
+    ]  # fmt: skip
     most = max(row["share"] for row in data)
     base = alt.Chart(_data(data)).encode(
         y=alt.Y("size:N", sort=names, title=None, scale=alt.Scale(paddingInner=0.3)),
-        yOffset=alt.YOffset("kind:N", sort=["cases", "scores"]),
+        yOffset=alt.YOffset("kind:N", sort=["cases", "items scored"]),
         x=alt.X("share:Q", axis=None, scale=alt.Scale(domain=[0, most * 1.2], nice=False)),
-    )  # fmt: skip
-    bars = base.mark_bar(opacity=0.85, cornerRadiusEnd=1).encode(
-        color=alt.Color("colour:N", scale=None),
-        tooltip=alt.Tooltip("told:N", title=" "),
-        description=alt.Description("told:N"),
     )
-    first = data[0]["size"]
-    text = base.mark_text(align="left", dx=4, fontSize=10.5, color=style.muted).encode(text=alt.Text("text:N"))
-    which = (  # said once, beside the first pair of bars
-        base.transform_filter(alt.datum.size == first)
-        .transform_calculate(which="datum.text + (datum.kind == 'cases' ? ' of cases' : ' of scores')")
-        .mark_text(align="left", dx=4, fontSize=10.5, color=style.muted)
-        .encode(text=alt.Text("which:N"))
-    )
-    rest = text.transform_filter(alt.datum.size != first)
-    chart = alt.layer(bars, rest, which).properties(width=WIDTH, height=40 * len(found) + 8)
+    bars = base.mark_bar(opacity=0.85, cornerRadiusEnd=1)
+    texts = base.mark_text(align="left", dx=4, fontSize=10.5, color=style.muted).encode(text=alt.Text("text:N"))
+    layers = [bars.encode(color=alt.Color("colour:N", scale=None), **_tips(alt)), texts]
+    chart = alt.layer(*layers).properties(width=WIDTH, height=40 * len(found) + 8)
     body = tuple(
         (name, f"{each.cases:,}", percent(each.cases / cases), f"{each.scored:,}", percent(each.scored / scored))
         for name, each in zip(names, found, strict=True)
     )
-    about = f"Where {label or 'the sample'} spent {scored:,} scores: " + "; ".join(row["told"] for row in data)
-    return Panel(chart, label, about, ("Negatives", "Cases", "Share", "Items scored", "Share"), body)
+    about = f"Where {label or 'the sample'} spent {scored:,} scores: " + "; ".join(str(row["tip"]) for row in data)
+    legend = (("share of cases", style.muted), ("share of items scored", colour))
+    return Panel(chart, label, about, ("Negatives", "Cases", "Share", "Items scored", "Share"), body, legend=legend)
 
 
 # -------------------------------------------------------------------------------------------------- inside
 
 
 def finish(chart: Any, style: Style) -> Any:
-    """The chart with the look that all share."""
-    return chart.configure(**look(style))
+    """Give the chart the look that all share; a notebook shows it as a drawing, which needs no network."""
+    made = chart.configure(**look(style))
+
+    def drawing(**_: Any) -> dict[str, str]:
+        from fullrank.report.html import inline
+
+        return {"text/html": inline(svg(made, style, fit=False), "chart", next(_SERIAL), sized=True)}
+
+    object.__setattr__(
+        made, "_repr_mimebundle_", drawing
+    )  # Altair's own way of setting would make it part of the chart
+    return made
 
 
 def look(style: Style) -> dict[str, Any]:
@@ -504,21 +532,9 @@ def _data(rows: Sequence[MappingType[str, Any]]) -> Any:
     return load_altair().Data(values=tuple(rows))
 
 
-def value_text(shown: Digest, metric: str, cell: Cell) -> str:
-    """A value with its interval, in words."""
-    limits = limits_text(shown, metric, cell)
-    return shown.text(metric, cell.value) + ("" if limits == "–" else f" ({shown.level:.0%} interval {limits})")
-
-
-def limits_text(shown: Digest, metric: str, cell: Cell) -> str:
-    """``0.120 to 0.145``; a dash where there is none, or where it is a point because all ranks are known."""
-    if cell.low is None or cell.high is None or cell.low == cell.high:
-        return "–"
-    return shown.span(metric, (cell.low, cell.high))
-
-
-def _clipped(bounds: tuple[float, float] | None, end: int, low: float, high: float) -> float | None:
-    return None if bounds is None else min(max(bounds[end], low), high)
+def _tips(alt: Any) -> dict[str, Any]:
+    """What the pointer shows and what screen readers say: the field ``tip``."""
+    return {"tooltip": alt.Tooltip("tip:N", title=" "), "description": alt.Description("tip:N")}
 
 
 def axis_format(span: float) -> str:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
-import textwrap
 from collections.abc import Callable
 from collections.abc import Mapping as MappingType
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, overload
 
 from fullrank.metrics import Metric
 from fullrank.report.notebook import card
 from fullrank.report.row import finite, metric_called
-from fullrank.report.tables import latex, letters, markdown, significance_caption, superscript
+from fullrank.report.tables import Results, letters, superscript, text_table
+from fullrank.report.verdict import Standing, Verdict, interval_text, verdict
+from fullrank.report.words import clean, decimals, number, signed, wrapped
 
 __all__ = ["SCHEMA", "Comparison", "Difference"]
 
@@ -58,6 +61,8 @@ class Comparison:
     paired: bool = True
     about: str = ""
     notes: tuple[str, ...] = ()
+    #: The uncorrected metric by model, where the design has one.
+    naive: MappingType[str, float] = field(default_factory=dict)
     estimates: MappingType[str, Any] = field(default_factory=dict, repr=False)
     #: Says what would separate two models; none where there is nothing to ask, as after loading.
     remedy: Callable[[Comparison, Difference], str] | None = field(default=None, repr=False)
@@ -118,6 +123,7 @@ class Comparison:
                     "value": self.values[model],
                     "low": finite(self.intervals[model][0]),
                     "high": finite(self.intervals[model][1]),
+                    "naive": self.naive.get(model),
                     "probability_best": self.best[model],
                     "group": next(place for place, group in enumerate(self.groups, 1) if model in group),
                 }
@@ -138,6 +144,7 @@ class Comparison:
             values={row["model"]: float(row["value"]) for row in rows},
             intervals={row["model"]: _limits(row) for row in rows},
             best={row["model"]: float(row["probability_best"]) for row in rows},
+            naive={row["model"]: float(row["naive"]) for row in rows if row.get("naive") is not None},
             pairs=tuple(
                 Difference(
                     row["model"], row["other"], float(row["difference"]), *_limits(row),
@@ -155,85 +162,118 @@ class Comparison:
 
     def to_json(self, indent: int | None = 2) -> str:
         """:meth:`to_dict` as strict JSON."""
-        import json
-
         return json.dumps(self.to_dict(), indent=indent, ensure_ascii=False, allow_nan=False)
 
     def to_latex(self, digits: int = 3) -> str:
-        """A LaTeX table; superscripts name the models that one is significantly better than."""
-        return latex(self.models, [str(self.metric)], *self._cells(), digits, self._caption())
+        """A LaTeX table with intervals; superscripts name the models that one is significantly better than."""
+        return self._results().latex(digits)
 
     def to_markdown(self, digits: int = 3) -> str:
         """The same as a Markdown table."""
-        return markdown(self.models, [str(self.metric)], *self._cells(), digits, self._caption())
+        return self._results().markdown(digits)
 
-    def _cells(self) -> tuple[dict[tuple[str, str], float], dict[tuple[str, str], frozenset[str]]]:
+    def _results(self) -> Results:
         name = str(self.metric)
-        values = {(name, model): value for model, value in self.values.items()}
-        return values, {(name, model): frozenset(self.better_than(model)) for model in self.models}
+        cells = {(name, model): (value, self._interval(model)) for model, value in self.values.items()}
+        better = {(name, model): frozenset(self.better_than(model)) for model in self.models}
+        return Results(self.models, [name], cells, better, self.level, self.target, self.about)
+
+    @overload
+    def to_html(self, path: None = None) -> str: ...
+    @overload
+    def to_html(self, path: str | Path) -> Path: ...
+    def to_html(self, path: str | Path | None = None) -> str | Path:
+        """The comparison as one self-contained page: written to ``path`` atomically, or returned as text.
+
+        Needs the extra ``report`` for its charts.
+        """
+        from fullrank.report.html import comparison_page, write_page
+
+        page = comparison_page([self])
+        return page if path is None else write_page(page, path)
 
     def better_than(self, model: str) -> list[str]:
         """The models that this one is significantly better than, all pairs considered (Holm)."""
         return [each.other for each in self.pairs if each.model == model and each.p_holm <= 1 - self.level]
 
-    def _caption(self) -> str:
-        return significance_caption(self.level, self.target, self.about)
+    @property
+    def digits(self) -> int:
+        """Decimals that suit the values."""
+        return decimals(self.values.values())
 
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
+    @property
+    def verdict(self) -> Verdict:
+        """Who leads, how sure that is, and whom uncorrected ranks would have named, in one sentence."""
+        standings = [
+            Standing(model, self.values[model], self._interval(model), self.naive.get(model)) for model in self.models
+        ]
+        tied = set(self.models[1:]) - set(self.better_than(self.winner))
+        return verdict(
+            self.metric, standings, level=self.level, digits=self.digits, tied=tied, probability=self.best[self.winner]
+        )
 
-    def lines(self, width: int = 80) -> list[str]:
-        """The comparison as lines of at most ``width`` columns."""
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Head and body of the ranking: groups, letters, values with the letters of what they beat, intervals, P(best)."""
         named = letters(self.models)
         head = ["", "#", "model", str(self.metric), f"{self.level:.0%} interval", "P(best)"]
         body = []
         for place, group in enumerate(self.groups, 1):
             for model in group:
-                low, high = self.intervals[model]
                 marks = superscript("".join(named[other] for other in self.better_than(model) if other in named))
-                body.append(
-                    [f"{place}.", named.get(model, ""), model, f"{self.values[model]:.4f}{marks}",
-                     f"{low:.4f} .. {high:.4f}", f"{self.best[model]:.3f}"]
-                )  # fmt: skip
-        widths = [max(len(line[column]) for line in [head, *body]) for column in range(len(head))]
-        widths[2] = max(5, min(widths[2], width - sum(widths[:2]) - sum(widths[3:]) - 2 * (len(widths) - 1)))
-        table = [_aligned(line, widths)[:width] for line in [head, *body]]
-        table.insert(1, "-" * min(max(map(len, table)), width))
-        said = [line for text in self.sentences() for line in textwrap.wrap(text, width)]
-        notes = [line for note in self.notes for line in textwrap.wrap(f"! {note}", width, subsequent_indent="  ")]
-        return [*textwrap.wrap(self.about, width), *table, *said, *notes]
+                ends = interval_text(self._interval(model), self.digits)
+                value = number(self.values[model], self.digits) + marks
+                body.append([f"{place}.", named.get(model, ""), clean(model), value, ends, f"{self.best[model]:.3f}"])
+        return head, body
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def __repr__(self) -> str:
+        return f"<Comparison: {clean(self.verdict, 200)} {len(self.models):,} models>"
+
+    def lines(self, width: int = 80) -> list[str]:
+        """The comparison as lines of at most ``width`` columns."""
+        head, body = self.table()
+        words = [line for text in self.sentences() for line in wrapped(text, width)]
+        notes = [line for note in self.notes for line in wrapped(note, width, "! ")]
+        table = text_table(head, body, width, words=4, elastic=2)
+        return [*wrapped(str(self.verdict), width), *wrapped(self.about, width), *table, *words, *notes]
 
     def sentences(self) -> list[str]:
-        """The verdict in words."""
-        if len(self.models) == 1:
-            return ["There is one model: nothing to compare."]
-        first, second = self.models[0], self.models[1]
-        pair = self.pair(first, second)
-        limits = f"{pair.difference:+.4f}, {self.level:.0%} interval {pair.low:+.4f} .. {pair.high:+.4f}"
+        """What stands behind the verdict: the difference of the first two, what would settle it, and the whole ranking."""
         out = []
-        if pair.difference == 0:
-            out.append(f"{first} and {second} tie.")
-        elif self.told_apart(first, second):
-            out.append(f"{first} leads {second} by {limits} ({_p(pair.p_holm)}, Holm).")
-        else:
-            out.append(f"{first} and {second} cannot be told apart: {limits} ({_p(pair.p_holm)}, Holm).")
-            out.append(self.more(first, second))
+        if len(self.models) > 1:
+            first, second = self.models[:2]
+            out = [self.difference(first, second), "" if self.told_apart(first, second) else self.more(first, second)]
         if len(self.models) > 2:
-            ranking = " > ".join(" = ".join(group) for group in self.groups)
+            ranking = " > ".join(" = ".join(map(clean, group)) for group in self.groups)
             out.append(f"Ranking (=: cannot be told apart from the first of the group): {ranking}.")
         return [text for text in out if text]
 
+    def difference(self, model: str, other: str) -> str:
+        """The difference of two models in a sentence; nothing where their values are equal."""
+        pair = self.pair(model, other)
+        if pair.difference == 0:
+            return ""
+        text = f"{clean(model)} minus {clean(other)} is {signed(pair.difference, self.digits)}"
+        if pair.low == pair.high:
+            return f"{text}, exact."
+        ends = " to ".join(signed(end, self.digits) for end in (pair.low, pair.high))
+        p = "p < 0.001" if pair.p_holm < 0.001 else f"p = {pair.p_holm:.3f}"
+        return f"{text}, {self.level:.0%} interval {ends} ({p} after Holm's adjustment)."
+
+    def _interval(self, model: str) -> tuple[float, float] | None:
+        low, high = self.intervals[model]
+        return (low, high) if math.isfinite(low) and math.isfinite(high) else None
+
     def _repr_html_(self) -> str:
-        head = ["model", "group", str(self.metric), f"{self.level:.0%} interval", "P(best)", "better than"]
-        body = []
-        for place, group in enumerate(self.groups, 1):
-            for model in group:
-                low, high = self.intervals[model]
-                body.append(
-                    [model, str(place), f"{self.values[model]:.4f}", f"{low:.4f} to {high:.4f}",
-                     f"{self.best[model]:.3f}", ", ".join(self.better_than(model)) or "–"]
-                )  # fmt: skip
-        return card(f"Comparison by {self.metric}", {}, table=(head, body[:60]), notes=[*self.sentences(), *self.notes])
+        head, body = self.table()
+        return card(
+            str(self.verdict),
+            {},
+            table=(head[2:], [line[2:] for line in body[:60]]),
+            notes=[*self.sentences(), *self.notes],
+        )
 
 
 def _pair_rows(comparison: Comparison) -> list[dict[str, Any]]:
@@ -252,19 +292,6 @@ def _pair_rows(comparison: Comparison) -> list[dict[str, Any]]:
         }
         for each in comparison.pairs
     ]
-
-
-def _aligned(line: list[str], widths: list[int]) -> str:
-    """A line of the table: words to the left, numbers to the right, a long name cut."""
-    place, letter, name, value, *rest = line
-    if len(name) > widths[2]:
-        name = name[: widths[2] - 1] + "…"
-    left = [cell.ljust(width) for cell, width in zip((place, letter, name, value), widths, strict=False)]
-    return "  ".join([*left, *(cell.rjust(width) for cell, width in zip(rest, widths[4:], strict=True))]).rstrip()
-
-
-def _p(value: float) -> str:
-    return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"
 
 
 def _limits(row: MappingType[str, Any]) -> tuple[float, float]:

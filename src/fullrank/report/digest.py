@@ -6,9 +6,7 @@ left out is counted, so that the page can say so.
 
 from __future__ import annotations
 
-import heapq
 import math
-import unicodedata
 from collections.abc import Iterable, Sequence
 from collections.abc import Mapping as MappingType
 from dataclasses import dataclass, field, replace
@@ -22,14 +20,16 @@ from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import ALL
 from fullrank.report.row import Row
 from fullrank.report.row import finite as finite_number
+from fullrank.report.tables import digits_of
+from fullrank.report.verdict import Verdict, interval_text
+from fullrank.report.words import clean, merged_notes, number
 
 if TYPE_CHECKING:
     from fullrank.report.comparison import Comparison
 
-__all__ = ["Bin", "Cell", "Curve", "Digest", "Pair", "Size", "Verdict", "blind_spot", "clean", "decimals", "digest",
-           "exact_to", "number", "verdict"]  # fmt: skip
+__all__ = ["Bin", "Cell", "Curve", "Digest", "Pair", "Size", "blind_spot", "digest", "exact_to", "finite", "sizes"]
 
-#: Models in tables, models in charts, models in the matrix of pairs; metrics; remarks; designs and estimators.
+#: Models in tables, models in charts of one panel each, models in the matrix of pairs; metrics; remarks; designs.
 MOST_MODELS = 40
 MOST_DRAWN = 6
 MOST_PAIRED = 8
@@ -50,21 +50,29 @@ class Cell:
     """One metric of one model; ``None`` where a number is missing or not finite."""
 
     value: float | None = None
-    low: float | None = None
-    high: float | None = None
+    interval: tuple[float, float] | None = None
+    #: The uncorrected metric, where it is another thing than the value.
     naive: float | None = None
     #: What the data alone allow; ``None`` also where that is the interval itself.
     bounds: tuple[float, float] | None = None
+    truth: float | None = None
 
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        """Both ends, where there are both."""
-        return None if self.low is None or self.high is None else (self.low, self.high)
+    @classmethod
+    def of(cls, row: Row) -> Cell:
+        """What a row has to show."""
+        bounds = None if row.bounds == row.interval else row.bounds
+        naive = None if row.exact else finite(row.naive)
+        return cls(finite(row.value), row.known_interval, naive, bounds, row.truth)
 
     @property
     def exact(self) -> bool:
-        """Whether the interval is a point, because all ranks that count are known (near zero dust is one too)."""
-        return bool(self.value) and self.low is not None and self.low == self.high
+        """Whether the interval is a point, because all ranks that count are known."""
+        return self.interval is not None and self.interval[0] == self.interval[1]
+
+    @property
+    def spread(self) -> tuple[float, float] | None:
+        """The interval where it is more than a point."""
+        return None if self.exact else self.interval
 
 
 @dataclass(frozen=True)
@@ -105,14 +113,6 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """The report in a headline and a few sentences."""
-
-    headline: str
-    sentences: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Digest:
     """The part of a report that is shown: models best first, labels clean and distinct."""
 
@@ -124,7 +124,10 @@ class Digest:
     digits: MappingType[str, int] = field(default_factory=dict)
     estimates: MappingType[str, Any] = field(default_factory=dict)
     comparison: MappingType[str, Comparison] = field(default_factory=dict)
+    verdict: Verdict = field(default_factory=lambda: Verdict("Nothing was evaluated"))
     notes: tuple[str, ...] = ()
+    #: How the evaluation went: good news, not warnings.
+    remarks: tuple[str, ...] = ()
     #: What the intervals assume, where the data alone allow much more.
     assumption: str = ""
     level: float = 0.95
@@ -133,15 +136,13 @@ class Digest:
     estimators: tuple[str, ...] = ()
     #: The smallest and the largest number of cases (one number when they agree).
     cases: tuple[int, ...] = ()
-    #: Label and sampled value of the model that the sample alone would name, over all rows of the first metric.
-    naive_best: tuple[str, float] | None = None
     total_models: int = 0
     total_metrics: int = 0
     total_notes: int = 0
 
     @property
     def drawn(self) -> tuple[str, ...]:
-        """The models that charts show."""
+        """The models that have charts of their own."""
         return self.models[:MOST_DRAWN]
 
     def cell(self, model: str, metric: str) -> Cell:
@@ -153,28 +154,17 @@ class Digest:
         return number(value, self.digits.get(metric, 4))
 
     def span(self, metric: str, ends: tuple[float, float] | None) -> str:
-        """``0.120 to 0.145``; a dash where there is nothing."""
-        return "–" if ends is None else " to ".join(self.text(metric, end) for end in ends)
+        """``0.120 to 0.145``, ``exact``, or a dash where there is nothing."""
+        return interval_text(ends, self.digits.get(metric, 4))
+
+    def any(self, part: str) -> bool:
+        """Whether any number has this part: ``spread``, ``bounds``, ``naive`` or ``truth``."""
+        return any(getattr(cell, part) is not None for cell in self.cells.values())
 
     @property
-    def intervals(self) -> bool:
-        """Whether any number has an interval that is more than a point."""
-        return any(cell.low is not None and cell.low != cell.high for cell in self.cells.values())
-
-    @property
-    def bounded(self) -> bool:
-        """Whether any number has bounds that say more than its interval."""
-        return any(cell.bounds is not None for cell in self.cells.values())
-
-    @property
-    def naive(self) -> bool:
-        """Whether any sampled value is known."""
-        return any(cell.naive is not None for cell in self.cells.values())
-
-    @property
-    def exhaustive(self) -> bool:
-        """Whether everything was ranked, so that nothing was estimated."""
-        return self.designs == ("exhaustive",)
+    def exact(self) -> bool:
+        """Whether all numbers are known, so that nothing was estimated."""
+        return bool(self.cells) and all(cell.exact for cell in self.cells.values())
 
     @property
     def families(self) -> list[Metric]:
@@ -202,6 +192,8 @@ class Digest:
                 limits = interval(estimate, family @ k, self.level, self.target) if k <= deepest else None
                 if limits is not None:
                     band.append((k, *limits))
+            if all(low == high for _, low, high in band):  # known: there is no band to draw
+                band = []
             out.append(
                 Curve(model, tuple(ks), tuple(finite(estimate.expect(family @ k)) or 0.0 for k in ks), tuple(band))
             )
@@ -232,168 +224,41 @@ class Digest:
 
 
 def digest(report: Any) -> Digest:
-    """The part of the report that is shown. The rows are read twice, however many there are."""
+    """The part of the report that is shown."""
     rows: list[Row] = report.rows
-    level = finite(report.provenance.get("level"))
-    found = _survey(rows)
-    if found.first is None:
-        return Digest(notes=_notes(report.notes), total_notes=len(report.notes))
-    models = list(dict.fromkeys(model for *_, model in sorted(found.best, reverse=True)))
-    for model in found.models:  # those without a value of the first metric come last
-        if len(models) >= MOST_MODELS:
-            break
-        if model not in models:
-            models.append(model)
-    shown, kept = set(models), dict(list(found.metrics.items())[:MOST_METRICS])
-    cells = {(row.model, name): _cell(row) for row in rows if row.model in shown and (name := str(row.metric)) in kept}
-    labels = _distinct(models)
-    return Digest(
+    notes = merged_notes(report.notes, report.models)
+    shared = Digest(notes=tuple(clean(note, 400) for note in notes[:MOST_NOTES]), total_notes=len(notes))
+    if not rows:
+        return shared
+    metrics = {str(row.metric): row.metric for row in rows}
+    kept = dict(list(metrics.items())[:MOST_METRICS])
+    first = next(iter(kept))
+    values = {row.model: value for row in rows if str(row.metric) == first and (value := finite(row.value)) is not None}
+    everyone = report.models
+    models = sorted(everyone, key=lambda model: -values.get(model, -math.inf))[:MOST_MODELS]
+    shown, cases = set(models), {row.cases for row in rows if row.cases}
+    return replace(
+        shared,
         models=tuple(models),
-        labels=labels,
+        labels=_distinct(models),
         metrics=tuple(kept),
         asked=kept,
-        cells=cells,
-        digits={metric: decimals(_numbers(cells, metric)) for metric in kept},
+        cells={
+            (row.model, str(row.metric)): Cell.of(row) for row in rows if row.model in shown and str(row.metric) in kept
+        },
+        digits=digits_of(rows, kept),
         estimates={name: each for name in models if (each := report.estimates.get(name)) is not None},
         comparison={name: each for name, each in report.comparison.items() if name in kept},
-        notes=_notes(report.notes),
+        verdict=report.verdict,
+        remarks=tuple(clean(remark, 400) for remark in report.remarks[:MOST_NOTES]),
         assumption=report.assumption,
-        level=level if level is not None and 0 < level < 1 else 0.95,
-        target=str(report.provenance.get("target", "cases")),
-        designs=_few(found.designs),
-        estimators=_few(found.estimators),
-        cases=found.cases,
-        naive_best=None if found.naive is None else (labels.get(found.naive[1], clean(found.naive[1])), found.naive[0]),
-        total_models=len(found.models),
-        total_metrics=len(found.metrics),
-        total_notes=len(report.notes),
-    )
-
-
-@dataclass
-class _Survey:
-    """What one pass over the rows finds: names in order of appearance, and the best by the first metric."""
-
-    first: str | None = None
-    metrics: dict[str, Metric] = field(default_factory=dict)
-    models: dict[str, None] = field(default_factory=dict)
-    designs: dict[str, None] = field(default_factory=dict)
-    estimators: dict[str, None] = field(default_factory=dict)
-    cases: tuple[int, ...] = ()
-    best: list[tuple[float, int, str]] = field(default_factory=list)  # a heap of (value, −place, model)
-    naive: tuple[float, str] | None = None
-
-
-def _survey(rows: Sequence[Row]) -> _Survey:
-    found = _Survey()
-    for place, row in enumerate(rows):
-        model, metric = row.model, str(row.metric)
-        found.models[model] = None
-        found.metrics.setdefault(metric, row.metric)
-        for name, kept in ((row.design, found.designs), (row.estimator, found.estimators)):
-            if name and len(kept) <= MOST_WORDS:
-                kept[name] = None
-        if row.cases and row.cases not in found.cases:
-            ends = (*found.cases, row.cases)
-            found.cases = tuple(sorted({min(ends), max(ends)}))
-        if found.first is None:
-            found.first = metric
-        if metric != found.first:
-            continue
-        if (value := finite(row.value)) is not None:
-            if len(found.best) < MOST_MODELS:
-                heapq.heappush(found.best, (value, -place, model))
-            elif value > found.best[0][0]:
-                heapq.heapreplace(found.best, (value, -place, model))
-        if (naive := finite(row.naive)) is not None and (found.naive is None or naive > found.naive[0]):
-            found.naive = (naive, model)
-    return found
-
-
-def _cell(row: Row) -> Cell:
-    low, high = (None, None) if row.interval is None else row.interval
-    bounds = None if row.bounds is None or row.bounds == row.interval else row.bounds
-    return Cell(finite(row.value), finite(low), finite(high), finite(row.naive), bounds)
-
-
-def verdict(shown: Digest) -> Verdict:
-    """Who leads on the first metric, how sure that is, and whom the sample alone would have named."""
-    if not shown.models:
-        return Verdict("Nothing was evaluated", ("This report has no rows.",))
-    metric = shown.metrics[0]
-    best = shown.models[0]
-    cell = shown.cell(best, metric)
-    label, name = shown.labels[best], clean(metric)
-    if cell.value is None:
-        return Verdict(f"No value of {name}", (f"None of the {shown.total_models:,} models has a finite {name}.",))
-    told = f"{name} is {_told(shown, metric, cell)}"
-    catalogue = (
-        "All candidates were ranked" if shown.exhaustive
-        else "Exact on the full catalogue" if cell.exact
-        else "Estimated for the full catalogue"
-    )  # fmt: skip
-    if shown.total_models == 1 or len(shown.models) == 1:
-        return Verdict(f"{label}: {name} of {shown.text(metric, cell.value)}",
-                       (f"{catalogue}, {told}.", *_off(shown, metric, cell)))  # fmt: skip
-    second = shown.models[1]
-    other = shown.cell(second, metric)
-    if other.value == cell.value:
-        tied = [shown.labels[model] for model in shown.models if shown.cell(model, metric).value == cell.value]
-        names = " and ".join(tied) if len(tied) == 2 else f"{len(tied)} models"
-        return Verdict(f"{names} tie on {name}", (f"{catalogue}, their {told}.",))
-    lead = f"{catalogue}, its {told}; {shown.labels[second]} follows with {shown.text(metric, other.value)}."
-    sure, how = _certainty(shown, metric, best, second)
-    named: tuple[str, ...] = ()
-    if shown.naive_best is not None and not shown.exhaustive and shown.naive_best[0] != label:
-        wrong, value = shown.naive_best
-        mine = "" if cell.naive is None else f", against {shown.text(metric, cell.naive)} for {label}"
-        named = (
-            f"The sampled ranks taken at face value would have named {wrong}: "
-            f"its sampled {name} is {shown.text(metric, value)}{mine}.",
-        )
-    headline = f"{label} leads on {name}" if sure else f"{label} seems to lead on {name}"
-    return Verdict(headline, (lead, how, *(named or _off(shown, metric, cell))))
-
-
-def _told(shown: Digest, metric: str, cell: Cell) -> str:
-    value = shown.text(metric, cell.value)
-    if cell.low is None or cell.high is None or cell.low == cell.high:
-        return value
-    return f"{value} ({shown.level:.0%} interval {shown.text(metric, cell.low)} to {shown.text(metric, cell.high)})"
-
-
-def _certainty(shown: Digest, metric: str, best: str, second: str) -> tuple[bool, str]:
-    if shown.exhaustive:
-        return True, "For these cases that is exact."
-    pair, name = shown.pair(metric, best, second), shown.labels[second]
-    if pair is not None and pair.low is not None and pair.low == pair.high:
-        return True, "For these cases that is exact."
-    if pair is not None and pair.low is not None and pair.high is not None:
-        limits = f"{signed(pair.low, shown.digits[metric])} to {signed(pair.high, shown.digits[metric])}"
-        if pair.low > 0:
-            return True, f"The lead over {name} is clear: the {shown.level:.0%} interval of the difference is {limits}."
-        return (
-            False,
-            f"The lead over {name} may be chance: the {shown.level:.0%} interval of the difference is {limits}.",
-        )
-    low = shown.cell(best, metric).low
-    if low is None:
-        return True, "No interval was computed, so how sure the lead is remains open."
-    highs = [(cell.high, model) for model in shown.models[1:] if (cell := shown.cell(model, metric)).high is not None]
-    rivals = [model for high, model in highs if high >= low]
-    if not rivals:
-        return True, "Its interval lies above those of all the others."
-    return False, f"Its interval overlaps with that of {shown.labels[rivals[0]]}, so the order is not certain."
-
-
-def _off(shown: Digest, metric: str, cell: Cell) -> tuple[str, ...]:
-    if shown.exhaustive or cell.naive is None or not cell.value or cell.value < 0:
-        return ()
-    if 0.95 < cell.naive / cell.value < 1.05:  # AUC, say
-        return ()
-    return (
-        f"The sampled ranks taken at face value say {shown.text(metric, cell.naive)}, "
-        f"{times(cell.naive / cell.value)} the estimate.",
+        level=report.level,
+        target=report.target,
+        designs=_few(row.design for row in rows),
+        estimators=_few(row.estimator for row in rows),
+        cases=tuple(sorted({min(cases), max(cases)})) if cases else (),
+        total_models=len(everyone),
+        total_metrics=len(metrics),
     )
 
 
@@ -455,69 +320,9 @@ def finite(value: object) -> float | None:
     return 0.0 if number is not None and abs(number) < NOTHING else number
 
 
-def clean(text: object, most: int = 60) -> str:
-    """Text fit for one line of a page: no controls, no overrides of direction, no lone surrogates, at most ``most`` long.
-
-    >>> clean("EASE\\x00\\n λ=1\\u202e")
-    'EASE λ=1'
-    """
-    whole = str(text)[: 8 * most]
-    kept = "".join(" " if unicodedata.category(c) in _UNFIT and c not in _JOINERS else c for c in whole)
-    line = " ".join(kept.split())
-    return (line if len(line) <= most else line[: most - 1] + "…") or "(no name)"
-
-
-_UNFIT = {"Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp"}
-_JOINERS = "\u200c\u200d"  # part of emoji and of Indic and Persian spelling
-
-
-def number(value: float | None, digits: int = 4) -> str:
-    """A number with a true minus sign; a dash for none."""
-    if value is None:
-        return "–"
-    if value and (abs(value) >= 1e9 or abs(value) < 0.5 * 10**-digits):
-        return f"{value:.2g}".replace("-", "−")
-    return f"{value:,.{digits}f}".replace("-", "−")
-
-
-def signed(value: float, digits: int = 4) -> str:
-    """A difference: with its sign, unless there is none."""
-    return f"+{number(value, digits)}" if value > 0 else number(value + 0.0, digits)
-
-
-def decimals(values: Iterable[float]) -> int:
-    """Decimals that give the smallest of the values three digits, five at most.
-
-    >>> decimals([0.0123, 0.4]), decimals([0.4, 0.9]), decimals([])
-    (4, 3, 4)
-    """
-    sizes = [abs(value) for value in values if value]
-    return 4 if not sizes else min(max(2 - math.floor(math.log10(min(sizes))), 0), 5)
-
-
-def times(ratio: float) -> str:
-    """``3.4 times``; no false digits."""
-    return f"{ratio:,.0f} times" if ratio >= 20 else f"{ratio:.1f} times" if ratio >= 1.95 else f"{ratio:.2f} times"
-
-
-def percent(share: float) -> str:
-    """A share in percent, with a digit more where it is small."""
-    if share and abs(share) < 0.0005:
-        return f"{100 * share:.1g}%".replace("-", "−")
-    return f"{100 * share:.0f}%" if abs(share) >= 0.1 else f"{100 * share:.1f}%".replace("-", "−")
-
-
-def _numbers(cells: MappingType[tuple[str, str], Cell], metric: str) -> list[float]:
-    return [cell.value for (_, name), cell in cells.items() if name == metric and cell.value is not None]
-
-
 def _few(words: Iterable[str]) -> tuple[str, ...]:
-    found = [clean(each, 120) for each in words]
+    found = [clean(each, 120) for each in dict.fromkeys(words) if each]
     return (*found[:MOST_WORDS], "…") if len(found) > MOST_WORDS else tuple(found)
-
-
-def _notes(notes: Sequence[object]) -> tuple[str, ...]:
-    return tuple(clean(note, 400) for note in notes[:MOST_NOTES])
 
 
 def _distinct(models: Sequence[str]) -> dict[str, str]:

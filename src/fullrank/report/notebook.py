@@ -12,7 +12,9 @@ from typing import Any
 
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import ALL
-from fullrank.report.digest import Digest, blind_spot, clean, digest, number, percent, sizes
+from fullrank.report.digest import Digest, blind_spot, sizes
+from fullrank.report.tables import digits_of, html_table, result_table
+from fullrank.report.words import clean, merged_notes, number, percent
 
 __all__ = ["card", "counts_html", "distribution_html", "report_html"]
 
@@ -20,34 +22,14 @@ MOST_ROWS = 60
 
 
 def report_html(report: Any) -> str:
-    """The table of a report."""
-    shown = digest(report)
-    if not shown.models:
-        return card("Report", {"rows": "none"}, notes=shown.notes)
-    naive = shown.naive and not shown.exhaustive
-    head = ["model", "metric", "full catalogue"]
-    head += (
-        [f"{shown.level:.0%} interval"] * shown.intervals
-        + ["bounds"] * shown.bounded
-        + ["sampled, at face value"] * naive
-    )
-    body = []
-    for metric in shown.metrics:
-        for model in shown.models:
-            cell = shown.cell(model, metric)
-            line = [shown.labels[model], clean(metric), shown.text(metric, cell.value)]
-            if shown.intervals:
-                line.append(shown.span(metric, cell.interval))
-            if shown.bounded:
-                line.append(shown.span(metric, cell.bounds))
-            body.append(line + [shown.text(metric, cell.naive)] * naive)
-    notes = [shown.assumption] * bool(shown.assumption) + list(shown.notes)
-    if len(body) > MOST_ROWS or shown.total_models > len(shown.models) or shown.total_metrics > len(shown.metrics):
+    """Write the verdict and the table of a report."""
+    head, body = result_table(report.rows[:MOST_ROWS], digits_of(report.rows), report.level)
+    notes = [report.assumption] * bool(report.assumption) + report.remarks + merged_notes(report.notes, report.models)
+    if len(report.rows) > MOST_ROWS:
         notes.append(
-            f"the first of {shown.total_models:,} models × {shown.total_metrics:,} metrics; all are in report.rows"
+            f"the first of {len(report.models):,} models × {len(report.metrics):,} metrics; all are in report.rows"
         )
-    title = f"{'; '.join(shown.designs)} · {'; '.join(shown.estimators)}" if shown.designs else "Report"
-    return card(title, {}, table=(head, body[:MOST_ROWS]), notes=notes)
+    return card(str(report.verdict), {}, table=(head, body) if body else None, notes=notes[:MOST_ROWS])
 
 
 def distribution_html(distribution: Any) -> str:
@@ -107,31 +89,16 @@ def card(
     """A titled block of facts, with a table or picture below: what every value shows of itself in a notebook.
 
     >>> card("Plan", {"negatives": 99})
-    '<div><strong>Plan</strong><table><tbody><tr><th style="text-align:left">negatives</th><td ...>99</td></tr>...</div>'
+    '<div><strong>Plan</strong><table><tbody><tr><td ...>negatives</td><td ...>99</td></tr>...</div>'
     """
-    parts = [f"<strong>{escape(clean(title, 160))}</strong>"]
+    parts = [f"<strong>{escape(clean(title, 240))}</strong>"]
     if facts:
-        rows = "".join(
-            f'<tr><th style="{_LEFT}">{escape(clean(key))}</th><td style="{_LEFT}">{escape(clean(value, 200))}</td></tr>'
-            for key, value in facts.items()
-        )
-        parts.append(f"<table><tbody>{rows}</tbody></table>")
+        parts.append(html_table((), [(clean(key), clean(value, 200)) for key, value in facts.items()], words=2))
     parts.append(picture)
     if table is not None:
-        head, body = table
-        top = "".join(f'<th style="{_LEFT if i < 1 else _RIGHT}">{escape(each)}</th>' for i, each in enumerate(head))
-        rows = "".join(
-            "<tr>"
-            + "".join(f'<td style="{_LEFT if i < 1 else _RIGHT}">{escape(cell)}</td>' for i, cell in enumerate(row))
-            + "</tr>"
-            for row in body
-        )
-        parts.append(f"<table><thead><tr>{top}</tr></thead><tbody>{rows}</tbody></table>")
+        parts.append(html_table(*table))
     parts += [f"<p>{escape(clean(note, 400))}</p>" for note in notes]
     return f"<div>{''.join(parts)}</div>"
-
-
-_LEFT, _RIGHT = "text-align:left", "text-align:right"
 
 
 def _bars(shares: Sequence[float], labels: Sequence[str], about: str, ends: tuple[str, str]) -> str:

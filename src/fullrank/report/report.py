@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import math
-import textwrap
+import re
 from collections.abc import Iterable
 from collections.abc import Mapping as MappingType
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, overload
 
 from fullrank._files import existing
 from fullrank.metrics import NDCG, Metric, parse_metric
 from fullrank.report.comparison import Comparison
-from fullrank.report.row import Row
-from fullrank.report.tables import latex, markdown, significance_caption
+from fullrank.report.row import Row, finite
+from fullrank.report.tables import Results, digits_of, result_table, text_table
+from fullrank.report.verdict import Standing, Verdict, verdict
+from fullrank.report.words import clean, decimals, merged_notes, wrapped
 
 __all__ = ["SCHEMA", "Report", "Run", "Winner"]
 
@@ -41,11 +44,15 @@ class Winner(str):
 
 @dataclass(frozen=True)
 class Run:
-    """How a model was evaluated: why it ended, what each round was, and how many cases an unmet precision would take."""
+    """How a model was evaluated: why it ended, what each round was, and how many cases an unmet precision would take.
+
+    ``remarks`` say in sentences how it went: what was met, what was chosen. What to beware of is among a report's notes.
+    """
 
     stop_reason: str
     rounds: tuple[dict[str, Any], ...] = ()
     needed_cases: dict[str, int] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,12 +93,49 @@ class Report:
     @property
     def level(self) -> float:
         """The level of the intervals."""
-        return float(self.provenance.get("level", 0.95))
+        level = finite(self.provenance.get("level", 0.95))
+        return level if level is not None and 0 < level < 1 else 0.95
 
     @property
     def target(self) -> str:
         """What intervals speak of: ``cases`` or ``population``."""
         return str(self.provenance.get("target", "cases"))
+
+    @property
+    def verdict(self) -> Verdict:
+        """Who leads on the first metric, how sure that is, and whom uncorrected ranks would have named, in one sentence.
+
+        >>> import fullrank as fr
+        >>> print(fr.correct({"A": [1, 2, 3, 30], "B": [2, 3, 4, 30]}, 50, "full", "recall@2").verdict)
+        A leads on recall@2: 0.5000, exact.
+        """
+        if not self.rows:
+            return Verdict("Nothing was evaluated")
+        metric = str(self.rows[0].metric)
+        known = [row for row in self.rows if str(row.metric) == metric and not math.isnan(row.value)]
+        if not known:
+            return Verdict(f"No model has a finite {clean(metric)}")
+        known.sort(key=lambda row: -row.value)
+        held, best, tied = self.comparison.get(metric), known[0].model, None
+        if held is not None and best in held.models:
+            tied = set(held.models) - {best, *held.better_than(best)}
+        standings = [Standing(row.model, row.value, row.known_interval, row.naive) for row in known]
+        probability = None if held is None else held.best.get(best)
+        return verdict(
+            metric,
+            standings,
+            level=self.level,
+            digits=decimals(row.value for row in known),
+            tied=tied,
+            probability=probability,
+        )
+
+    @property
+    def remarks(self) -> list[str]:
+        """How the evaluation went, in sentences: the remarks of the runs, said once where they are the same."""
+        return merged_notes(
+            (f"{name}: {each}" for name, run in self.runs.items() for each in run.remarks), list(self.runs)
+        )
 
     @property
     def assumption(self) -> str:
@@ -137,7 +181,7 @@ class Report:
 
         >>> import fullrank as fr
         >>> ranks = {"A": [1] * 600 + [2, 3, 5, 9, 20, 50] * 60, "B": [1] * 200 + [2, 3, 5, 9, 20, 50] * 120}
-        >>> report = fr.correct(ranks, n_items=1000, metrics="ndcg@10")
+        >>> report = fr.correct(ranks, n_items=1000, design="uni99", metrics="ndcg@10")
         >>> best = report.winner("ndcg@10")
         >>> best, best.probability > 0.95, best.tied
         ('A', True, ())
@@ -163,40 +207,38 @@ class Report:
         return rows
 
     def to_markdown(self, digits: int = 3) -> str:
-        """A Markdown table, models by metrics; superscripts name the models that one is significantly better than."""
-        return markdown(*self._table(), digits, self._caption())
+        """A Markdown table with intervals; superscripts name the models that one is significantly better than."""
+        return self._results().markdown(digits)
 
     def to_latex(self, digits: int = 3) -> str:
         """The same for a paper, in ranx's form."""
-        return latex(*self._table(), digits, self._caption())
+        return self._results().latex(digits)
 
-    def _table(
-        self,
-    ) -> tuple[list[str], list[str], dict[tuple[str, str], float], dict[tuple[str, str], frozenset[str]]]:
-        values = {(str(row.metric), row.model): row.value for row in self.rows}
+    def _results(self) -> Results:
+        cells = {(str(row.metric), row.model): (row.value, row.interval) for row in self.rows}
         better = {
             (name, model): frozenset(found.better_than(model))
             for name, found in self.comparison.items()
             for model in found.models
         }
-        return self.models, self.metrics, values, better
+        about = str(self.provenance.get("about", ""))
+        return Results(self.models, self.metrics, cells, better, self.level, self.target, about)
 
-    def _caption(self) -> str:
-        return significance_caption(self.level, self.target, str(self.provenance.get("about", "")))
+    def to_dict(self, flat: bool = False) -> dict[str, float]:
+        """Numbers by name: ``{"EASE/ndcg@10": 0.12, "EASE/ndcg@10_low": 0.11, …}``.
 
-    def to_dict(self) -> dict[str, float]:
-        """Flat numbers, ready for MLflow and the like: ``{"EASE/ndcg@10": 0.12, "EASE/ndcg@10_low": 0.11, …}``.
-
-        No name is the beginning of another's path, which trackers that keep a file per metric cannot store.
+        ``flat=True`` writes names that MLflow and other trackers take, without ``@`` or signs: ``EASE/ndcg_at_10_low``. No
+        name is the beginning of another's path, which trackers that keep a file per metric cannot store.
         """
-        flat: dict[str, float] = {}
+        found: dict[str, float] = {}
         for row in self.rows:
             key = f"{row.model}/{row.metric}"
-            flat[key] = row.value
-            for part, value in _flat(row).items():
-                if part in {"low", "high", "bounds_low", "bounds_high", "naive"} and value is not None:
-                    flat[f"{key}_{part}"] = float(value)
-        return flat
+            if flat:
+                plain = re.sub(r"[^\w./ -]", "_", key.replace("@", "_at_"), flags=re.ASCII)
+                key = _unused(plain, found)
+            parts = {"": row.value, "_naive": row.naive, **_ends(row)}
+            found.update({key + part: float(value) for part, value in parts.items() if value is not None})
+        return found
 
     def to_json(self, indent: int | None = 2) -> str:
         """The report as JSON under :data:`SCHEMA`; strict JSON, in which what is no finite number is null."""
@@ -215,7 +257,7 @@ class Report:
         """The report that :meth:`to_json` wrote to a file; it has everything but the estimates.
 
         >>> import fullrank as fr, pathlib, tempfile
-        >>> report = fr.correct({"A": [1, 1, 2, 9] * 90}, n_items=1000, metrics="ndcg@10")
+        >>> report = fr.correct({"A": [1, 1, 2, 9] * 90}, 1000, "uni99", "ndcg@10")
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = pathlib.Path(folder, "report.json")
         ...     written = path.write_text(report.to_json(), encoding="utf-8")
@@ -233,7 +275,9 @@ class Report:
         try:
             comparisons = [Comparison.from_dict(each) for each in document["comparison"]]
             runs = {
-                model: Run(run["stop_reason"], tuple(run["rounds"]), dict(run["needed_cases"]))
+                model: Run(
+                    run["stop_reason"], tuple(run["rounds"]), dict(run["needed_cases"]), tuple(run.get("remarks", ()))
+                )
                 for model, run in document["runs"].items()
             }
             return cls(
@@ -294,55 +338,32 @@ class Report:
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
+    def __repr__(self) -> str:
+        size = f"{len(self.models):,} models × {len(self.metrics):,} metrics"
+        return f"<Report: {clean(self.verdict, 200)} {size.replace('1 models', '1 model').replace('1 metrics', '1 metric')}>"
+
     def lines(self, width: int = 80) -> list[str]:
-        """The table as lines of at most ``width`` columns; names are cleaned and cut, and rows past 500 are counted only."""
-        from fullrank.report.digest import clean
-
-        rows = self.rows[:MOST_LINES]
-        sizes = [abs(row.value) for row in rows if abs(row.value) > 1e-9]
-        digits = 4 if min(sizes, default=1.0) >= 1e-3 else 6  # large catalogues have small numbers
-
-        def span(ends: tuple[float, float] | None) -> str:
-            return "" if ends is None else f"{ends[0]:.{digits}f} .. {ends[1]:.{digits}f}"
-
-        columns = {
-            "model": [clean(row.model) for row in rows],
-            "metric": [clean(row.metric, 24) for row in rows],
-            "value": ["-" if math.isnan(row.value) else f"{row.value:.{digits}f}" for row in rows],
-            f"{self.level:.0%} interval": [span(row.interval) for row in rows],
-            "uncorrected": ["-" if row.naive is None else f"{row.naive:.{digits}f}" for row in rows],
-            "bounds": [span(row.bounds) if _open(row) else "" for row in rows],
-        }
-        kept = {name: cells for name, cells in columns.items() if any(cells) or name in _ALWAYS}
-        widths = {name: max(map(_width, [name, *cells])) for name, cells in kept.items()}
-        gaps, assumption = 2 * (len(widths) - 1), self.assumption
-        if "bounds" in kept and sum(widths.values()) + gaps > width:  # the page and the JSON have them
-            del kept["bounds"], widths["bounds"]
-            gaps -= 2
+        """The verdict and the table in lines of at most ``width`` columns; names are cut, rows past 500 are only counted."""
+        rows, left = self.rows[:MOST_LINES], len(self.rows) - MOST_LINES
+        digits = digits_of(self.rows)
+        head, body = result_table(rows, digits, self.level)
+        assumption = self.assumption
+        table = text_table(head, body, 10_000, words=2)
+        if "bounds" in head and max(map(len, table)) > width:  # the page and the JSON have them
+            head, body = result_table([replace(row, bounds=None) for row in rows], digits, self.level)
             assumption += " They are on the page and in the JSON." * bool(assumption)
-        widths["model"] = max(min(widths["model"], width - gaps - sum(widths.values()) + widths["model"]), 5)
-        body = map(list, zip(*kept.values(), strict=True))
-        table = [_aligned(line, list(widths.values())) for line in [list(kept), *body]]
-        table.insert(1, "-" * min(len(table[0]), width))
-        left = len(self.rows) - len(rows)
-        if left:
+        table = text_table(head, body, width, words=2)
+        if left > 0:
             table.append(f"… and {left:,} more rows: `rows` and `to_json()` have them all.")
-        about = textwrap.wrap(str(self.provenance.get("about", "")), width)
-        notes = [
-            line
-            for note in self.notes[:MOST_LINES]
-            for line in textwrap.wrap(f"! {clean(note, 400)}", width, subsequent_indent="  ")
+        notes = merged_notes(self.notes[:MOST_LINES], self.models[:MOST_LINES])
+        return [
+            *wrapped(str(self.verdict), width),
+            *wrapped(clean(self.provenance.get("about", ""), 200), width) * ("about" in self.provenance),
+            *table,
+            *wrapped(assumption, width),
+            *(line for remark in self.remarks for line in wrapped(clean(remark, 400), width)),
+            *(line for note in notes for line in wrapped(clean(note, 400), width, "! ")),
         ]
-        return [*about, *table, *textwrap.wrap(assumption, width), *notes]
-
-
-#: Columns of the printed table that are there even when they are empty.
-_ALWAYS = {"model", "metric", "value", "uncorrected"}
-
-
-def _open(row: Row) -> bool:
-    """Whether the bounds say more than the interval does: where all that counts is known, they are the value."""
-    return row.bounds is not None and row.bounds != row.interval
 
 
 def _leans(row: Row) -> bool:
@@ -352,15 +373,22 @@ def _leans(row: Row) -> bool:
     return row.bounds[1] - row.bounds[0] > MUCH_WIDER * (row.interval[1] - row.interval[0])
 
 
+def _ends(row: Row) -> dict[str, float | None]:
+    """The ends of the interval and of the bounds, by the endings of their names."""
+    low, high = row.interval or (None, None)
+    least, most = row.bounds or (None, None)
+    return {"_low": low, "_high": high, "_bounds_low": least, "_bounds_high": most}
+
+
 def _flat(row: Row) -> dict[str, Any]:
-    """A row with a column for each end of its bounds, as frames and trackers want them."""
-    flat: dict[str, Any] = {}
-    for key, value in row.items():
-        if key == "bounds":
-            flat["bounds_low"], flat["bounds_high"] = (None, None) if value is None else value
-        else:
-            flat[key] = value
-    return flat
+    """A row with a column for each end of its bounds, as frames want them."""
+    flat = {key: value for key, value in row.items() if key != "bounds"}
+    return {**flat, **{part[1:]: value for part, value in _ends(row).items()}}
+
+
+def _unused(name: str, taken: MappingType[str, float]) -> str:
+    """The name, or the first of ``name_2``, ``name_3``, … that is free."""
+    return next(each for each in chain([name], (f"{name}_{turn}" for turn in count(2))) if each not in taken)
 
 
 def _strict(value: Any) -> Any:
@@ -372,23 +400,3 @@ def _strict(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
-
-
-def _aligned(line: list[str], widths: list[int]) -> str:
-    from rich.cells import set_cell_size
-
-    name = line[0] if _width(line[0]) <= widths[0] else set_cell_size(line[0], widths[0] - 1).rstrip() + "…"
-    cells = [_filled(name, widths[0]), _filled(line[1], widths[1])]
-    cells += [text.rjust(size) for text, size in zip(line[2:], widths[2:], strict=True)]
-    return "  ".join(cells).rstrip()
-
-
-def _width(text: str) -> int:
-    """Columns of a terminal that the text takes: Chinese and emoji take two."""
-    from rich.cells import cell_len
-
-    return cell_len(text)
-
-
-def _filled(text: str, width: int) -> str:
-    return text + " " * (width - _width(text))

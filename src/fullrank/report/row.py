@@ -45,13 +45,13 @@ class Row(Mapping[str, Any]):
     interval: Pair | None = None
     #: What the data alone allow.
     bounds: Pair | None = None
-    #: The same formula on the sampled ranks, taken at face value.
+    #: The uncorrected metric: the same formula on the sampled ranks, as if they were those of the full ranking.
     naive: float | None = None
     estimator: str = ""
     design: str = ""
     items_scored: int = 0
     cases: int = 0
-    #: Why ``evaluate`` stopped looking: ``precision``, ``budget``, ``exact``, ``design``, ``cases`` or ``interrupted``.
+    #: Why ``evaluate`` stopped: ``precision``, ``budget``, ``exact``, ``design``, ``cases`` or ``interrupted``.
     stop_reason: str | None = None
     #: The value of the full ranking, where a demonstration or a test knows it.
     truth: float | None = None
@@ -78,6 +78,18 @@ class Row(Mapping[str, Any]):
             None if reason is None else str(reason),
             finite(row.get("truth")),
         )
+
+    @property
+    def exact(self) -> bool:
+        """Whether the value is known: its interval is a point, and the data allow nothing else."""
+        return (
+            self.interval is not None and self.interval[0] == self.interval[1] and self.bounds in (None, self.interval)
+        )
+
+    @property
+    def known_interval(self) -> Pair | None:
+        """The interval, unless it is a point only because the value is zero but for rounding."""
+        return self.interval if self.exact or self.low != self.high else None
 
     @property
     def low(self) -> float | None:

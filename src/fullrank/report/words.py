@@ -1,0 +1,125 @@
+"""Numbers, names and sentences as people read them: the terminal, the page, notebooks and charts all write from here."""
+
+from __future__ import annotations
+
+import math
+import re
+import textwrap
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+__all__ = [
+    "clean",
+    "decimals",
+    "joined",
+    "merged_notes",
+    "number",
+    "percent",
+    "ratio",
+    "short_design",
+    "signed",
+    "wrapped",
+]
+
+_UNFIT = {"Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp"}
+_JOINERS = "\u200c\u200d"  # part of emoji and of Indic and Persian spelling
+
+
+def clean(text: object, most: int = 60) -> str:
+    """Make text fit for one line: no controls, no overrides of direction, no lone surrogates, at most ``most`` long.
+
+    >>> clean("EASE\\x00\\n λ=1\\u202e")
+    'EASE λ=1'
+    """
+    whole = str(text)[: 8 * most]
+    kept = "".join(" " if unicodedata.category(c) in _UNFIT and c not in _JOINERS else c for c in whole)
+    line = " ".join(kept.split())
+    return (line if len(line) <= most else line[: most - 1] + "…") or "(no name)"
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """Write a number with a true minus sign; a dash for none."""
+    if value is None:
+        return "–"
+    if value and (abs(value) >= 1e9 or abs(value) < 0.5 * 10**-digits):
+        return f"{value:.2g}".replace("-", "−")
+    return f"{value:,.{digits}f}".replace("-", "−")
+
+
+def signed(value: float, digits: int = 4) -> str:
+    """Write a difference with its sign, unless there is none."""
+    return f"+{number(value, digits)}" if value > 0 else number(value + 0.0, digits)
+
+
+def decimals(values: Iterable[float]) -> int:
+    """Decimals that give the smallest of the values three digits: four to six for shares, fewer for large numbers.
+
+    >>> decimals([0.0123, 0.4]), decimals([0.00123]), decimals([812.5]), decimals([])
+    (4, 5, 0, 4)
+    """
+    sizes = [abs(value) for value in values if value] or [1.0]
+    return min(max(2 - math.floor(math.log10(min(sizes))), 4 if max(sizes) <= 1 else 0), 6)
+
+
+def ratio(times: float) -> str:
+    """Write how many times as much, without false digits: ``3.4``, ``12``, ``37,700``.
+
+    >>> ratio(1.234), ratio(3.44), ratio(37716.8)
+    ('1.23', '3.4', '38,000')
+    """
+    if times < 1.95:
+        return f"{times:.2f}"
+    return f"{times:.1f}" if times < 10 else f"{float(f'{times:.2g}'):,.0f}"
+
+
+def percent(share: float) -> str:
+    """Write a share in percent, with a digit more where it is small."""
+    if share and abs(share) < 0.0005:
+        return f"{100 * share:.1g}%".replace("-", "−")
+    return f"{100 * share:.0f}%" if abs(share) >= 0.1 else f"{100 * share:.1f}%".replace("-", "−")
+
+
+def joined(names: Sequence[str], most: int = 3) -> str:
+    """Write a few names, cleaned, as a list, and count the rest.
+
+    >>> joined(["A", "B"]), joined(["A", "B", "C", "D", "E"])
+    ('A and B', 'A, B and 3 others')
+    """
+    kept = [clean(name) for name in names[: most if len(names) <= most else most - 1]]
+    if len(names) > most:
+        kept.append(f"{len(names) - most + 1:,} others")
+    return kept[0] if len(kept) == 1 else f"{', '.join(kept[:-1])} and {kept[-1]}"
+
+
+def short_design(design: str) -> str:
+    """Name a design in the few words that fit a tile.
+
+    >>> short_design("adaptive 99..4799 stop 2 without replacement"), short_design("uni99 without replacement")
+    ('adaptive, up to 4,799', 'uni99')
+    """
+    word, _, rest = design.partition(" ")
+    if word == "adaptive":
+        last = rest.partition("..")[2].partition(" ")[0]
+        return f"adaptive, up to {int(last):,}" if last.isdigit() else f"adaptive, up to {last}" if last else "adaptive"
+    return design.partition(" without")[0]
+
+
+def merged_notes(notes: Iterable[object], models: Sequence[str]) -> list[str]:
+    """Say once what is said of several models: notes begin with the name of the model they are about.
+
+    >>> merged_notes(["A: few cases.", "B: few cases.", "interrupted."], ["A", "B"])
+    ['A and B: few cases.', 'interrupted.']
+    """
+    about: dict[str, list[str]] = {}
+    known = set(models)
+    for note in map(str, notes):
+        ends = (match.start() for match in re.finditer(": ", note))
+        owner = next((note[:end] for end in ends if note[:end] in known), None)
+        text = note if owner is None else note[len(owner) + 2 :]
+        about.setdefault(text, []).extend([] if owner is None else [owner])
+    return [text if not owners else f"{joined(owners)}: {text}" for text, owners in about.items()]
+
+
+def wrapped(text: str, width: int, mark: str = "") -> list[str]:
+    """Break a paragraph into lines; a mark before the first indents the others."""
+    return textwrap.wrap(mark + text, width, subsequent_indent=" " * len(mark))

@@ -1,0 +1,157 @@
+"""Where people stumbled: each is named after what happened to them, and now gets a plain answer."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+from test_cli import run
+
+import fullrank as fr
+
+
+@pytest.fixture
+def ranks():
+    rng = np.random.default_rng(3)
+    true = np.floor(5000 ** rng.beta(1, 1, size=(2, 300))).astype(int)
+    return 1 + rng.binomial(99, (true - 1) / 4999)
+
+
+def refused(*arguments):
+    """The one line that bad input gets."""
+    result = run(*arguments)
+    assert result.returncode == 2
+    assert result.stderr.count("\n") == 1
+    return result.stderr
+
+
+SAMPLED = ("--items", 5000, "--negatives", 99, "-m", "ndcg@10")
+
+
+def test_a_text_cell_in_a_wide_csv_dropped_a_model(tmp_path):
+    path = tmp_path / "wide.csv"
+    path.write_text("user_id,EASE,ALS\n1,1,2\n2,4,n.a.\n3,1,1\n")
+    message = refused("correct", path, *SAMPLED)
+    assert "has 'n.a.' in column 'ALS' on line 3: ranks are whole numbers" in message
+    path.write_text("user_id,country,EASE\n1,de,1\n2,fr,4\n")  # no rank at all: not a model
+    assert [row["model"] for row in json.loads(run("correct", path, *SAMPLED, "--json").stdout)["rows"]] == ["EASE"]
+
+
+def test_more_fixed_negatives_than_candidates_were_accepted(tmp_path):
+    path = tmp_path / "ranks.csv"
+    path.write_text("rank\n1\n2\n")
+    for verb in ("correct", "compare"):
+        message = refused(verb, path, "--items", 50, "--negatives", 99)
+        assert "--negatives must be fewer than the candidates, got 99 among 50" in message
+
+
+def test_plan_took_a_precision_of_2():
+    message = refused("plan", "--items", 20000, "--cases", 100, "--precision", 2)
+    assert "`precision` must be between 0 and 1, because it is relative (2 % is 0.02), got 2.0." in message
+    with pytest.raises(ValueError, match="`precision` must be between 0 and 1"):
+        fr.plan(1000, 100, precision=-1)
+
+
+def test_python_assumed_uni99_while_the_command_line_asked(tmp_path, ranks):
+    np.save(tmp_path / "ranks.npy", ranks[0])
+    assert "--negatives or --design is missing" in refused("correct", tmp_path / "ranks.npy", "--items", 5000)
+    with pytest.raises(ValueError, match="`design` is missing: how the negatives were drawn, such as 'uni99'"):
+        fr.correct({"A": ranks[0]}, n_items=5000)
+    counts = fr.RankCounts.from_ranks(ranks[0], 5000, "uni99")
+    assert fr.correct({"A": counts}, metrics="ndcg@10").rows[0].design == "uni99"  # counts know theirs
+
+
+@pytest.mark.parametrize("design", ["uni500", "uni500 without replacement"])
+def test_an_accumulator_for_500_negatives_took_99(design):
+    rng = np.random.default_rng(0)
+    acc = fr.Accumulator(design, n_items=5000)
+    with pytest.raises(ValueError, match=r"row 0 of `scores` must hold the 500 negatives of .* got 99: .*Sample\(99\)"):
+        acc.update(rng.normal(size=(8, 100)))
+    padded = rng.normal(size=(8, 501))
+    padded[:, 400:] = -np.inf
+    acc.update(padded)
+    assert len(acc) == 8
+
+
+def test_train_alone_held_items_out_without_a_word(tmp_path):
+    rng = np.random.default_rng(0)
+    U, V = rng.normal(size=(40, 4)), rng.normal(size=(60, 4))
+    lines = [f"{user},{item}" for user in range(40) for item in np.argsort(-U[user] @ V.T)[:5]]
+    (tmp_path / "train.csv").write_text("\n".join(["user_id,item_id", *lines]))
+    np.save(tmp_path / "u.npy", U)
+    np.save(tmp_path / "v.npy", V)
+    model = f"mine={tmp_path / 'u.npy'},{tmp_path / 'v.npy'}"
+    result = run("evaluate", "--train", tmp_path / "train.csv", "-M", model, "-m", "ndcg@10", "--seed", 7)
+    assert result.returncode == 0, result.stderr
+    text = " ".join(result.stdout.split())
+    assert "! no --test was given, so interactions of" in text
+    assert "were held out (--how random, seed 7); a model that was trained on the whole file has seen them" in text
+
+
+def test_a_page_that_could_not_be_written_threw_the_result_away(tmp_path, ranks):
+    pytest.importorskip("vl_convert")
+    np.save(tmp_path / "ranks.npy", ranks[0])
+    page = tmp_path / "no such folder" / "page.html"
+    result = run("correct", tmp_path / "ranks.npy", *SAMPLED, "--html", page)
+    assert result.returncode == 2
+    assert "ndcg@10" in result.stdout
+    assert "`path` must lie in a folder that exists" in result.stderr
+    assert "ndcg@10" in run("demo", "--html", tmp_path).stdout
+    # evaluate asks before it scores: not even the model is looked for
+    assert "must lie in a folder that exists" in refused("evaluate", "--data", "none", "-M", "a=x.npz", "--html", page)
+
+
+def test_37716_8_times_as_long():
+    from fullrank.report.words import ratio
+
+    assert f"{ratio(37716.8)} × as long" == "38,000 × as long"
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ("rank\n1\n0\n", 3),
+        ("1\n1\n0\n", 3),
+        ("model,rank\nA,1\nB,1\nA,2\nB,101\n", 5),
+        ("user_id,A,B\n1,1,1\n2,1,300\n", 3),
+    ],
+)
+def test_errors_named_cases_and_not_lines_of_the_file(tmp_path, content, line):
+    path = tmp_path / "ranks.csv"
+    path.write_text(content)
+    assert f" on line {line}" in refused("correct", path, *SAMPLED)
+
+
+def test_every_verb_reads_the_same_files(tmp_path, ranks):
+    wide = "A,B\n" + "\n".join(f"{a},{b}" for a, b in ranks.T)
+    (tmp_path / "csv.csv").write_text(wide)
+    (tmp_path / "tsv.tsv").write_text(wide.replace(",", "\t"))
+    values = {}
+    for name in ("csv.csv", "tsv.tsv"):
+        for verb in ("correct", "compare"):
+            result = run(verb, tmp_path / name, *SAMPLED, "--json")
+            assert result.returncode == 0, (verb, name, result.stderr)
+            found = json.loads(result.stdout)
+            rows = found["rows"] if verb == "correct" else found[0]["models"]
+            values[verb, name] = sorted(row["value"] for row in rows)
+    assert all(each == values["correct", "csv.csv"] for each in values.values())
+
+
+def test_every_verb_reads_saved_counts(tmp_path, ranks):
+    for name, each in zip("AB", ranks, strict=True):
+        fr.RankCounts.from_ranks(each, 5000, "uni99").save(tmp_path / f"{name}.npz")
+    paths = [tmp_path / "A.npz", tmp_path / "B.npz"]
+    corrected = json.loads(run("correct", *paths, "-m", "ndcg@10", "--json").stdout)["rows"]
+    evaluated = run("evaluate", "-M", f"A={paths[0]}", "-M", f"B={paths[1]}", "-m", "ndcg@10", "--json")
+    assert evaluated.returncode == 0, evaluated.stderr
+    assert json.loads(evaluated.stdout)["rows"] == corrected
+    compared = json.loads(run("compare", *paths, "-m", "ndcg@10", "--json").stdout)[0]["models"]
+    assert {row["model"]: row["value"] for row in compared} == {row["model"]: row["value"] for row in corrected}
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="needs a folder that refuses")
+def test_a_folder_that_refuses_is_one_line(tmp_path, ranks):
+    np.save(tmp_path / "ranks.npy", ranks[0])
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o500)
+    assert "permission denied" in refused("correct", tmp_path / "ranks.npy", *SAMPLED, "--html", closed / "page.html")
