@@ -59,8 +59,9 @@ def reach(metric: Metric, counts: RankCounts) -> tuple[float, float]:
     if metric.function is not None:
         gains = metric.gain(np.unique(np.geomspace(1, max(N, 1.0), 1000).round()), N)
         return float(gains.min()), float(gains.max())
-    order, targets, weight = counts.groups
-    last, first = (float(weight @ metric.gain(R, N, order, targets)) / counts.users_weight for R in (N, 1.0))
+    order, targets, ahead, weight = counts.groups
+    ends = (metric.gain(R, N, order, targets, lead) for R, lead in ((N, 0), (1.0, ahead)))
+    last, first = (float(weight @ gain) / counts.users_weight for gain in ends)
     return last, first
 
 
@@ -177,9 +178,9 @@ class Replicates:
 
     def values(self, metric: Metric, counts: RankCounts, n_items: float) -> FloatArray:
         """The metric in every replicate."""
-        order, targets, _ = counts.groups
+        targets = counts.groups.targets
         total = np.zeros(len(self.masses))
-        for row, which, gain in self.grid.gains(metric, n_items, order, targets, counts.strata):
+        for row, which, gain in self.grid.gains(metric, n_items, counts.groups, counts.strata):
             values = self.masses[:, row, : gain.shape[1]] @ gain.T
             total += (self.group_weight[:, which] * values).sum(1)
         return np.asarray(total / (self.group_weight / targets).sum(1))
@@ -239,7 +240,7 @@ def simulated(problem: Problem, solve: Solve, size: int, rng: np.random.Generato
             weight[:, row] = drawn * (total / cases)
         tables.append(replace(table, weight=weight.reshape(-1, len(table.hits))))
     fitted, _ = solve(replace(problem, tables=tables))
-    groups = np.tile(problem.counts.groups[2], (size, 1))
+    groups = np.tile(problem.counts.groups.weight, (size, 1))
     return Replicates(problem.grid, fitted.reshape(size, -1, len(problem.grid)), groups)
 
 
