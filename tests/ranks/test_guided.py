@@ -75,9 +75,13 @@ def test_acting_out_closes_opens_and_compares_all():
     beaten = [[1, 2, 9], [4, 7], [], [1, 2]]
     ahead, rest, drawn, hits = fr.Guided(5, 3, stop_at=2).act_out(beaten, [11, 11, 11, 5], np.random.default_rng(0))
     assert ahead.tolist() == [2, 1, 0, 2]
-    assert rest.tolist() == [8, 5, 5, 2]  # closed at the second place; five compared; closed
+    assert rest.tolist() == [5, 5, 5, 0]  # closed after five, one step; open after five; all four compared
     assert drawn.tolist() == [0, 3, 3, 0]
     assert hits[0] == hits[3] == 0
+    assert fr.Guided(100, stop_at=2).steps == (16, 24, 36, 54, 81, 100)
+    late = fr.Guided(100, 3, stop_at=2).act_out([[1, 17, 20, 30], [1, 99]], 200, np.random.default_rng(0))
+    assert late[0].tolist() == [3, 2]
+    assert late[1].tolist() == [199 - 24, 199 - 100]  # at the end of the step
     everything = fr.Guided(10, 3).act_out(beaten[:3], 11, np.random.default_rng(0))
     assert [each.tolist() for each in everything] == [[3, 2, 0], [0, 0, 0], [0, 0, 0], [0, 0, 0]]
     with pytest.raises(ValueError, match=r"`beaten` .* places in 1..n_items − 1"):

@@ -134,8 +134,8 @@ class CompatibleRanks:
             low = empirical_value(self.known, metric, counts.n_items) / counts.users_weight
         high = low
         if self.silent is not None:
-            least, most = _worst_and_best(self.silent, metric, counts.n_items)
-            low, high = low + least / counts.users_weight, high + most / counts.users_weight
+            worst, best = _worst_and_best(self.silent, metric, counts.n_items)
+            low, high = low + worst / counts.users_weight, high + best / counts.users_weight
         if self.unknown is None:
             return low, high
         exact = high

@@ -198,6 +198,8 @@ class RankDistribution:
     def mass(self, ranks: ArrayLike) -> FloatArray:
         """P̂(R) at the given ranks (zero past the last)."""
         wanted = np.atleast_1d(np.asarray(ranks, dtype=np.int64))
+        if len(wanted):
+            refuse_closed(self.counts, Recall @ max(int(wanted.max()), 1))
         out = np.zeros(len(wanted))
         if self.known is not None:
             R = 1 + self.known.above + rank_offset(self.known.column("order"))
@@ -424,7 +426,8 @@ def fit_distribution(
     """Fit by ``solve``, which turns a :class:`Problem` into masses (strata × cells).
 
     ``all_outcomes``: linear estimators weigh what was *not* seen too, so their laws run over every possible outcome.
-    ``compared``: whether a law of the rank among the rest will do, where a part of the candidates was compared. Where every rank is known (``Exhaustive``), the answer is the empirical distribution whatever the estimator.
+    ``compared``: whether a law of the rank among the rest will do, where a part of the candidates was compared.
+    Where every rank is known (``Exhaustive``), the answer is the empirical distribution whatever the estimator.
     """
     known, unknown = counts.known()
     if unknown is None:

@@ -135,7 +135,7 @@ class HyperPrior:
     @property
     def coefficients(self) -> int:
         """Number of spline coefficients."""
-        return self.kinds[0].slope.shape[-1]
+        return int(self.kinds[0].slope.shape[-1])
 
     def beyond(self, n_items: float) -> float:
         """How far a catalogue lies beyond the sizes seen, in log N; zero within them.
@@ -155,7 +155,8 @@ class HyperPrior:
     ) -> list[tuple[float, FloatArray, FloatArray, float]]:
         """Log weight, mean (bins × coefficients), precision and its log-determinant of every member, for these bins.
 
-        ``trend``: what means move with, if it is not z = log N − 9. Beyond the sizes seen all covariances grow, by as much as log N lies beyond: wider, not braver.
+        ``trend``: what means move with, if it is not z = log N − 9. Beyond the sizes seen all covariances grow, by as much
+        as log N lies beyond: wider, not braver.
         """
         wider = 1 + self.beyond(n_items)
         z = self.trend(n_items)

@@ -47,6 +47,8 @@ FEW_POOLS = 3
 THINNED = 8
 #: Log odds of "a shape of any kind" above which a sample counts as unlike any recommender; 99 % of real ones lie below.
 UNLIKE_ODDS = -7.0
+#: The same behind a compared part, where a sample of nothing leaves them at −6.9.
+UNLIKE_ODDS_COMPARED = -4.0
 #: Gain in log-likelihood of free EM steps above which it counts as rough: a constant, and a rate per case at 99 negatives.
 ROUGH_GAIN, ROUGH_RATE, FREE_STEPS = 15.0, 0.04, 30
 #: Intervals of rough samples reach this many times as far, on the log scale.
@@ -158,6 +160,7 @@ class Posterior:
     converged: bool
     odds: float  # log odds of a shape of any kind
     gain: float  # log-likelihood that free EM steps would gain
+    trend: FloatArray | None = None  # of what is behind a compared part
 
     @classmethod
     def of(
@@ -195,7 +198,7 @@ class Posterior:
             problem, model, prior, data, members,
             np.stack([em_step(π, A, seen) for π, (A, seen) in zip(blended, data.parts(), strict=True)]),
             whole, max(each.steps for each in modes), all(each.mode.converged for each in members),
-            odds, _free_gain(blended, data),
+            odds, _free_gain(blended, data), trend,
         )  # fmt: skip
 
     # ------------------------------------------------------------------------------------------------ what it says
@@ -208,7 +211,7 @@ class Posterior:
     @property
     def unlike_shape(self) -> bool:
         """Whether the evidence does not speak clearly against a shape of any kind."""
-        return self.odds > UNLIKE_ODDS
+        return self.odds > (UNLIKE_ODDS if self.trend is None else UNLIKE_ODDS_COMPARED)
 
     @property
     def rough(self) -> bool:

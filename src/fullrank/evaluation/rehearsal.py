@@ -68,7 +68,7 @@ class Guess:
         mass = weights @ SplineModel.on(grid, prior.coefficients).mass(means)
         source = "what recommenders usually show (the prior)"
         one = np.ones(1, dtype=np.int64)
-        groups = (one, one, np.ones(1))
+        groups = Groups(one, one, one - 1, np.ones(1))
         return cls(grid, mass[None, :], groups, one - 1, int(n_items), source, estimator, candidates)
 
     @classmethod

@@ -15,8 +15,8 @@ from fullrank.ranks.laws import ALL, NOTHING
 from fullrank.ranks.protocol import Design
 
 __all__ = [
-    "BLOCKS", "EVERY", "FINEST", "KEYS", "MAX_POOLS", "SUMS", "UNKNOWN", "cells_of", "codes", "finest_level", "grouped", "pool_key",
-    "sum_by", "unique_rows", "user_blocks",
+    "BLOCKS", "EVERY", "FINEST", "KEYS", "MAX_POOLS", "SUMS", "UNKNOWN", "cells_of", "codes", "finest_level", "grouped",
+    "pool_key", "sum_by", "unique_rows", "user_blocks",
 ]  # fmt: skip
 
 #: Number of user blocks. 256 keeps counts small and leaves 255 degrees of freedom for resampling.

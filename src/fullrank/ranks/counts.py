@@ -68,8 +68,8 @@ from fullrank.ranks.design import ALL, Design, parse_design
 from fullrank.ranks.laws import NOTHING
 
 __all__ = [
-    "BLOCKS", "LEAD_BINS", "MAX_POOLS", "MOST_ITEMS", "NOTHING", "Groups", "NO_RANK_LAW", "PoolTable", "RankCounts", "check_candidates",
-    "unique_rows", "user_blocks",
+    "BLOCKS", "LEAD_BINS", "MAX_POOLS", "MOST_ITEMS", "NOTHING", "NO_RANK_LAW", "Groups", "PoolTable", "RankCounts",
+    "check_candidates", "unique_rows", "user_blocks",
 ]  # fmt: skip
 
 #: Laws of R′ are estimated for at most this many strata of (j, T).

@@ -457,7 +457,8 @@ def parse_design(text: str | Design) -> Design:
             return found
     raise ValueError(
         f"unknown design {text!r}: write 'full', 'top10', 'uni99', 'uni99 without replacement', "
-        "'adaptive 99..3199 stop 1' or 'guided 200, then uni99'; a design of your own must be registered first (fr.register_design)."
+        "'adaptive 99..3199 stop 1' or 'guided 200, then uni99'; a design of your own must be registered first "
+        "(fr.register_design)."
     )
 
 

@@ -22,16 +22,19 @@ from fullrank.ranks.protocol import Course, Design, register_design
 
 __all__ = ["Guided"]
 
+#: Items that a case is compared with before it may be closed.
+FIRST_STEP = 16
+
 
 @register_design
 @dataclass(frozen=True)
 class Guided(Design):
     """Compare the ``first`` items of a guide's order, then sample ``negatives`` from the rest, without replacement.
 
-    A case that ``stop_at`` of the compared items beat is closed: nothing more is asked, and metrics@K with K ≤ ``stop_at``
-    are exactly zero for it; ``None`` never closes. With ``max_negatives`` (a number, a share of the items as a float, or
-    ``"all"``) the sample of an open case grows as that of :class:`Adaptive` does, until ``stop_at`` (or 1) of it beat the
-    target.
+    Items are compared in steps, and a case that ``stop_at`` of them beat is closed: nothing more is asked, and metrics@K
+    with K ≤ ``stop_at`` are exactly zero for it; ``None`` never closes. With ``max_negatives`` (a number, a share of the
+    items as a float, or ``"all"``) the sample of an open case grows as that of :class:`Adaptive` does, until ``stop_at``
+    (or 1) of it beat the target.
 
     >>> print(Guided(200, stop_at=10))
     guided 200 stop 10, then uni99
@@ -92,6 +95,15 @@ class Guided(Design):
         """``first``."""
         return self.first
 
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """After how many items a case may be closed: 16, and half as many again each time, to ``first``."""
+        out, step = [], FIRST_STEP
+        while self.stop_at is not None and step < self.first:
+            out.append(step)
+            step += step // 2
+        return (*out, self.first)
+
     def closed(self, ahead: ArrayLike) -> BoolArray:
         """Whether so many of the compared items beating the target close a case."""
         a = np.asarray(ahead)
@@ -148,10 +160,9 @@ class Guided(Design):
         refuse(outside, "beaten", total, "places in 1..n_items − 1 of the guide's order")
         depth = np.minimum(self.first, N - 1)
         if self.stop_at is not None:
-            last = np.array(
-                [each[self.stop_at - 1] if len(each) >= self.stop_at else n for each, n in zip(places, N, strict=True)]
-            )
-            depth = np.minimum(depth, last)
+            last = np.array([each[self.stop_at - 1] if len(each) >= self.stop_at else self.first for each in places])
+            steps = np.array(self.steps)
+            depth = np.minimum(depth, steps[np.minimum(np.searchsorted(steps, last), len(steps) - 1)])
         ahead = np.array(
             [np.searchsorted(each, d, side="right") for each, d in zip(places, depth, strict=True)], dtype=np.int64
         )

@@ -106,6 +106,11 @@ class Design(Protocol):
         """How many items of a guide's order are compared with the target one by one, before the rest is sampled."""
         return 0
 
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """After how many of them a case may be closed, the last being all; empty where none is compared."""
+        return ()
+
     def closed(self, ahead: ArrayLike) -> BoolArray:
         """Whether a case that ``ahead`` of the compared items beat is left there, its rest not sampled."""
         return np.zeros(np.shape(ahead), dtype=bool)
