@@ -15,7 +15,7 @@ import fullrank as fr
 SURFACE = [
     *("Split", "load", "models", "as_scorer", "observe", "Observation"),
     *("Recall", "NDCG", "AP", "Precision", "AUC", "Hit", "MRR", "Metric", "parse_metric", "parse_metrics"),
-    *("Exhaustive", "Top", "Sample", "Adaptive", "Design", "parse_design", "register_design", "RankCounts"),
+    *("Exhaustive", "Top", "Sample", "Adaptive", "Guided", "Design", "parse_design", "register_design", "RankCounts"),
     *("expected_naive", "sampled_recall", "hoeffding", "bounds"),
     *("Naive", "RankEstimate", "CLS", "BiasVariance", "MLE", "WeightedMLE", "MaxEntropy", "Multinomial", "Mapping"),
     *("LogSpline", "parse_estimator", "RankDistribution", "Estimator"),
@@ -31,6 +31,7 @@ SOON = [
 KEYWORDS = {
     "Sample": ["negatives", "replace"],
     "Adaptive": ["negatives", "max_negatives", "stop_at", "replace"],
+    "Guided": ["first", "negatives", "max_negatives", "stop_at"],
     "Top": ["k", "negatives", "replace"],
     "RankCounts.from_ranks": ["ranks", "n_items", "design", "drawn", "users", "weights", "candidates"],
     "RankCounts.from_scores": ["frame", "n_items", "design", "targets", "candidates", "ties", "rng", "missing"],

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from fullrank._version import __version__ as __version__
 from fullrank.metrics import AP, AUC, MRR, NDCG, Hit, Metric, Precision, Recall, parse_metric, parse_metrics
 from fullrank.ranks.design import Adaptive, Design, Exhaustive, Sample, Top, parse_design, register_design
+from fullrank.ranks.guided import Guided
 from fullrank.ranks.counts import RankCounts
 from fullrank.estimators import (
     CLS,
@@ -92,6 +93,7 @@ __all__ = [
     "Exhaustive",
     "Sample",
     "Top",
+    "Guided",
     "parse_design",
     "register_design",
     "RankCounts",

@@ -90,7 +90,8 @@ def test_groups_and_users(rng):
     counts = RankCounts.from_ranks(
         [1, 2, 3, 4], 50, "uni9", users=[0, 0, 1, 2], order=[1, 2, 1, 1], targets=[2, 2, 1, 1], weights=[2, 2, 1, 1]
     )
-    order, targets, weight = counts.groups
+    order, targets, ahead, weight = counts.groups
+    assert not ahead.any()
     assert list(zip(order.tolist(), targets.tolist(), weight.tolist(), strict=True)) == [
         (1, 1, 2),
         (1, 2, 2),

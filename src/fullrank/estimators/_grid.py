@@ -15,7 +15,7 @@ import numpy as np
 
 from fullrank._types import FloatArray, IntArray
 from fullrank.metrics import Metric, rank_offset
-from fullrank.ranks.counts import PoolTable
+from fullrank.ranks.counts import Groups, PoolTable
 from fullrank.ranks.design import ALL, Design
 
 HEAD = 1000  # ranks kept one by one
@@ -148,28 +148,30 @@ class Grid:
         return out
 
     def gains(
-        self, metric: Metric, n_items: float, order: IntArray, targets: IntArray, rows: IntArray
+        self, metric: Metric, n_items: float, groups: Groups, rows: IntArray
     ) -> Iterator[tuple[int, IntArray, FloatArray]]:
         """:meth:`mean_gain` of many (j, T) by j and row: the row, which they are, and a line of gains for each."""
-        sorting = np.lexsort((rows, order))
-        starts = np.flatnonzero(np.diff(order[sorting], prepend=-1) | np.diff(rows[sorting], prepend=-1))
+        order, targets, ahead, _ = groups
+        sorting = np.lexsort((rows, order, ahead))
+        changes = [np.diff(each[sorting], prepend=-1) for each in (order, rows, ahead)]
+        starts = np.flatnonzero(np.any(changes, axis=0))
         for which in np.split(sorting, starts[1:]):
-            j = int(order[which[0]])
-            if metric.k is not None and j > metric.k:  # no rank is left before the cut-off
-                return
+            j, a = int(order[which[0]]), int(ahead[which[0]])
+            if metric.k is not None and j + a > metric.k:  # no rank is left before the cut-off
+                continue
             few = max(1, 2**20 // len(self))
             for first in range(0, len(which), few):
                 part = which[first : first + few]
-                yield int(rows[part[0]]), part, self.mean_gain(metric, n_items, j, targets[part])
+                yield int(rows[part[0]]), part, self.mean_gain(metric, n_items, j, targets[part], a)
 
     def pooled_gains(
-        self, metric: Metric, n_items: float, groups: tuple[IntArray, IntArray, FloatArray], rows: IntArray
+        self, metric: Metric, n_items: float, groups: Groups, rows: IntArray
     ) -> tuple[FloatArray, FloatArray]:
         """Σ weight · gain and Σ weight · gain² over the (j, T) of each row (a stratum that shares its law)."""
-        order, targets, weight = groups
+        weight = groups.weight
         shape = int(rows.max(initial=0)) + 1, len(self)
         first, second = np.zeros(shape), np.zeros(shape)
-        for row, which, gain in self.gains(metric, n_items, order, targets, rows):
+        for row, which, gain in self.gains(metric, n_items, groups, rows):
             first[row, : gain.shape[1]] += weight[which] @ gain
             second[row, : gain.shape[1]] += weight[which] @ gain**2
         return first, second

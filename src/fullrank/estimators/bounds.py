@@ -20,7 +20,6 @@ from fullrank.estimators.problem import (
     cells_for,
     empirical_value,
     pool_bins,
-    refuse_compared,
     size_shares,
     with_all_outcomes,
 )
@@ -39,6 +38,8 @@ MOST_POOLS, CUTS = 6, 20
 #: Places j of a target among its user's at which a new stratum begins: users' first two targets, and the others. More strata
 #: have fewer cases each: their limits are wider, and the bounds no narrower.
 STRATA = (3,)
+#: The same for the rank j + ahead that a target has at best, where a part of the candidates was compared.
+LEAD_STRATA = (2, 3, 4, 6, 11)
 #: Ranks per bin that column generation begins with.
 START = 30
 #: How far short of the programme's optimum the mean gain may stay.
@@ -86,6 +87,7 @@ class CompatibleRanks:
 
     counts: RankCounts
     known: RankCounts | None
+    silent: RankCounts | None  # cases of which nothing is known but that R is at least j + ahead
     unknown: RankCounts | None
     level: float
     grid: Grid
@@ -97,11 +99,14 @@ class CompatibleRanks:
     @classmethod
     def of(cls, counts: RankCounts, level: float) -> CompatibleRanks:
         """Prepare the programmes of these counts."""
-        refuse_compared(counts, "bounds")
         known, unknown = counts.known()
+        silent = None
+        if unknown is not None:
+            silent, unknown = unknown.drawn_from()
         if unknown is None:
             none, grid = np.empty(0, dtype=np.int64), Grid.of(np.empty(0, dtype=np.int64))
-            return cls(counts, known, None, level, grid, np.empty((0, 0, 0)), np.empty((0, 0), dtype=bool), none, none)
+            nowhere = np.empty((0, 0), dtype=bool)
+            return cls(counts, known, silent, None, level, grid, np.empty((0, 0, 0)), nowhere, none, none)
         bins = np.unique(pool_bins(unknown, most=MOST_POOLS), return_inverse=True)[1]
         tables = [with_all_outcomes(unknown, table) for table in unknown.tables(bins)]
         grid = cells_for(tables, counts.design)
@@ -119,7 +124,7 @@ class CompatibleRanks:
             possible.append((law.sum(1) > 0) & (grid.lo <= table.n_items + 0.5))
         pool = np.array([table.n_items for table in tables])[bins]
         places = np.searchsorted(cuts, _speaks_for(unknown.column("drawn"), unknown.column("hits"), pool))
-        return cls(counts, known, unknown, level, grid, np.array(before), np.array(possible), bins, places)
+        return cls(counts, known, silent, unknown, level, grid, np.array(before), np.array(possible), bins, places)
 
     def bounds(self, metric: Metric) -> tuple[float, float]:
         """The least and largest value of the metric.
@@ -131,8 +136,12 @@ class CompatibleRanks:
         if self.known is not None:
             low = empirical_value(self.known, metric, counts.n_items) / counts.users_weight
         high = low
+        if self.silent is not None:
+            worst, best = _worst_and_best(self.silent, metric, counts.n_items)
+            low, high = low + worst / counts.users_weight, high + best / counts.users_weight
         if self.unknown is None:
             return low, high
+        exact = high
         unknown, group = self.unknown, self.unknown.group_of
         stratum, scale, least, most = _extreme_gains(unknown, self.grid, metric)
         weight = unknown.weight * scale[group]
@@ -143,7 +152,9 @@ class CompatibleRanks:
             share = float(weight[here].sum()) / counts.users_weight
             low += share * programme.least(least[each])
             high -= share * programme.least(-most[each])
-        return low, high
+        if unknown.groups.ahead.any():  # R is at least j + ahead, whatever the sample says
+            high = min(high, exact + _worst_and_best(unknown, metric, counts.n_items)[1] / counts.users_weight)
+        return min(low, high), high
 
     def _programme(self, weight: FloatArray, here: BoolArray, alpha: float) -> _Programme:
         """The rank distributions compatible with the cases of some cells, weighted."""
@@ -235,12 +246,13 @@ def _extreme_gains(
 
     Of the metrics here, those of one j have the same shape over R′ for every T, and one that is cut off before j has none.
     """
-    order, targets, _ = counts.groups
-    stratum = np.searchsorted(STRATA, order, side="right")
+    order, ahead = counts.groups.order, counts.groups.ahead
+    edges = LEAD_STRATA if ahead.any() else STRATA
+    stratum = np.searchsorted(edges, order + ahead, side="right")
     scale = np.zeros(len(order))
-    least = np.full((len(STRATA) + 1, len(grid)), np.inf)
+    least = np.full((len(edges) + 1, len(grid)), np.inf)
     most = -least
-    for _, which, gain in grid.gains(metric, counts.n_items, order, targets, np.zeros_like(order)):
+    for _, which, gain in grid.gains(metric, counts.n_items, counts.groups, np.zeros_like(order)):
         scale[which] = np.abs(gain).max(1, initial=0.0)
         some, row = scale[which] > 0, stratum[which[0]]
         if not some.any():
@@ -249,6 +261,19 @@ def _extreme_gains(
         shape[:, : gain.shape[1]] = gain[some] / scale[which][some, None]
         least[row], most[row] = np.minimum(least[row], shape.min(0)), np.maximum(most[row], shape.max(0))
     return stratum, scale, least, most
+
+
+def _worst_and_best(counts: RankCounts, metric: Metric, n_items: float) -> tuple[float, float]:
+    """Σ weight · gain over cases at the last rank and at the first that is open to them, j + ahead."""
+    order, targets, ahead, weight = counts.groups
+    ranks = np.unique(np.geomspace(1, max(n_items, 1.0), 1000).round()) if metric.function is not None else None
+    if ranks is None:
+        worst = metric.gain(n_items, n_items, order, targets)
+        best = metric.gain(1.0, n_items, order, targets, ahead)
+    else:  # a metric of one's own may rise
+        each = metric.gain(ranks, n_items, order[:, None], targets[:, None], ahead[:, None])
+        worst, best = each.min(1), each.max(1)
+    return float(weight @ worst), float(weight @ best)
 
 
 def _speaks_for(drawn: IntArray, hits: IntArray, n_items: float | FloatArray) -> FloatArray:

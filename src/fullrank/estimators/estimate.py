@@ -42,6 +42,7 @@ from fullrank.estimators.problem import (
     build_problem,
     empirical_value,
     is_exhaustive,
+    refuse_closed,
     refuse_compared,
 )
 from fullrank.metrics import Metric, Recall, parse_metric, rank_offset
@@ -164,6 +165,7 @@ class RankDistribution:
         metric = parse_metric(metric)
         if metric.whole_auc and self.n_items is None:
             return self.counts.auc
+        refuse_closed(self.counts, metric)
         N = self.counts.n_items if self.n_items is None else self.n_items
         total = 0.0
         if self.known is not None:
@@ -175,7 +177,7 @@ class RankDistribution:
         """The metric at every cut-off in ``ks`` (a number means 1..ks)."""
         metric, cuts = parse_metric(metric), list(cut_offs(ks))
         top = max(cuts, default=0)
-        plain = self.known is None and not self.counts.several_targets and metric.name != "precision"
+        plain = self.known is None and not len(self.counts.groups.weight) > 1 and metric.name != "precision"
         if plain and min(cuts, default=0) >= 1 and top <= len(self.grid) and self.grid.hi[top - 1] == top:
             # what a rank adds does not depend on the cut-off: one running sum serves all of them
             gain = self.grid.mean_gain(metric @ top, self.counts.n_items if self.n_items is None else self.n_items)
@@ -185,6 +187,8 @@ class RankDistribution:
     def mass(self, ranks: ArrayLike) -> FloatArray:
         """P̂(R) at the given ranks (zero past the last)."""
         wanted = np.atleast_1d(np.asarray(ranks, dtype=np.int64))
+        if len(wanted):
+            refuse_closed(self.counts, Recall @ max(int(wanted.max()), 1))
         out = np.zeros(len(wanted))
         if self.known is not None:
             R = 1 + self.known.above + rank_offset(self.known.column("order"))
@@ -193,8 +197,8 @@ class RankDistribution:
             place = np.minimum(np.searchsorted(seen, wanted), len(seen) - 1)
             out += np.where(seen[place] == wanted, weight[place], 0.0)
         groups = () if self.fitted is None else zip(*self.fitted.groups, self.rows, strict=True)
-        for j, T, w, row in groups:
-            inner = wanted - rank_offset(j)
+        for j, T, ahead, w, row in groups:
+            inner = wanted - rank_offset(j, ahead)
             cell = np.searchsorted(self.grid.hi, inner)
             inside = (cell < len(self.grid)) & (inner >= 1)
             cell = np.minimum(cell, len(self.grid) - 1)
@@ -239,7 +243,11 @@ class RankDistribution:
             return value, value  # every rank it looks at is known
         if self.posterior is not None and not from_counts:
             N = counts.n_items if self.n_items is None else self.n_items
-            span = self.posterior.interval(metric, value, level, target, N)
+            exact, share = self._exact_part(metric, N)
+            if share == 0:
+                return value, value
+            low, high = self.posterior.interval(metric, (value - exact) / share, level, target, N)
+            span = exact + share * low, exact + share * high
             unlike = self.posterior.unlike_shape and not metric.whole_auc
             return hull(span, self.bounds(metric, level)) if unlike else span
         if from_counts:
@@ -252,9 +260,15 @@ class RankDistribution:
         values = replicates.values(metric, problem.counts, N)
         smooth = self._smooth_sum(metric, N) / problem.counts.users_weight
         low, high = replicate_interval(values, smooth, level)
-        share = problem.counts.users_weight / counts.users_weight
-        exact = 0.0 if self.known is None else empirical_value(self.known, metric, N) / counts.users_weight
+        exact, share = self._exact_part(metric, N)
         return exact + share * low, exact + share * high
+
+    def _exact_part(self, metric: Metric, n_items: float) -> tuple[float, float]:
+        """What the cases that are known add to the metric, and the share of the others."""
+        if self.known is None:
+            return 0.0, 1.0
+        whole = self.counts.users_weight
+        return empirical_value(self.known, metric, n_items) / whole, 1 - self.known.users_weight / whole
 
     def _case_variance(self, metric: Metric, value: float) -> float:
         """Σ w²(gain − value/T)² over the cases, their weights taken as alike."""
@@ -267,10 +281,11 @@ class RankDistribution:
             first += float(known.weight @ (gain / known.column("targets")))
         if self.fitted is not None and parts != [counts]:
             N = counts.n_items if self.n_items is None else self.n_items
-            order, targets, weight = self.fitted.groups
+            groups = self.fitted.groups
             rows = self.fitted.strata
-            squares += float((self.masses * self.grid.pooled_gains(metric, N, self.fitted.groups, rows)[1]).sum())
-            per_user = self.grid.pooled_gains(metric, N, (order, targets, weight / targets), rows)[0]
+            squares += float((self.masses * self.grid.pooled_gains(metric, N, groups, rows)[1]).sum())
+            by_user = groups._replace(weight=groups.weight / groups.targets)
+            per_user = self.grid.pooled_gains(metric, N, by_user, rows)[0]
             first += float((self.masses * per_user).sum())
         total = squares - 2 * value * first + value**2 * float((counts.weight / counts.column("targets") ** 2).sum())
         return total * float((counts.weight**2 / counts.cases).sum()) / float(counts.weight.sum())
@@ -285,12 +300,12 @@ class RankDistribution:
 
     def _apart(self, metric: Metric, n_items: float, fitted: RankCounts, pooled: FloatArray) -> float:
         """What known ranks among the fitted add by their own (j, T) to what the mean of their stratum gives them."""
-        order, _, weight = fitted.groups
-        if len(pooled) == len(order):
+        weight = fitted.groups.weight
+        if len(pooled) == len(weight):
             return 0.0
         seen = np.flatnonzero(fitted.all_compared)
-        w, R, row = fitted.weight[seen], fitted.above[seen] + 1, self.rows[fitted.group_of[seen]]
-        own = metric.gain(R, n_items, fitted.column("order")[seen], fitted.column("targets")[seen])
+        w, R, row = fitted.weight[seen], fitted.outcomes[seen, 1] + 1, self.rows[fitted.group_of[seen]]
+        own = metric.gain(R, n_items, fitted.column("order")[seen], fitted.column("targets")[seen], fitted.leads[seen])
         mean = pooled[row, np.searchsorted(self.grid.hi, R)] / np.bincount(self.rows, weight)[row]
         return float(w @ (own - mean))
 
@@ -330,6 +345,8 @@ class RankDistribution:
         """The counts that the masses speak for, each stratum of (j, T) with a row of them."""
         if not len(self.grid):
             return None
+        if self.counts.has_compared_part:
+            return self.counts.sampled_part()[1]
         return self.counts if self.known is None else self.counts.known()[1]
 
     @property
@@ -344,23 +361,36 @@ class RankDistribution:
 
 
 def fit_distribution(
-    estimator: Estimator, counts: RankCounts, solve: Solve, *, n_items: str = "bins", all_outcomes: bool = False
+    estimator: Estimator,
+    counts: RankCounts,
+    solve: Solve,
+    *,
+    n_items: str = "bins",
+    all_outcomes: bool = False,
+    compared: bool = False,
 ) -> RankDistribution:
     """Fit by ``solve``, which turns a :class:`Problem` into masses (strata × cells).
 
     ``all_outcomes``: linear estimators weigh what was *not* seen too, so their laws run over every possible outcome.
+    ``compared``: whether a law of the rank among the rest will do, where a part of the candidates was compared.
     Where every rank is known (``Exhaustive``), the answer is the empirical distribution whatever the estimator.
     """
     known, unknown = counts.known()
     if unknown is None:
         return empirical(estimator, counts)
-    refuse_compared(counts, type(estimator).__name__)
-    if not counts.design.plain:  # whether an adaptive case ends up known depends on its rank: it stays in
+    if counts.has_compared_part:
+        if not compared:
+            refuse_compared(counts, type(estimator).__name__)
+        known, unknown = counts.sampled_part()
+        if unknown is None:
+            return taken_as_known(estimator, counts, counts, None)
+    elif not counts.design.plain:  # whether an adaptive case ends up known depends on its rank: it stays in
         known, unknown = None, counts
     problem = build_problem(unknown, n_items, all_outcomes)
     with ONE_BLAS_THREAD:
         masses, fit = solve(problem)
-    single = problem.tables[0].n_items if len(problem.tables) == 1 and known is None else None
+    alone = len(problem.tables) == 1 and known is None and not counts.has_compared_part
+    single = problem.tables[0].n_items if alone else None
     return RankDistribution(counts, estimator, problem.grid, masses, single, fit, known, (problem, solve))
 
 

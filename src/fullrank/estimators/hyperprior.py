@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from fullrank._types import FloatArray, IntArray
+from fullrank.ranks.counts import RankCounts
 
 __all__ = ["HyperPrior", "Kind", "bins_of", "shipped"]
 
@@ -55,7 +56,7 @@ class Kind:
     name: str
     weight: float
     means: FloatArray  # bins × coefficients
-    slope: FloatArray  # how means move with log N − 9
+    slope: FloatArray  # how means move with log N − 9; behind a compared part, with each entry of compared_trend
     covariance: FloatArray
     coupling: FloatArray  # bins × bins: factors of the covariance within and between bins
 
@@ -134,7 +135,7 @@ class HyperPrior:
     @property
     def coefficients(self) -> int:
         """Number of spline coefficients."""
-        return len(self.kinds[0].slope)
+        return int(self.kinds[0].slope.shape[-1])
 
     def beyond(self, n_items: float) -> float:
         """How far a catalogue lies beyond the sizes seen, in log N; zero within them.
@@ -149,16 +150,19 @@ class HyperPrior:
         """Return z = log N − 9, taken at the edge for sizes beyond those seen."""
         return float(np.log(np.clip(n_items, *self.sizes)) - 9)
 
-    def members(self, bins: IntArray, n_items: float) -> list[tuple[float, FloatArray, FloatArray, float]]:
+    def members(
+        self, bins: IntArray, n_items: float, trend: FloatArray | None = None
+    ) -> list[tuple[float, FloatArray, FloatArray, float]]:
         """Log weight, mean (bins × coefficients), precision and its log-determinant of every member, for these bins.
 
-        Beyond the sizes seen all covariances grow, by as much as log N lies beyond: wider, not braver.
+        ``trend``: what means move with, if it is not z = log N − 9. Beyond the sizes seen all covariances grow, by as much
+        as log N lies beyond: wider, not braver.
         """
         wider = 1 + self.beyond(n_items)
         z = self.trend(n_items)
         out = []
         for kind in self.kinds:
-            mean = kind.means[bins] + z * kind.slope
+            mean = kind.means[bins] + (z * kind.slope if trend is None else trend @ kind.slope)
             coupling = np.linalg.inv(kind.coupling[np.ix_(bins, bins)])
             precision, log_det = kind.precision
             joint = np.kron((coupling + coupling.T) / 2, precision)
@@ -188,6 +192,24 @@ class HyperPrior:
         return replace(self, name=f"{self.name}, several targets", kinds=kinds, scales=several.scales)
 
 
+def compared_trend(counts: RankCounts) -> FloatArray:
+    """What the compared part shows of what to expect behind it, over all cases that have a rest.
+
+    The size of the rest, how often it holds what was compared, how many of the hits came late, and how they compare with
+    those that came early: hits that thin out along the guide's order leave few behind.
+    """
+    left = (counts.column("rest") > 0) & ~counts.closed
+    weight, ahead = counts.weight[left], counts.column("ahead")[left]
+    late = counts.column("recent")[left]
+    late = np.where(late < 0, 0.6 * ahead, late)
+    compared = max(float(counts.compared_weight[left].sum()), 1.0)
+    rest = max(float((counts.pool_weight - counts.weight - counts.compared_weight)[left].sum()), 1.0)
+    recent, early = (float(np.average(each, weights=weight)) + 0.02 for each in (late, ahead - late))
+    return np.array(
+        [np.log(rest / weight.sum()) - 9, np.log(rest / compared) - 3, np.log(recent) + 1, np.log(recent / early) + 1]
+    )
+
+
 _ARRAYS = ("means", "slope", "covariance", "coupling")
 
 
@@ -213,7 +235,7 @@ def _rounded(values: FloatArray) -> Any:
     return [_rounded(row) for row in values] if values.ndim > 1 else [float(f"{value:.5g}") for value in values]
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def shipped(name: str = "unseen") -> HyperPrior:
-    """Return a prior that comes with fullrank: ``unseen``, ``all`` or ``several``."""
+    """Return a prior that comes with fullrank: ``unseen``, ``all``, ``several``, ``guided`` or ``compared``."""
     return HyperPrior.from_json(resources.files(__package__).joinpath("hyperprior.json").read_text(), name)

@@ -51,26 +51,30 @@ def check_interval(level: float, target: str) -> None:
         raise ValueError(f"`target` must be 'cases' or 'population', not {target!r}.")
 
 
-def reach(metric: Metric, counts: RankCounts) -> tuple[float, float]:
+def reach(metric: Metric, counts: RankCounts, target: str = "population") -> tuple[float, float]:
     """The least and largest value the metric can have: every target last, and every target first.
 
-    A metric of one's own may have them anywhere: it is asked at a thousand ranks.
+    These ``cases`` cannot be better than what was compared one by one leaves them. A metric of one's own may have them
+    anywhere: it is asked at a thousand ranks.
     """
     N = counts.n_items
     if metric.function is not None:
         gains = metric.gain(np.unique(np.geomspace(1, max(N, 1.0), 1000).round()), N)
         return float(gains.min()), float(gains.max())
-    order, targets, weight = counts.groups
-    last, first = (float(weight @ metric.gain(R, N, order, targets)) / counts.users_weight for R in (N, 1.0))
+    order, targets, ahead, weight = counts.groups
+    ends = (metric.gain(R, N, order, targets, lead) for R, lead in ((N, 0), (1.0, ahead * (target == "cases"))))
+    last, first = (float(weight @ gain) / counts.users_weight for gain in ends)
     return last, first
 
 
-def within_reach(span: tuple[float, float], value: float, metric: Metric, counts: RankCounts) -> tuple[float, float]:
+def within_reach(
+    span: tuple[float, float], value: float, metric: Metric, counts: RankCounts, target: str = "population"
+) -> tuple[float, float]:
     """Clip an interval to the values the metric can take. One of a user's own may take any."""
     low, high = span
     if metric.function is not None or not np.isfinite(high - low):
         return span
-    return max(low, min(value, 0.0)), min(high, max(value, reach(metric, counts)[1]))
+    return max(low, min(value, 0.0)), min(high, max(value, reach(metric, counts, target)[1]))
 
 
 def hull(*spans: tuple[float, float]) -> tuple[float, float]:
@@ -98,7 +102,7 @@ def final_interval(
     if target == "population":
         users = users_interval(estimate.counts, metric, value, level, None if variance is None else variance())
         span = hull(span, own(target), users)
-    return within_reach(span, value, metric, estimate.counts)
+    return within_reach(span, value, metric, estimate.counts, target)
 
 
 def users_interval(
@@ -178,9 +182,9 @@ class Replicates:
 
     def values(self, metric: Metric, counts: RankCounts, n_items: float) -> FloatArray:
         """The metric in every replicate."""
-        order, targets, _ = counts.groups
+        targets = counts.groups.targets
         total = np.zeros(len(self.masses))
-        for row, which, gain in self.grid.gains(metric, n_items, order, targets, counts.strata):
+        for row, which, gain in self.grid.gains(metric, n_items, counts.groups, counts.strata):
             values = self.masses[:, row, : gain.shape[1]] @ gain.T
             total += (self.group_weight[:, which] * values).sum(1)
         return np.asarray(total / (self.group_weight / targets).sum(1))
@@ -240,7 +244,7 @@ def simulated(problem: Problem, solve: Solve, size: int, rng: np.random.Generato
             weight[:, row] = drawn * (total / cases)
         tables.append(replace(table, weight=weight.reshape(-1, len(table.hits))))
     fitted, _ = solve(replace(problem, tables=tables))
-    groups = np.tile(problem.counts.groups[2], (size, 1))
+    groups = np.tile(problem.counts.groups.weight, (size, 1))
     return Replicates(problem.grid, fitted.reshape(size, -1, len(problem.grid)), groups)
 
 

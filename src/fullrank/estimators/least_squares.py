@@ -121,7 +121,7 @@ class CLS:
         def value(metric: Metric) -> float:
             total = sum(
                 w * float(shares[row] @ corrected(metric, metric.word, j, T))
-                for j, T, w, row in zip(*(each.tolist() for each in (*counts.groups, counts.strata)), strict=True)
+                for j, T, _, w, row in zip(*(each.tolist() for each in (*counts.groups, counts.strata)), strict=True)
             )
             return float(total / counts.users_weight)
 

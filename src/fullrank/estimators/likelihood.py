@@ -41,7 +41,9 @@ class MLE:
     def fit(self, counts: RankCounts) -> RankDistribution:
         """π after the given number of EM steps."""
         steps = _steps(self.iterations, counts)
-        return fit_distribution(self, counts, lambda p: em(p, steps, self.start, self.tolerance), n_items=self.n_items)
+        return fit_distribution(
+            self, counts, lambda p: em(p, steps, self.start, self.tolerance), n_items=self.n_items, compared=True
+        )
 
 
 @dataclass(frozen=True)

@@ -22,12 +22,12 @@ import numpy as np
 
 from fullrank._threads import ONE_BLAS_THREAD
 from fullrank._types import FloatArray, IntArray
-from fullrank.estimators.estimate import RankDistribution, empirical
-from fullrank.estimators.hyperprior import HyperPrior, anything, bins_of, shipped
-from fullrank.estimators.problem import Fit, Problem, build_problem, refuse_compared
+from fullrank.estimators.estimate import RankDistribution, empirical, taken_as_known
+from fullrank.estimators.hyperprior import HyperPrior, anything, bins_of, compared_trend, shipped
+from fullrank.estimators.problem import Fit, Problem, build_problem
 from fullrank.estimators.splines import Mode, Outcomes, SplineModel, balanced_normals, em_step, posterior_mode
 from fullrank.metrics import Metric
-from fullrank.ranks.counts import MAX_POOLS, RankCounts
+from fullrank.ranks.counts import LEAD_BINS, MAX_POOLS, RankCounts
 from fullrank.ranks.design import ALL
 
 __all__ = ["HyperPrior", "LogSpline"]
@@ -41,6 +41,8 @@ FEW_POOLS = 3
 THINNED = 8
 #: Log odds of "a shape of any kind" above which a sample counts as unlike any recommender; 99 % of real ones lie below.
 UNLIKE_ODDS = -7.0
+#: The same behind a compared part, where a sample of nothing leaves them at −6.9.
+UNLIKE_ODDS_COMPARED = -4.0
 #: Gain in log-likelihood of free EM steps above which it counts as rough: a constant, and a rate per case at 99 negatives.
 ROUGH_GAIN, ROUGH_RATE, FREE_STEPS = 15.0, 0.04, 30
 #: Intervals of rough samples reach this many times as far, on the log scale.
@@ -74,29 +76,46 @@ class LogSpline:
         """Return the posterior mean of the cases' rank distribution, with the posterior for intervals."""
         if counts.known()[1] is None:
             return empirical(self, counts)
-        refuse_compared(counts, "LogSpline")
-        several = counts.several_targets
-        prior = self.prior or shipped(self.prior_name(counts.candidates, several))
-        if several and len(prior.kinds[0].means) == 1:
-            prior = prior.for_several(shipped("several"))
-        order, targets, _ = counts.groups
-        bins, strata = np.zeros(1, dtype=np.int64), np.zeros(len(order), dtype=np.int64)
-        if len(prior.kinds[0].means) > 1:
-            bins, strata = np.unique(bins_of(order, targets), return_inverse=True)
-        problem = build_problem(counts, most=MAX_POOLS if len(bins) <= MANY_STRATA else FEW_POOLS, strata=strata)
+        compared = counts.has_compared_part
+        known, fitted = counts.sampled_part() if compared else (None, counts)
+        if fitted is None:
+            return taken_as_known(self, counts, counts, None)
+        prior, group_bins = self._prior_of(counts, fitted)
+        bins, strata = np.unique(group_bins, return_inverse=True)
+        problem = build_problem(fitted, most=MAX_POOLS if len(bins) <= MANY_STRATA else FEW_POOLS, strata=strata)
         data = Outcomes(
             np.concatenate(problem.laws, axis=1),
             # what weighs against the prior is cases, not weights
             np.concatenate([table.weight for table in problem.tables], axis=1)
-            * (counts.effective_cases / counts.weight.sum()),
+            * (fitted.effective_cases / fitted.weight.sum()),
         )
+        trend = compared_trend(counts) if compared else None
         with ONE_BLAS_THREAD:
-            posterior = Posterior.of(problem, SplineModel.on(problem.grid, prior.coefficients), prior, bins, data)
-        single = problem.tables[0].n_items if len(problem.tables) == 1 else None
+            model = SplineModel.on(problem.grid, prior.coefficients)
+            posterior = Posterior.of(problem, model, prior, bins, data, trend)
+        single = problem.tables[0].n_items if len(problem.tables) == 1 and not compared else None
         fit = Fit(posterior.steps, posterior.evidence, posterior.converged, posterior.notes())
         return RankDistribution(
-            counts, self, problem.grid, posterior.mass, single, fit, posterior=posterior, strata=strata
+            counts, self, problem.grid, posterior.mass, single, fit, known, posterior=posterior, strata=strata
         )
+
+    def _prior_of(self, counts: RankCounts, fitted: RankCounts) -> tuple[HyperPrior, IntArray]:
+        """The prior for these counts, and its bin for each group of cases."""
+        if counts.has_compared_part:
+            prior = self.prior or shipped("guided" if counts.design.compares else "compared")
+            if len(prior.kinds[0].means) != LEAD_BINS:
+                raise ValueError(
+                    "`prior` must be one for a compared part: it has other bins than those of what is ahead."
+                )
+            return prior, fitted.lead_bins
+        several = counts.several_targets
+        prior = self.prior or shipped(self.prior_name(counts.candidates, several))
+        if several and len(prior.kinds[0].means) == 1:
+            prior = prior.for_several(shipped("several"))
+        order, targets, _, _ = counts.groups
+        if len(prior.kinds[0].means) > 1:
+            return prior, bins_of(order, targets)
+        return prior, np.zeros(len(order), dtype=np.int64)
 
     def prior_name(self, candidates: str, several_targets: bool = False) -> str:
         """Name the prior for ranks among these candidates: ``all``, ``unseen``, ``several`` or one's ``own``.
@@ -135,11 +154,20 @@ class Posterior:
     converged: bool
     odds: float  # log odds of a shape of any kind
     gain: float  # log-likelihood that free EM steps would gain
+    trend: FloatArray | None = None  # of what is behind a compared part
 
     @classmethod
-    def of(cls, problem: Problem, model: SplineModel, prior: HyperPrior, bins: IntArray, data: Outcomes) -> Posterior:
+    def of(
+        cls,
+        problem: Problem,
+        model: SplineModel,
+        prior: HyperPrior,
+        bins: IntArray,
+        data: Outcomes,
+        trend: FloatArray | None = None,
+    ) -> Posterior:
         """Find the mode and the evidence under every member of the prior, and average."""
-        known = prior.members(bins, model.n_items)
+        known = prior.members(bins, model.n_items, trend)
         every = known + anything(len(bins), prior.coefficients)
         modes: list[Mode] = []
         evidence = np.empty(len(every))
@@ -164,7 +192,7 @@ class Posterior:
             problem, model, prior, data, members,
             np.stack([em_step(π, A, seen) for π, (A, seen) in zip(blended, data.parts, strict=True)]),
             whole, max(each.steps for each in modes), all(each.mode.converged for each in members),
-            odds, _free_gain(blended, data),
+            odds, _free_gain(blended, data), trend,
         )  # fmt: skip
 
     # ------------------------------------------------------------------------------------------------ what it says
@@ -177,7 +205,7 @@ class Posterior:
     @property
     def unlike_shape(self) -> bool:
         """Whether the evidence does not speak clearly against a shape of any kind."""
-        return self.odds > UNLIKE_ODDS
+        return self.odds > (UNLIKE_ODDS if self.trend is None else UNLIKE_ODDS_COMPARED)
 
     @property
     def rough(self) -> bool:
@@ -231,7 +259,7 @@ class Posterior:
     def values(self, metric: Metric, target: str, n_items: float) -> FloatArray:
         """Return the metric in every draw."""
         counts, grid = self.problem.counts, self.problem.grid
-        (order, targets, weight), rows = counts.groups, self.problem.strata
+        weight, rows = counts.groups.weight, self.problem.strata
         pooled, squared = grid.pooled_gains(metric, n_items, counts.groups, rows)
         if target == "population":
             return np.asarray(sum(d @ g for d, g in zip(self._draws, pooled, strict=True)) / counts.users_weight)
@@ -240,7 +268,7 @@ class Posterior:
         total, variance = np.zeros(number), np.zeros(number)
         some = slice(None, None, THINNED)
         explained = np.zeros((len(parts), len(total[some])))
-        for row, which, gains in grid.gains(metric, n_items, order, targets, rows):
+        for row, which, gains in grid.gains(metric, n_items, counts.groups, rows):
             # gains of one j differ by a factor: one of them stands for all
             gain = np.sign(gains[0]) * np.sqrt(weight[which] @ gains**2)
             A, seen = parts[row]

@@ -11,7 +11,7 @@ import numpy as np
 from fullrank._types import FloatArray, IntArray
 from fullrank.estimators import _grid
 from fullrank.estimators._grid import Grid
-from fullrank.metrics import Metric
+from fullrank.metrics import Metric, rank_offset
 from fullrank.ranks.counts import MAX_POOLS, NO_RANK_LAW, PoolTable, RankCounts, unique_rows
 from fullrank.ranks.design import ALL, Design
 
@@ -208,6 +208,19 @@ def refuse_compared(counts: RankCounts, name: str) -> None:
     """For what rests on P(outcome | R), which there is not where a part was compared: P(ahead | R) is nobody's law."""
     if counts.has_compared_part:
         raise ValueError(f"`{name}` cannot use these counts: {NO_RANK_LAW}")
+
+
+def refuse_closed(counts: RankCounts, metric: Metric) -> None:
+    """For metrics that reach beyond where cases were closed: of those, only that R is at least j + ahead is known."""
+    closed = counts.closed
+    reach = np.inf if metric.k is None else metric.k
+    beyond = closed & (rank_offset(counts.column("order"), counts.column("ahead")) < reach)
+    if beyond.any():
+        most = "None" if metric.k is None else f"at least {metric.k}"
+        raise ValueError(
+            f"`{metric}` is not known: {int(counts.cases[beyond].sum()):,} cases were closed when "
+            f"{int(counts.column('ahead')[beyond].min())} items had beaten their target; `stop_at` must be {most}."
+        )
 
 
 def refuse_unordered(counts: RankCounts, name: str) -> None:

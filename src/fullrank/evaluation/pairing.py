@@ -163,7 +163,7 @@ class _Shape:
         tops = np.unique(np.concatenate([np.arange(1, min(100, N) + 1), np.geomspace(min(100, N), N, 200).round()]))
         tops = tops.astype(np.int64)
         grid = Grid(np.concatenate([[1], tops[:-1] + 1]), tops)
-        weight = np.bincount(dist.rows, dist.fitted.groups[2])
+        weight = np.bincount(dist.rows, dist.fitted.groups.weight)
         fine = np.maximum(np.average(dist.masses, axis=0, weights=weight), 0.0)
         below = np.interp(tops, np.concatenate([[0], dist.grid.hi]), np.concatenate([[0.0], np.cumsum(fine)]))
         π = np.maximum(np.diff(below, prepend=0.0), 1e-12)
@@ -207,7 +207,7 @@ class _Shape:
         """The gain in every cell, averaged over the (j, T) of each stratum."""
         counts = self.counts
         pooled, _ = self.grid.pooled_gains(metric, counts.n_items, counts.groups, counts.strata)
-        return np.asarray(pooled / np.bincount(counts.strata, counts.groups[2])[:, None])
+        return np.asarray(pooled / np.bincount(counts.strata, counts.groups.weight)[:, None])
 
 
 def _over_strata(share: FloatArray, values: FloatArray) -> FloatArray:

@@ -25,7 +25,7 @@ from fullrank.estimators.hyperprior import shipped
 from fullrank.estimators.intervals import z_of
 from fullrank.estimators.splines import SplineModel
 from fullrank.metrics import Metric
-from fullrank.ranks.counts import RankCounts
+from fullrank.ranks.counts import Groups, RankCounts
 from fullrank.ranks.design import ALL, Adaptive, Design, Sample
 
 __all__ = ["AIM", "Candidate", "Guess", "Rehearsal", "made_up"]
@@ -51,7 +51,7 @@ class Guess:
 
     grid: Grid
     masses: FloatArray
-    groups: tuple[IntArray, IntArray, FloatArray]  # j, T, share of the cases
+    groups: Groups  # with the share of the cases as their weight
     rows: IntArray
     n_items: int
     source: str
@@ -68,7 +68,7 @@ class Guess:
         mass = weights @ SplineModel.on(grid, prior.coefficients).mass(means)
         source = "what recommenders usually show (the prior)"
         one = np.ones(1, dtype=np.int64)
-        groups = (one, one, np.ones(1))
+        groups = Groups(one, one, one - 1, np.ones(1))
         return cls(grid, mass[None, :], groups, one - 1, int(n_items), source, estimator, candidates)
 
     @classmethod
@@ -95,22 +95,21 @@ class Guess:
             np.add.at(table, (stratum, cell), known.weight)
             parts.append((*known.groups, rows + len(masses)))
             masses.extend(table / table.sum(1, keepdims=True))
-        order, targets, weight, rows = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+        order, targets, ahead, weight, rows = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         estimator = dist.estimator if isinstance(dist.estimator, LogSpline) else LogSpline()
-        groups = (order, targets, weight / weight.sum())
+        groups = Groups(order, targets, ahead, weight / weight.sum())
         return cls(grid, np.stack(masses), groups, rows, N, source, estimator, counts.candidates)
 
     @cached_property
     def mass(self) -> FloatArray:
         """P(R′) of a case, whatever its (j, T)."""
-        pooled = np.bincount(self.rows, self.groups[2], len(self.masses)) @ self.masses
+        pooled = np.bincount(self.rows, self.groups.weight, len(self.masses)) @ self.masses
         return np.asarray(pooled / pooled.sum())
 
     @property
     def users_share(self) -> float:
         """Users per case."""
-        _, targets, share = self.groups
-        return float((share / targets).sum())
+        return float((self.groups.weight / self.groups.targets).sum())
 
     def gains(self, metric: Metric) -> tuple[FloatArray, FloatArray]:
         """E[M | cell] and E[M² | cell] of a case: the (j, T) that are in a cell, mixed."""

@@ -15,8 +15,8 @@ from fullrank.ranks.laws import ALL, NOTHING
 from fullrank.ranks.protocol import Design
 
 __all__ = [
-    "BLOCKS", "FINEST", "KEYS", "MAX_POOLS", "SUMS", "cells_of", "codes", "finest_level", "grouped", "pool_key",
-    "sum_by", "unique_rows", "user_blocks",
+    "BLOCKS", "EVERY", "FINEST", "KEYS", "MAX_POOLS", "SUMS", "UNKNOWN", "cells_of", "codes", "finest_level", "grouped",
+    "pool_key", "sum_by", "unique_rows", "user_blocks",
 ]  # fmt: skip
 
 #: Number of user blocks. 256 keeps counts small and leaves 255 degrees of freedom for resampling.
@@ -24,15 +24,19 @@ BLOCKS = 256
 #: Pools are binned by ⌊log2 N · 2^level⌋ at the finest level that keeps at most this many bins.
 MAX_POOLS = 64
 FINEST = 24
+#: Key ``drawn`` of a case behind a guide whose whole rest was compared (0: nothing was drawn from it).
+EVERY = -1
+#: ``recent`` where it is not known how late in a guide's order those ahead came.
+UNKNOWN = -1
 #: Cases that are grouped at once: many ranks become counts in the memory of this many.
 CHUNK = 1 << 20
-KEYS = ("block", "pool", "ahead", "rest", "drawn", "hits", "order", "targets")
+KEYS = ("block", "pool", "ahead", "rest", "drawn", "hits", "recent", "order", "targets")
 SUMS = ("cases", "scored", "weight", "pool_weight", "auc_weight", "compared_weight")
 
 
 def cells_of(
     design: Design, ids: Array | None, w: FloatArray, a: IntArray, left: IntArray | None, m: IntArray, x: IntArray,
-    N: IntArray, j: IntArray, T: IntArray,
+    N: IntArray, late: IntArray, j: IntArray, T: IntArray,
 ) -> tuple[Any, ...]:  # fmt: skip
     """The level of the bins, the keys and the sums of cases: ids of users, weights, outcomes, pools, (j, T), one each."""
     M = len(x)
@@ -43,12 +47,14 @@ def cells_of(
     rests = pools if left is None else _distinct_bins(left[part][on] + 1 for part, on in zip(chunks, some, strict=True))
     level = finest_level(FINEST, pools, rests)
     named = _StringBlocks()
-    found = _Cells(None if left is not None else _room(pools >> (FINEST - level), a, m, x, j, T))
+    found = _Cells(None if left is not None else _room(pools >> (FINEST - level), a, m, x, late, j, T))
     for part, on in zip(chunks, some, strict=True):
         block = user_blocks(np.arange(part.start, part.stop) if ids is None else ids[part], named)
         over = N[part] - 1 if left is None else left[part]
         if w[part].any():
-            ints = (each[on] for each in (block, a[part], over, m[part], x[part], N[part], j[part], T[part]))
+            ints = (
+                each[on] for each in (block, a[part], over, m[part], x[part], N[part], late[part], j[part], T[part])
+            )
             found.add(*_keyed(design, level, left is None, w[part][on], *ints))
     keys, *sums = found.sums()
     return level, np.ascontiguousarray(keys.T), *sums
@@ -95,13 +101,13 @@ class _Cells:
 
 
 def _room(
-    pools: IntArray, a: IntArray, m: IntArray, x: IntArray, j: IntArray, T: IntArray
+    pools: IntArray, a: IntArray, m: IntArray, x: IntArray, late: IntArray, j: IntArray, T: IntArray
 ) -> list[tuple[int, int]] | None:
     """The values that each key of cases can have where nothing was compared one by one before the draws."""
     if (m <= 0).any():  # all were compared, and ranks range over the pool
         return None
     ranges = [(0, BLOCKS - 1), (int(pools.min()), int(pools.max())), (1, 1)]
-    ranges += [(int(each.min()), int(each.max())) for each in (a, m, x, j, T)]
+    ranges += [(int(each.min()), int(each.max())) for each in (a, m, x, late, j, T)]
     return [(low, high - low + 1) for low, high in ranges]
 
 
@@ -160,20 +166,27 @@ def _grouped_columns(columns: Sequence[IntArray] | IntArray, sums: Sequence[Arra
 
 def _keyed(
     design: Design, level: int, nothing_compared: bool, w: FloatArray, block: IntArray, a: IntArray, left: IntArray,
-    m: IntArray, x: IntArray, N: IntArray, j: IntArray, T: IntArray,
+    m: IntArray, x: IntArray, N: IntArray, late: IntArray, j: IntArray, T: IntArray,
 ) -> tuple[list[IntArray], tuple[Array, ...]]:  # fmt: skip
     """The keys of cases, and what is summed over them."""
     auc = design.auc(m, x, N) if nothing_compared else _auc(design, a, left, m, x, N)
     every = m == ALL  # then nothing is left
+    behind = every & (left > 0) if design.compares else None
+    if behind is not None:  # but a rest behind a guide stays one, of which everything is known
+        every = every & ~behind
     a, left, x = np.where(every, a + x, a), np.where(every, 0, left), np.where(every, 0, x)
-    m = np.where(m == NOTHING, 0, m)
-    compared = N - 1 - left
+    compared, drawn = N - 1 - left, np.where(m == NOTHING, 0, m)
+    m = drawn
+    if not nothing_compared:
+        late = np.where((left == 0) | design.closed(a), 0, late)
+    if behind is not None:
+        m, drawn = np.where(behind, EVERY, m), np.where(behind, left, drawn)
     partly = np.where(left > 0, w * compared, 0.0)
     coarser = FINEST - level
     pool = _bins(N) >> coarser
     rest = np.where(every, 0, pool) if nothing_compared else _bins(left + 1) >> coarser
-    sums = (np.ones(len(w), dtype=np.int64), compared + m, w, w * N, w * auc, partly)
-    return [block, pool, a, rest, m, x, j, T], sums
+    sums = (np.ones(len(w), dtype=np.int64), compared + drawn, w, w * N, w * auc, partly)
+    return [block, pool, a, rest, m, x, late, j, T], sums
 
 
 def _joined(cells: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:

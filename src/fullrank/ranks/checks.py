@@ -82,21 +82,33 @@ def check_candidates(candidates: object) -> str:
     return candidates
 
 
-def check_compared_part(ahead: ArrayLike | None, rest: ArrayLike | None, N: IntArray) -> tuple[IntArray, IntArray]:
+def check_compared_part(
+    design: Any, ahead: ArrayLike | None, rest: ArrayLike | None, N: IntArray
+) -> tuple[IntArray, IntArray]:
     """``ahead`` and ``rest`` of every case, checked."""
+    if ahead is None and rest is None:
+        raise ValueError(f"`ahead` and `rest` are missing: '{design}' compares a part of the candidates one by one.")
     if ahead is None or rest is None:
         given, missing = ("rest", "ahead") if ahead is None else ("ahead", "rest")
         raise ValueError(f"`{missing}` is missing: `{given}` alone does not say how much was compared.")
     a, left = per_case("ahead", ahead, len(N)), per_case("rest", rest, len(N))
     refuse((left < 0) | (left > N - 1), "rest", left, "between 0 and n_items − 1")
     refuse((a < 0) | (a > N - 1 - left), "ahead", a, "between 0 and the number compared, n_items − 1 − rest")
+    if design.compares:
+        most = np.minimum(design.compares, N - 1)
+        refuse((left > 0) & (N - 1 - left > most), "rest", left, f"at least n_items − 1 − {design.compares}, or 0")
+        early = ~design.closed(a) & (N - 1 - left < most)
+        refuse(early, "rest", left, f"n_items − 1 − {design.compares} in an open case")
     return a, left
 
 
-def check_rest(design: Any, m: IntArray | None, hits: IntArray, left: IntArray) -> IntArray:
+def check_rest(design: Any, m: IntArray | None, hits: IntArray, ahead: IntArray, left: IntArray) -> IntArray:
     """``drawn`` of every case, as designs give it, after the design has checked those that it drew from."""
-    nothing = left == 0 if m is None else (left == 0) | (m == 0)
+    nothing = (left == 0) | (design.closed(ahead) if m is None else m == 0)
     refuse(nothing & (hits != 0), "ranks", hits + 1, "1 where nothing was drawn")
+    if design.compares:
+        silent = nothing & (left > 0) & ~design.closed(ahead)
+        refuse(silent, "drawn", np.zeros_like(left), f"at least 1 in an open case of '{design}'")
     if m is not None:
         refuse((left == 0) & (m != 0), "drawn", m, "0 where `rest` is 0")
     drawn = np.where(left == 0, ALL, NOTHING)

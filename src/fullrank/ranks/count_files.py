@@ -16,7 +16,7 @@ from fullrank.ranks.design import ALL, parse_design
 __all__ = ["read_counts", "write_counts"]
 
 _FORMAT = "fullrank.RankCounts"
-_VERSION = 3
+_VERSION = 4
 
 
 def write_counts(counts: Any, path: str | os.PathLike[str]) -> None:
@@ -38,6 +38,9 @@ def read_counts(kind: Any, path: str | os.PathLike[str]) -> Any:
     try:
         if header["version"] < 3:
             arrays = _of_version_2(arrays)
+        if header["version"] < 4:  # what was compared had no order
+            keys = arrays["keys"]
+            arrays["keys"] = np.insert(keys, 6, np.where(keys[:, 3] == 0, 0, keys[:, 2]), axis=1)
         sums = [arrays[name] for name in SUMS]
         counts = kind(parse_design(header["design"]), int(header["level"]), arrays["keys"], *sums)
         pools = None if header["version"] > 1 else counts.pool_range

@@ -9,7 +9,8 @@ Counts are keyed by (block of users, pool-size bin, outcome, order j, targets T)
 - the *outcome* is (ahead, rest, drawn, hits): ``ahead`` of the candidates that were compared one by one beat the target,
   and of ``drawn`` among the ``rest`` others ``hits`` do. With B of the rest better than the target its rank among the
   non-relevant candidates is R′ = 1 + ahead + B. All were compared, so that R′ is known, where rest = 0. The rest is binned
-  like the pool;
+  like the pool. Of a guide's order it is also kept how many of those ahead came late (``recent``), which tells how many
+  more to expect; a rest that was compared after all stays a rest, with ``drawn`` = −1, because it tells what others hide;
 - (j, T) is the target's place among its user's T targets.
 
 Beside them stands among which ``candidates`` the targets were ranked: ``"unseen"`` (a user's training items left out),
@@ -29,7 +30,7 @@ import os
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -37,10 +38,12 @@ from numpy.typing import ArrayLike
 from fullrank._types import Array, BoolArray, FloatArray, IntArray
 from fullrank.ranks.cells import (
     BLOCKS,
+    EVERY,
     FINEST,
     KEYS,
     MAX_POOLS,
     SUMS,
+    UNKNOWN,
     cells_of,
     codes,
     finest_level,
@@ -65,8 +68,8 @@ from fullrank.ranks.design import ALL, Design, parse_design
 from fullrank.ranks.laws import NOTHING
 
 __all__ = [
-    "BLOCKS", "MAX_POOLS", "MOST_ITEMS", "NOTHING", "NO_RANK_LAW", "PoolTable", "RankCounts", "check_candidates",
-    "unique_rows", "user_blocks",
+    "BLOCKS", "LEAD_BINS", "MAX_POOLS", "MOST_ITEMS", "NOTHING", "NO_RANK_LAW", "Groups", "PoolTable", "RankCounts",
+    "check_candidates", "unique_rows", "user_blocks",
 ]  # fmt: skip
 
 #: Laws of R′ are estimated for at most this many strata of (j, T).
@@ -83,6 +86,28 @@ class PoolTable:
     drawn: IntArray
     hits: IntArray
     weight: FloatArray
+
+
+class Groups(NamedTuple):
+    """Cases that gain alike: the distinct (j, T), how many compared candidates lead there, and the cases' weight."""
+
+    order: IntArray
+    targets: IntArray
+    ahead: IntArray
+    weight: FloatArray
+
+
+#: The first ``recent`` of each bin of cases: first where none came early, which says that a guide may not know the case
+#: (or that what was compared has no order), then where some did. The last bin is that of the unknown.
+NONE_EARLY, SOME_EARLY = np.array([0, 1, 2, 3, 6, 15, 50]), np.array([0, 1, 2, 3, 6])
+LEAD_BINS = len(NONE_EARLY) + len(SOME_EARLY) + 1
+
+
+def lead_bins(ahead: IntArray, recent: IntArray) -> IntArray:
+    """The bin, in 0..12, of cases with so many ahead, of which so many came late."""
+    none = np.searchsorted(NONE_EARLY, recent, side="right") - 1
+    some = len(NONE_EARLY) + np.searchsorted(SOME_EARLY, recent, side="right") - 1
+    return np.where(recent == UNKNOWN, LEAD_BINS - 1, np.where(ahead == recent, none, some))
 
 
 class _Later:
@@ -132,6 +157,7 @@ class RankCounts:
         candidates: str = "unseen",
         ahead: ArrayLike | None = None,
         rest: ArrayLike | None = None,
+        recent: ArrayLike | None = None,
     ) -> RankCounts:
         """Counts from one-based sampled ranks, one per case, whatever tool made them.
 
@@ -144,7 +170,9 @@ class RankCounts:
 
         Where some candidates were compared with the target one by one and others sampled, ``ahead`` of the compared ones
         beat it, ``rest`` were left to sample from (``n_items`` = compared + rest + 1), and ``ranks`` is the rank among those
-        drawn. ``drawn`` = 0 then says that nothing was drawn: with a rest, all that is known is R′ > ``ahead``.
+        drawn. ``drawn`` = 0 then says that nothing was drawn: with a rest, all that is known is R′ > ``ahead``. With
+        ``Guided``, ``recent`` says how many of those ahead came after the first quarter of those compared; without it
+        estimates are less certain.
 
         >>> print(RankCounts.from_ranks([1, 3], 1000, "uni9", ahead=[4, 0], rest=[900, 990]))
         2 cases of uni9 among 1,000 items (unseen)
@@ -159,16 +187,16 @@ class RankCounts:
         refuse(N > MOST_ITEMS, "n_items", N, f"at most 2**50, that is {MOST_ITEMS:,}")
         hits = r - 1
         m = None if drawn is None else per_case("drawn", drawn, M)
-        if ahead is None and rest is None:
+        if ahead is None and rest is None and not design.compares:
             design = design.resolve(int(N.max()))
             m = design.check(m, hits, N)
         else:
-            ahead, rest = check_compared_part(ahead, rest, N)
+            ahead, rest = check_compared_part(design, ahead, rest, N)
             design = design.resolve(int(rest.max()) + 1)
-            m = check_rest(design, m, hits, rest)
+            m = check_rest(design, m, hits, ahead, rest)
         return cls.from_outcomes(
             m, hits, N, design, users=users, weights=weights, order=order, targets=targets, candidates=candidates,
-            ahead=ahead, rest=rest,
+            ahead=ahead, rest=rest, recent=recent,
         )  # fmt: skip
 
     @classmethod
@@ -186,12 +214,14 @@ class RankCounts:
         candidates: str = "unseen",
         ahead: ArrayLike | None = None,
         rest: ArrayLike | None = None,
+        recent: ArrayLike | None = None,
     ) -> RankCounts:
         """Counts from outcomes that are known to be right.
 
         ``ahead`` of the candidates that were compared one by one beat the target, and ``rest`` were left to draw from
         (``None``: none was compared, all are left). ``drawn`` and ``hits`` as the design gives them: ``ALL`` where every one
-        of the rest was compared; ``NOTHING`` where none of them was.
+        of the rest was compared; ``NOTHING`` where none of them was. ``recent`` of those ahead came after the first quarter
+        of those compared (``None``: they have no order).
         """
         m, x = np.asarray(drawn, dtype=np.int64), np.asarray(hits, dtype=np.int64)
         M = len(x)
@@ -209,7 +239,11 @@ class RankCounts:
         refuse((j < 1) | (j > T), "order", j, "a place in 1..targets")
         a = constant(0, M) if ahead is None else np.asarray(ahead, dtype=np.int64)
         left = None if rest is None else np.asarray(rest, dtype=np.int64)
-        return replace(cls(design, *cells_of(design, ids, w, a, left, m, x, N, j, T)), candidates=candidates)
+        late = constant(UNKNOWN, M) if design.compares else a
+        if recent is not None:
+            late = per_case("recent", recent, M)
+            refuse((late < UNKNOWN) | (late > a), "recent", late, "between 0 and `ahead`, or −1 where it is not known")
+        return replace(cls(design, *cells_of(design, ids, w, a, left, m, x, N, late, j, T)), candidates=candidates)
 
     #: Counts from what other tools leave behind; see the functions of these names for what they take.
     from_frame = _Later("fullrank.reading.tables", "counts_from_frame")
@@ -314,8 +348,18 @@ class RankCounts:
 
     @property
     def all_compared(self) -> BoolArray:
-        """Of every cell, whether all candidates were compared: nothing is left to sample from, and the rank is known."""
-        return np.asarray(self.column("rest") == 0)
+        """Of every cell, whether all candidates were compared, so that the rank is known."""
+        return np.asarray((self.column("rest") == 0) | (self.column("drawn") == EVERY))
+
+    @property
+    def closed(self) -> BoolArray:
+        """Of every cell, whether its cases are closed: so many of those compared beat the target that no more was asked."""
+        return np.asarray(~self.all_compared & self.design.closed(self.column("ahead")))
+
+    @property
+    def leads(self) -> IntArray:
+        """Of every cell, how many compared candidates are ahead of the ranks among the rest, of which its outcome speaks."""
+        return np.where(self.column("rest") == 0, 0, self.column("ahead"))
 
     @property
     def has_compared_part(self) -> bool:
@@ -329,18 +373,30 @@ class RankCounts:
 
     @property
     def outcomes(self) -> IntArray:
-        """Of every cell, (drawn, hits) as laws of designs take them: ``ALL`` and R′ − 1 where all were compared."""
-        return np.stack([np.where(self.all_compared, ALL, self.column("drawn")), self.above], axis=1)
+        """Of every cell, (drawn, hits) as laws of designs take them, of ranks past those that lead.
+
+        ``ALL`` and the rank less one where all were compared, ``NOTHING`` where nothing of the rest was drawn.
+        """
+        drawn = self.column("drawn")
+        size = np.where(self.all_compared, ALL, np.where(drawn == 0, NOTHING, drawn))
+        return np.stack([size, self.above - self.leads], axis=1)
 
     @cached_property
     def _pairs(self) -> tuple[IntArray, IntArray]:
-        return unique_rows(self.keys[:, -2:])
+        late = np.where(self.column("rest") == 0, 0, self.column("recent"))
+        return unique_rows(np.column_stack([self.keys[:, -2:], self.leads, late]))
 
     @cached_property
-    def groups(self) -> tuple[IntArray, IntArray, FloatArray]:
-        """The distinct (j, T), and the weight of the cases of each."""
+    def groups(self) -> Groups:
+        """The distinct (j, T), with what leads there, and the weight of the cases of each."""
         pairs, _ = self._pairs
-        return pairs[:, 0], pairs[:, 1], sum_by(self.group_of, self.weight, len(pairs))
+        order, targets, ahead, _ = pairs.T
+        return Groups(order, targets, ahead, sum_by(self.group_of, self.weight, len(pairs)))
+
+    @property
+    def lead_bins(self) -> IntArray:
+        """Of each of :attr:`groups`, the bin of those ahead: how many there are, and how many came late."""
+        return lead_bins(*self._pairs[0][:, 2:].T)
 
     @property
     def group_of(self) -> IntArray:
@@ -354,7 +410,9 @@ class RankCounts:
         Up to 64 groups have a row each; more are put together by (⌊log2 j · 2^l⌋, ⌊log2 T · 2^l⌋) at the finest level l that
         leaves at most 64: neighbouring (j, T) share a law of R′, and each keeps its own gain.
         """
-        order, targets, _ = self.groups
+        order, targets, _, _ = self.groups
+        if self.lead_bins.any():
+            return np.unique(self.lead_bins, return_inverse=True)[1]
         if len(order) <= MAX_STRATA:
             return np.arange(len(order))
         pairs = np.stack([pool_key(order), pool_key(targets)], axis=1)
@@ -369,13 +427,20 @@ class RankCounts:
 
     @property
     def auc(self) -> float:
-        """AUC, straight from the counts: unbiased for any sample and any pool sizes."""
-        unknown = np.isnan(self.auc_weight)
-        if unknown.any():
+        """AUC, straight from the counts: unbiased for any sample and any pool sizes.
+
+        Closed cases of which nothing was drawn count as those closed ones do that were drawn from, a random part of them.
+        """
+        unknown, closed = np.isnan(self.auc_weight), self.closed
+        users, drawn = self.weight / self.column("targets"), closed & ~unknown
+        if (unknown & ~closed).any() or (unknown.any() and not drawn.any()):
             raise ValueError(
                 f"AUC is not known: of {int(self.cases[unknown].sum()):,} cases nothing of the rest was drawn; draw from it."
             )
-        return float((self.auc_weight / self.column("targets")).sum() / self.users_weight)
+        each = np.where(unknown, 0.0, self.auc_weight / self.column("targets"))
+        if unknown.any():
+            each[drawn] *= users[closed].sum() / users[drawn].sum()
+        return float(each.sum() / self.users_weight)
 
     def sampled_ranks(self) -> tuple[IntArray, FloatArray]:
         """Sampled ranks r and the weight of each, over all cells."""
@@ -417,7 +482,7 @@ class RankCounts:
     def at_ranks(self, ranks: IntArray, share: FloatArray) -> RankCounts:
         """The same cases put at the given ranks (one per cell) as if these were known, with a share of their weight."""
         keys = self.keys.copy()
-        keys[:, 2:6] = 0
+        keys[:, 2:7] = 0
         keys[:, 2] = ranks - 1
         weights = (self.weight * share, self.pool_weight * share, self.auc_weight * share)
         sums = (self.cases, self.scored, *weights, np.zeros(len(keys)))
@@ -443,8 +508,28 @@ class RankCounts:
 
     def known(self) -> tuple[RankCounts | None, RankCounts | None]:
         """The cases whose rank is known, because all candidates were compared, and the others (``None``: no such case)."""
-        exact = self.all_compared
-        return self._where(exact) if exact.any() else None, self._where(~exact) if not exact.all() else None
+        return self._split(self.all_compared)
+
+    def sampled_part(self) -> tuple[RankCounts | None, RankCounts | None]:
+        """The cases of which nothing is to be estimated, and the others as if their rest were all there is.
+
+        The first are closed, or without a rest. The others rank their target, B + 1, among the rest; those compared lead.
+        """
+        done, others = self._split((self.column("rest") == 0) | self.closed)
+        if others is None:
+            return done, None
+        keys = others.keys.copy()
+        keys[:, 1] = keys[:, 3]
+        size = others.pool_weight - others.compared_weight
+        return done, replace(others, keys=keys, pool_weight=size, compared_weight=np.zeros(len(keys)))
+
+    def drawn_from(self) -> tuple[RankCounts | None, RankCounts | None]:
+        """Of cases whose rank is not known: those of which no sample speaks, and the others, as if the rest were all."""
+        silent, drawn = self._split(self.closed | (self.column("drawn") == 0))
+        return silent, drawn if drawn is None or not drawn.has_compared_part else drawn.sampled_part()[1]
+
+    def _split(self, first: BoolArray) -> tuple[RankCounts | None, RankCounts | None]:
+        return self._where(first) if first.any() else None, self._where(~first) if not first.all() else None
 
     def plot(self) -> Any:
         """An Altair chart of what was seen: sampled ranks, or the sizes of the samples. Needs the extra ``report``."""
@@ -477,7 +562,7 @@ class RankCounts:
         return replace(self, level=self.level if level is None else level, **changed)
 
     def column(self, name: str) -> IntArray:
-        """One of the keys (block, pool, ahead, rest, drawn, hits, order, targets) of every cell."""
+        """One of the keys (block, pool, ahead, rest, drawn, hits, recent, order, targets) of every cell."""
         return self.keys[:, KEYS.index(name)]
 
     @property

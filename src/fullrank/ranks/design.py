@@ -119,7 +119,7 @@ class Sample(Design):
     replace: bool = True
 
     def __post_init__(self) -> None:
-        _whole("negatives", self.negatives)
+        check_whole("negatives", self.negatives)
 
     def __str__(self) -> str:
         return f"uni{self.negatives}{_suffix(self.replace)}"
@@ -189,7 +189,7 @@ class Adaptive(Design):
         ):
             if getattr(self, name) is None:
                 object.__setattr__(self, name, default)
-        _whole("stop_at", self.stop_at)
+        check_whole("stop_at", self.stop_at)
         for name in ("negatives", "max_negatives"):
             _size(name, getattr(self, name))
         if (
@@ -360,8 +360,8 @@ class Top(Design):
     replace: bool = True
 
     def __post_init__(self) -> None:
-        _whole("k", self.k)
-        _whole("negatives", self.negatives)
+        check_whole("k", self.k)
+        check_whole("negatives", self.negatives)
         if self.k > 1000:
             raise ValueError(f"`k` is {self.k}; allowed are 1 to 1000: to rank further, use `Exhaustive()`.")
 
@@ -456,8 +456,9 @@ def parse_design(text: str | Design) -> Design:
         if (found := kind.parse(word)) is not None:
             return found
     raise ValueError(
-        f"unknown design {text!r}: write 'full', 'top10', 'uni99', 'uni99 without replacement' or "
-        "'adaptive 99..3199 stop 1'; a design of your own must be registered first (fr.register_design)."
+        f"unknown design {text!r}: write 'full', 'top10', 'uni99', 'uni99 without replacement', "
+        "'adaptive 99..3199 stop 1' or 'guided 200, then uni99'; a design of your own must be registered first "
+        "(fr.register_design)."
     )
 
 
@@ -481,7 +482,8 @@ def _suffix(replace: bool) -> str:
     return "" if replace else " without replacement"
 
 
-def _whole(name: str, value: object) -> None:
+def check_whole(name: str, value: object) -> None:
+    """Refuse what is not a positive whole number."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise ValueError(f"`{name}` must be a positive whole number, not {value!r}.")
 
@@ -497,7 +499,7 @@ def _size(name: str, value: object) -> None:
         return
     if isinstance(value, str):
         raise ValueError(f"`{name}` must be a whole number, a share in (0, 1] or 'all', not {value!r}.")
-    _whole(name, value)
+    check_whole(name, value)
 
 
 def _of(size: int | float | str | None, n_items: int) -> int:

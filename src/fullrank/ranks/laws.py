@@ -38,10 +38,11 @@ def sampled_law(ranks: ArrayLike, n_items: float, drawn: ArrayLike, hits: ArrayL
     m = np.asarray(drawn, dtype=np.int64)
     x = np.asarray(hits, dtype=np.float64)
     out = np.empty((len(R), len(x)))
-    known = m == ALL
+    known, drawn_from = m == ALL, m > 0
     out[:, known] = known_law(R, x[known])
-    sizes = m[~known].astype(np.float64)[None, :]
-    xs = x[~known][None, :]
+    out[:, m == NOTHING] = 1.0
+    sizes = m[drawn_from].astype(np.float64)[None, :]
+    xs = x[drawn_from][None, :]
     if replace:
         θ = np.clip((R - 1) / max(n_items - 1, 1), 0.0, 1.0)[:, None]
         choose = log_gamma(sizes + 1) - log_gamma(xs + 1) - log_gamma(sizes - xs + 1)
@@ -50,9 +51,10 @@ def sampled_law(ranks: ArrayLike, n_items: float, drawn: ArrayLike, hits: ArrayL
         log += np.log1p(-θ, out=np.full_like(θ, -1e9), where=θ < 1) * (sizes - xs)
         log += choose
         np.exp(log, out=log)
-        out[:, ~known] = log
+        out[:, drawn_from] = log
     else:
-        out[:, ~known] = _hypergeom(x[~known], n_items - 1, np.minimum(R - 1, n_items - 1), m[~known])
+        sampled = _hypergeom(x[drawn_from], n_items - 1, np.minimum(R - 1, n_items - 1), m[drawn_from])
+        out[:, drawn_from] = sampled
     if np.any(n_items + 0.5 <= R):
         out[n_items + 0.5 <= R] = 0.0
     return out

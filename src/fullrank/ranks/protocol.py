@@ -13,7 +13,7 @@ from typing import ClassVar, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fullrank._types import FloatArray, IntArray
+from fullrank._types import BoolArray, FloatArray, IntArray
 from fullrank.ranks.checks import constant, refuse
 from fullrank.ranks.laws import ALL
 
@@ -100,6 +100,20 @@ class Design(Protocol):
     def beyond(self) -> Design | None:
         """How targets past :attr:`exact_to` are sampled, if only those up to it are found out."""
         return None
+
+    @property
+    def compares(self) -> int:
+        """How many items of a guide's order are compared with the target one by one, before the rest is sampled."""
+        return 0
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """After how many of them a case may be closed, the last being all; empty where none is compared."""
+        return ()
+
+    def closed(self, ahead: ArrayLike) -> BoolArray:
+        """Whether a case that ``ahead`` of the compared items beat is left there, its rest not sampled."""
+        return np.zeros(np.shape(ahead), dtype=bool)
 
     def courses(self, n_items: int) -> tuple[Course, ...]:
         """What cases go through, among at most ``n_items`` candidates: one course, or several with their shares."""

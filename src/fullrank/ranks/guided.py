@@ -1,0 +1,179 @@
+"""Guided designs: a guide's first items are compared with the target one by one, the rest is sampled (SPEC §10).
+
+A cheap model, the *guide*, orders the candidates of each user. They are compared with the target in that order until
+``stop_at`` of them beat it, which closes the case, or ``first`` are compared; of an open case negatives are then drawn from
+the rest. Only P(hits | B, rest) is the design's law, B of the rest being better than the target: how many of the compared
+items beat it is the guide's doing. The guide changes the cost, never the honesty.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fullrank._types import BoolArray, FloatArray, IntArray
+from fullrank.ranks.checks import refuse
+from fullrank.ranks.design import Adaptive, Sample, check_whole
+from fullrank.ranks.laws import ALL
+from fullrank.ranks.protocol import Course, Design, register_design
+
+__all__ = ["Guided"]
+
+#: Items that a case is compared with before it may be closed.
+FIRST_STEP = 16
+
+
+@register_design
+@dataclass(frozen=True)
+class Guided(Design):
+    """Compare the ``first`` items of a guide's order, then sample ``negatives`` from the rest, without replacement.
+
+    Items are compared in steps, and a case that ``stop_at`` of them beat is closed: nothing more is asked, and metrics@K
+    with K ≤ ``stop_at`` are exactly zero for it; ``None`` never closes. With ``max_negatives`` (a number, a share of the
+    items as a float, or ``"all"``) the sample of an open case grows as that of :class:`Adaptive` does, until ``stop_at``
+    (or 1) of it beat the target.
+
+    >>> print(Guided(200, stop_at=10))
+    guided 200 stop 10, then uni99
+    >>> ahead, rest, drawn, hits = Guided(3, 2).act_out([[1, 3, 9], []], 12, np.random.default_rng(0))
+    >>> ahead, rest
+    (array([2, 0]), array([8, 8]))
+    """
+
+    first: int = 200
+    negatives: int | float = 99
+    max_negatives: int | float | str | None = None
+    stop_at: int | None = None
+
+    def __post_init__(self) -> None:
+        check_whole("first", self.first)
+        if self.stop_at is not None:
+            check_whole("stop_at", self.stop_at)
+        _ = self.sampling  # refuses what it cannot be
+
+    def __str__(self) -> str:
+        stop = "" if self.stop_at is None else f" stop {self.stop_at}"
+        sizes = (
+            f"uni{self.negatives}" if self.max_negatives is None else f"adaptive {self.negatives}..{self.max_negatives}"
+        )
+        return f"guided {self.first}{stop}, then {sizes}"
+
+    @classmethod
+    def parse(cls, word: str) -> Guided | None:
+        """``guided``, ``guided 200, then uni99`` or ``guided 200 stop 10, then adaptive 99..0.1``."""
+        found = re.fullmatch(r"guided(?: (\d+))?(?: stop (\d+))?(?:, then (.+))?", word)
+        if found is None:
+            return None
+        first, stop, rest = found.groups()
+        sampling = Sample(99) if rest is None else Sample.parse(rest) or Adaptive.parse(rest)
+        if sampling is None:
+            return None
+        ceiling = sampling.max_negatives if isinstance(sampling, Adaptive) else None
+        start = sampling.negatives
+        return cls(
+            int(first or cls.first), 99 if start is None else start, ceiling, None if stop is None else int(stop)
+        )
+
+    @property
+    def sampling(self) -> Sample | Adaptive:
+        """How the rest of an open case is sampled."""
+        if self.max_negatives is None:
+            check_whole("negatives", self.negatives)
+            return Sample(int(self.negatives), replace=False)
+        return Adaptive(self.negatives, self.max_negatives, self.stop_at or 1, replace=False)
+
+    @property
+    def replace(self) -> bool:
+        """No candidate is compared twice."""
+        return False
+
+    @property
+    def compares(self) -> int:
+        """``first``."""
+        return self.first
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """After how many items a case may be closed: 16, and half as many again each time, to ``first``."""
+        out, step = [], FIRST_STEP
+        while self.stop_at is not None and step < self.first:
+            out.append(step)
+            step += step // 2
+        return (*out, self.first)
+
+    def closed(self, ahead: ArrayLike) -> BoolArray:
+        """Whether so many of the compared items beating the target close a case."""
+        a = np.asarray(ahead)
+        return np.zeros(a.shape, dtype=bool) if self.stop_at is None else np.asarray(a >= self.stop_at)
+
+    def resolve(self, n_items: int) -> Guided:
+        """The same design with shares of the catalogue turned into numbers."""
+        sampling = self.sampling.resolve(n_items)
+        if not isinstance(sampling, Adaptive) or sampling.negatives is None:
+            return self
+        return Guided(self.first, sampling.negatives, sampling.max_negatives, self.stop_at)
+
+    def stages(self, n_items: int) -> tuple[int, ...]:
+        """What an open case can have drawn from a rest of ``n_items`` − 1."""
+        return self.sampling.stages(n_items)
+
+    def outcomes(self, n_items: int) -> tuple[IntArray, IntArray]:
+        """What can be seen of the rest, of ``n_items`` − 1, of an open case."""
+        return self.sampling.outcomes(n_items)
+
+    def law(self, ranks: ArrayLike, n_items: float, drawn: ArrayLike, hits: ArrayLike) -> FloatArray:
+        """P(drawn, hits | B = rank − 1, rest = ``n_items`` − 1) of an open case."""
+        return self.sampling.law(ranks, n_items, drawn, hits)
+
+    def auc(self, drawn: ArrayLike, hits: ArrayLike, n_items: ArrayLike) -> FloatArray:
+        """An unbiased estimate of 1 − B/rest."""
+        return self.sampling.auc(drawn, hits, n_items)
+
+    def courses(self, n_items: int) -> tuple[Course, ...]:
+        """What an open case goes through."""
+        return self.sampling.courses(n_items)
+
+    def check(self, drawn: IntArray | None, hits: IntArray, n_items: IntArray) -> IntArray:
+        """Open cases have so many negatives of the rest as the sampling says; all of a rest that has no more."""
+        if drawn is None and self.max_negatives is None:
+            drawn = np.minimum(int(self.negatives), n_items - 1)
+        m = self.sampling.check(drawn, hits, n_items)
+        return np.where(m == n_items - 1, ALL, m)
+
+    def act_out(
+        self, beaten: list[ArrayLike] | tuple[ArrayLike, ...], n_items: ArrayLike, rng: np.random.Generator
+    ) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+        """Act the design out: (ahead, rest, drawn, hits) of every case.
+
+        ``beaten``: per case, the places (from 1) in the guide's order of the candidates that beat the target; ``n_items``:
+        the number of candidates, target included, one for all or one per case. ``drawn`` is 0 where nothing was drawn.
+        """
+        N = np.broadcast_to(np.asarray(n_items, dtype=np.int64), len(beaten))
+        places = [np.sort(np.asarray(each, dtype=np.int64)) for each in beaten]
+        total = np.array([len(each) for each in places], dtype=np.int64)
+        outside = np.array(
+            [len(each) > 0 and (each[0] < 1 or each[-1] >= n) for each, n in zip(places, N, strict=True)]
+        )
+        refuse(outside, "beaten", total, "places in 1..n_items − 1 of the guide's order")
+        depth = np.minimum(self.first, N - 1)
+        if self.stop_at is not None:
+            last = np.array([each[self.stop_at - 1] if len(each) >= self.stop_at else self.first for each in places])
+            steps = np.array(self.steps)
+            depth = np.minimum(depth, steps[np.minimum(np.searchsorted(steps, last), len(steps) - 1)])
+        ahead = np.array(
+            [np.searchsorted(each, d, side="right") for each, d in zip(places, depth, strict=True)], dtype=np.int64
+        )
+        rest = N - 1 - depth
+        drawn, hits = np.zeros_like(N), np.zeros_like(N)
+        open_ = np.flatnonzero(~self.closed(ahead) & (rest > 0))
+        if len(open_):
+            better = total[open_] - ahead[open_]
+            m, x = self.simulate(better + 1, rest[open_] + 1, rng)
+            every = m == ALL
+            ahead[open_[every]] += better[every]
+            rest[open_[every]] = 0
+            drawn[open_], hits[open_] = m, np.where(every, 0, x)
+        return ahead, rest, drawn, hits

@@ -1,0 +1,127 @@
+"""Estimates behind a compared part: honest whatever the guide, exact where nothing is left, bounded by what is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fullrank as fr
+from fullrank.estimators.intervals import cell_gains
+from fullrank.ranks.counts import RankCounts
+from fullrank.ranks.laws import ALL, NOTHING
+
+N, CASES = 1500, 600
+
+
+def world(noise, seed=0):
+    """Ranks of targets, and per case where in a guide's order the better items are; noise ∞ is a random order."""
+    rng = np.random.default_rng(seed)
+    R = np.exp(rng.uniform(0, np.log(N), CASES)).astype(int)
+    places = []
+    for rank in R:
+        log = np.log(np.arange(1, N))  # model's order of the others, by rank
+        guide = rng.random(N - 1) if np.isinf(noise) else log + rng.normal(0, noise, N - 1)
+        order = np.argsort(guide)
+        places.append(np.flatnonzero(order < rank - 1) + 1)
+    return R, places
+
+
+def observed(design, R, places, seed=0):
+    rng = np.random.default_rng(seed)
+    ahead, rest, drawn, hits = design.act_out(places, N, rng)
+    late = [int(((each > (N - 1 - r) // 4) & (each <= N - 1 - r)).sum()) for each, r in zip(places, rest, strict=True)]
+    m = np.where(rest == 0, ALL, np.where(drawn == 0, NOTHING, drawn))
+    return RankCounts.from_outcomes(m, hits, N, design, ahead=ahead, rest=rest, recent=np.minimum(late, ahead))
+
+
+def truth(R, metric):
+    return float(fr.parse_metric(metric).gain(R, N).mean())
+
+
+@pytest.mark.parametrize("noise", [0.3, 1.0, np.inf], ids=["good", "fair", "useless"])
+@pytest.mark.parametrize("estimator", [fr.LogSpline(), fr.MLE(start="log", iterations=300)], ids=["LogSpline", "MLE"])
+def test_estimates_are_near_the_truth_whatever_the_guide(noise, estimator):
+    R, places = world(noise)
+    counts = observed(fr.Guided(100, 200, stop_at=10), R, places)
+    dist = estimator.fit(counts)
+    for metric in ("ndcg@10", "recall@10"):
+        low, high = dist.bounds(metric)
+        assert low <= truth(R, metric) <= high
+        assert low - 1e-9 <= dist.expect(metric) <= high + 1e-9
+        assert dist.expect(metric) == pytest.approx(truth(R, metric), rel=0.25)
+    if isinstance(estimator, fr.LogSpline):
+        low, high = dist.interval("ndcg@10")
+        assert low <= truth(R, "ndcg@10") <= high
+        assert dist.interval("ndcg@10", target="population")[1] > high
+
+
+def test_the_compared_part_alone_bounds_from_above():
+    R, places = world(1.0)
+    counts = observed(fr.Guided(100, 5, stop_at=10), R, places)
+    best = float(counts.weight @ cell_gains(counts, fr.NDCG @ 10)) / CASES  # nothing of the rest beats anybody
+    at_best = float(counts.weight @ (fr.NDCG @ 10).gain(counts.column("ahead") + 1)) / CASES
+    assert fr.bounds(counts, "ndcg@10")[1] <= at_best + 1e-9
+    assert best <= at_best
+    assert truth(R, "ndcg@10") <= fr.bounds(counts, "ndcg@10")[1]
+
+
+def test_metrics_beyond_where_cases_were_closed_are_refused_and_bounded():
+    R, places = world(1.0)
+    dist = fr.LogSpline().fit(observed(fr.Guided(100, 50, stop_at=10), R, places))
+    for metric in ("recall@20", "ndcg"):
+        with pytest.raises(ValueError, match=rf"`{metric}` is not known: .* cases were closed .* `stop_at` must be"):
+            dist.expect(metric)
+        low, high = dist.bounds(metric)
+        assert low <= truth(R, metric) <= high
+    with pytest.raises(ValueError, match="`recall@30` is not known"):
+        dist.mass(range(1, 31))
+    assert dist.mass(range(1, 11)).sum() == pytest.approx(dist.expect("recall@10"), rel=1e-6)
+    np.testing.assert_allclose(dist.curve("recall", 5), [dist.expect(f"recall@{k}") for k in range(1, 6)])
+
+
+def test_nothing_is_estimated_where_everything_was_compared():
+    R, places = world(0.3)
+    for design in (fr.Guided(N), fr.Guided(20, 50, "all", stop_at=10)):
+        counts = observed(design, R, places)
+        for estimator in (fr.LogSpline(), fr.MLE()):
+            dist = estimator.fit(counts)
+            assert dist.expect("ndcg@10") == pytest.approx(truth(R, "ndcg@10"), rel=1e-6)
+    assert dist.bounds("recall@10") == pytest.approx((truth(R, "recall@10"),) * 2, abs=0.02)
+
+
+def test_open_cases_of_which_nothing_was_drawn_leave_the_prior_and_the_bounds():
+    R, places = world(0.3)
+    counts = observed(fr.Guided(100, 50, stop_at=10), R, places)
+    keys = counts.keys.copy()
+    keys[:, 4:6] = np.where(keys[:, [3]] > 0, 0, keys[:, 4:6])
+    silent = RankCounts(counts.design, counts.level, keys, *(getattr(counts, name) for name in (
+        "cases", "scored", "weight", "pool_weight", "auc_weight", "compared_weight")))  # fmt: skip
+    dist = fr.LogSpline().fit(silent)
+    low, high = dist.interval("recall@10")
+    assert low <= truth(R, "recall@10") <= high
+    assert fr.bounds(silent, "recall@10")[0] <= truth(R, "recall@10")
+
+
+def test_several_targets_and_weights():
+    R, places = world(0.3)
+    design, rng = fr.Guided(100, 200, stop_at=10), np.random.default_rng(1)
+    ahead, rest, drawn, hits = design.act_out(places, N, rng)
+    m = np.where(rest == 0, ALL, np.where(drawn == 0, NOTHING, drawn))
+    order = 1 + np.arange(CASES) % 2
+    counts = RankCounts.from_outcomes(
+        m, hits, N, design, ahead=ahead, rest=rest, users=np.arange(CASES) // 2, order=order, targets=np.full(CASES, 2),
+        weights=np.full(CASES, 2.0),
+    )  # fmt: skip
+    dist = fr.LogSpline().fit(counts)
+    true = (R + order - 1 <= 10).mean()
+    low, high = dist.interval("recall@10")
+    assert low <= true <= high
+
+
+def test_a_prior_for_other_bins_is_refused():
+    R, places = world(0.3)
+    counts = observed(fr.Guided(100, 50, stop_at=10), R, places)
+    from fullrank.estimators.hyperprior import shipped
+
+    with pytest.raises(ValueError, match="`prior` must be one for a compared part"):
+        fr.LogSpline(shipped("unseen")).fit(counts)
