@@ -16,7 +16,7 @@ SURFACE = [
     *("Split", "load", "models", "as_scorer", "observe", "Observation"),
     *("Recall", "NDCG", "AP", "Precision", "AUC", "Hit", "MRR", "Metric", "parse_metric", "parse_metrics"),
     *("Exhaustive", "Top", "Sample", "Adaptive", "Guided", "Design", "parse_design", "register_design", "RankCounts"),
-    *("expected_naive", "sampled_recall", "hoeffding", "bounds"),
+    *("expected_naive", "sampled_recall", "hoeffding", "optimal_mapping", "bounds"),
     *("Naive", "RankEstimate", "CLS", "BiasVariance", "MLE", "WeightedMLE", "MaxEntropy", "Multinomial", "Mapping"),
     *("LogSpline", "parse_estimator", "RankDistribution", "Estimator"),
     *("evaluate", "plan", "correct", "from_recbole", "Report", "compare", "Comparison", "Accumulator"),

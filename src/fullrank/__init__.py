@@ -34,7 +34,7 @@ from fullrank.estimators import (
     parse_estimator,
 )
 
-from fullrank.ranks.theory import expected_naive, hoeffding, sampled_recall
+from fullrank.ranks.theory import expected_naive, hoeffding, optimal_mapping, sampled_recall
 from fullrank.report import Comparison, Report
 from fullrank.evaluation import Accumulator, compare, correct, evaluate, plan
 
@@ -115,6 +115,7 @@ __all__ = [
     "expected_naive",
     "sampled_recall",
     "hoeffding",
+    "optimal_mapping",
     "Report",
     "correct",
     "from_recbole",

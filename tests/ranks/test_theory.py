@@ -11,7 +11,17 @@ from scipy import stats
 
 import fullrank as fr
 import naive
-from fullrank.ranks.theory import expected_naive, hoeffding, sampled_recall
+from fullrank.ranks.theory import (
+    beta_mapping,
+    dominates,
+    expected_naive,
+    hoeffding,
+    mapping_bounds,
+    mapping_error,
+    mean_squared_error_bound,
+    optimal_mapping,
+    sampled_recall,
+)
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 N = 10_000
@@ -144,3 +154,128 @@ def test_adaptive_has_no_uncorrected_metric():
 
 def test_one_candidate():
     assert expected_naive("recall@1", [1], 1, "uni9") == 1
+
+
+# ------------------------------------------------------------------------------------------------ hit-ratio curves
+
+
+def test_dominance_is_that_of_the_curves_at_every_cut_off(rng):
+    seen = set()
+    for _ in range(200):
+        one, two = (rng.integers(1, 30, size=rng.integers(1, 6)) for _ in range(2))
+        stupid = all(np.mean(one <= K) >= np.mean(two <= K) for K in range(1, 31))
+        assert dominates(one, two) is stupid
+        seen.add(stupid)
+    assert seen == {True, False}
+    with pytest.raises(ValueError, match="`one` and `two`"):
+        dominates([], [1])
+
+
+@pytest.mark.parametrize("design", ["uni9", "uni9 without replacement", "uni50"])
+def test_the_sampling_theorem_holds_where_a_curve_dominates(design, rng):
+    better = rng.integers(1, 400, size=50)
+    worse = better + rng.integers(0, 100, size=50)
+    assert dominates(better, worse)
+    for k in (1, 3, 9):
+        assert sampled_recall(k, better, 500, design)[0] >= sampled_recall(k, worse, 500, design)[0]
+
+
+def test_the_optimal_mapping_is_the_best_of_all_cut_offs(rng):
+    ranks = 1 + np.floor(300 * rng.random(80) ** 3).astype(int)
+    for k in (1, 4, 10):
+        wanted, _ = sampled_recall(k, ranks, 301, "uni20")
+        gaps = [abs(np.mean(ranks <= f) - wanted) for f in range(302)]
+        (found,) = optimal_mapping(k, ranks, 301, "uni20")
+        assert gaps[found] == min(gaps)
+        assert found == int(np.argmin(gaps))  # the smallest of several
+        assert abs(np.mean(ranks <= fr.Mapping("bound").f(k, 20, 301)) - wanted) >= gaps[found]
+
+
+def test_the_parts_of_the_mapping_error_add_up(rng):
+    ranks = rng.integers(1, 301, size=60)
+    for k, f in ((1, 15), (5, 70), (21, 300)):
+        lost, gained = mapping_error(k, f, ranks, 300, "uni20")
+        assert lost <= 0 <= gained
+        assert lost + gained == pytest.approx(sampled_recall(k, ranks, 300, "uni20")[0] - np.mean(ranks <= f))
+
+
+def test_mapping_bounds_hold_a_user_as_hoeffding_says():
+    m, n_items, t = 99, 3706, 15.0
+    chance = hoeffding(t / m, m)
+    assert chance == pytest.approx(2 * np.exp(-2 * t**2 / m))
+    for k in (20, 50):
+        low, high = (float(each) for each in mapping_bounds(k, m, n_items, t))
+        inside, outside = np.arange(1, int(low) + 1), np.arange(int(np.ceil(high)) + 1, n_items + 1)
+        assert (1 - expected_naive(fr.Recall @ k, inside, n_items, "uni99") <= chance).all()
+        assert (expected_naive(fr.Recall @ k, outside, n_items, "uni99") <= chance).all()
+        assert np.floor((low + high) / 2 + 1e-9) == fr.Mapping("bound").f(k, m, n_items)
+    with pytest.raises(ValueError, match="`t`"):
+        mapping_bounds(1, m, n_items, -1.0)
+
+
+def test_the_recurrence_of_the_beta_mapping_as_printed():
+    a, n, n_items = 0.4, 50, 1000
+    f = [1 + (n_items - 1) * (a * np.exp(naive_log_beta(a, n))) ** (1 / a)]  # eq. 17
+    for k in range(1, n):  # eq. 16
+        more = a * (n_items - 1) ** a * np.exp(naive_log_choose(n - 1, k) + naive_log_beta(a + k, n - k))
+        f.append((more + (f[-1] - 1) ** a) ** (1 / a) + 1)
+    np.testing.assert_allclose(beta_mapping(a, n - 1, n_items), f, rtol=1e-9)
+    with pytest.raises(ValueError, match="`a` must be positive"):
+        beta_mapping(0.0, 9, 100)
+
+
+def naive_log_beta(a, b):
+    from scipy.special import betaln
+
+    return betaln(a, b)
+
+
+def naive_log_choose(n, k):
+    from scipy.special import gammaln
+
+    return gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
+
+
+def test_the_beta_mapping_ends_at_the_last_item_and_rises_with_a():
+    curves = np.stack([beta_mapping(a, 99, 3706) for a in np.arange(0.05, 3, 0.05)])
+    np.testing.assert_allclose(curves[:, -1], 3706, rtol=1e-9)  # Lemma 3.1
+    assert (np.diff(curves, axis=0) >= -1e-6).all()
+
+
+# ------------------------------------------------------------------------------------------------ corrected metrics
+
+
+def test_multinomial_minimises_the_bound_on_the_mean_squared_error(rng):
+    n_items, cases, design = 200, 500, fr.Sample(9)
+    prior = 1 / np.arange(1.0, n_items + 1)
+    prior /= prior.sum()
+    A = naive.law(n_items, 9)
+    b = np.array([naive.gain("ndcg", R, 10, n_items) for R in range(1, n_items + 1)])
+    best = np.linalg.solve(
+        A.T @ np.diag(prior) @ A - A.T @ A / cases + np.diag(A.sum(0)) / cases, A.T @ np.diag(prior) @ b
+    )  # li23 eq. 11
+    least = sum(mean_squared_error_bound(best, "ndcg@10", prior, n_items, design, cases))
+    for _ in range(20):
+        other = best + rng.normal(scale=0.01, size=10)
+        assert sum(mean_squared_error_bound(other, "ndcg@10", prior, n_items, design, cases)) > least
+
+
+def test_the_bound_lies_above_the_mean_squared_error(rng):
+    n_items, cases, design = 100, 400, fr.Sample(9)
+    prior = 1 / np.arange(1.0, n_items + 1)
+    prior /= prior.sum()
+    corrected = rng.normal(size=10)
+    bias, variance = mean_squared_error_bound(corrected, "recall@5", prior, n_items, design, cases)
+    truth = prior[:5].sum()
+    errors = []
+    for _ in range(400):
+        R = rng.choice(n_items, p=prior, size=cases) + 1
+        r = naive.draw(R, n_items, 9, True, rng)
+        errors.append((corrected[r - 1].mean() - truth) ** 2)
+    law = naive.law(n_items, 9)
+    assert variance == pytest.approx((law @ corrected**2 - (law @ corrected) ** 2).sum() / cases)
+    assert np.mean(errors) < bias + variance
+    with pytest.raises(ValueError, match="`prior`"):
+        mean_squared_error_bound(corrected, "recall@5", prior[:-1], n_items, design, cases)
+    with pytest.raises(ValueError, match="`corrected`"):
+        mean_squared_error_bound(corrected[:-1], "recall@5", prior, n_items, design, cases)

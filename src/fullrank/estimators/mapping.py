@@ -14,7 +14,7 @@ from fullrank.estimators.estimate import PointEstimate, RankDistribution, empiri
 from fullrank.estimators.problem import is_exhaustive, one_size
 from fullrank.metrics import Metric
 from fullrank.ranks.counts import RankCounts
-from fullrank.ranks.laws import log_gamma
+from fullrank.ranks.theory import beta_mapping
 
 __all__ = ["Mapping"]
 
@@ -53,11 +53,7 @@ class Mapping:
             return np.floor((k - 0.5) * (N - 1) / (n - 1) + 0.5 + 1e-9)
         if self.a is None:
             raise ValueError("`a` is None: Beta@P fits it to a sample; use .fit(counts), or give `a`.")
-        # [f(k)−1]^a/(N−1)^a = Σ_{i<k} a C(n−1, i) B(a+i, n−i): the recurrence summed, in logs (eq. 15-17)
-        i = np.arange(n, dtype=np.float64)
-        terms = self.a * np.exp(log_gamma(n) - log_gamma(n + self.a) + log_gamma(i + self.a) - log_gamma(i + 1))
-        curve = 1 + (N - 1) * np.minimum(np.cumsum(terms), 1.0) ** (1 / self.a)
-        return np.asarray(curve[k.astype(np.int64) - 1])
+        return np.asarray(beta_mapping(self.a, negatives, N)[k.astype(np.int64) - 1])
 
     def fitted(self, counts: RankCounts | Iterable[RankCounts], start: float = 0.5, most: int = 50) -> Mapping:
         """Beta@P: the same mapping with ``a`` by eq. 19, from one model's counts or shared by several (li20 §4.2)."""
