@@ -104,3 +104,23 @@ def test_random_ties_are_an_order() -> None:
         for b in range(6):
             if a != b:
                 assert k.beats(1.0, 1.0, word, a, b, k.RANDOM) != k.beats(1.0, 1.0, word, b, a, k.RANDOM)
+
+
+@njit
+def places(scores: Any, targets: Any, key: Any, order: Any) -> bool:
+    return k.place_targets(scores, targets, len(targets), key, order, 1)
+
+
+@pytest.mark.parametrize("n", [1, 2, k.FEW_TARGETS, k.FEW_TARGETS + 1, 500])
+def test_targets_are_placed_by_score_and_key_however_many_there_are(n: int) -> None:
+    rng = np.random.default_rng(n)
+    word = oracle.user_key(7, 3)
+    for values in (2, 5, 10**6):  # with few values nearly all are tied
+        scores, targets = rng.integers(0, values, n).astype(float), np.sort(rng.choice(10 * n, n, replace=False))
+        order = np.zeros(n + 2, dtype=np.int64)
+        assert places(scores, targets, np.uint64(word), order)
+        best = sorted(range(n), key=lambda c: (-scores[c], -oracle.item_key(word, int(targets[c]))))
+        expected = np.empty(n, dtype=np.int64)
+        expected[best] = np.arange(1, n + 1)
+        assert order.tolist() == [0, *expected.tolist(), 0]
+    assert not places(np.full(n, np.nan), targets, np.uint64(word), order)
