@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from fullrank._checks import did_you_mean
 from fullrank._types import Array
 
 __all__ = ["ALIASES", "checked_columns", "column_values", "find_column", "frame_columns", "listed", "series_to_numpy"]
@@ -55,9 +55,9 @@ def find_column(names: Sequence[str], what: str, override: str | None = None) ->
     if override is not None:
         if override in names:
             return override
-        near = difflib.get_close_matches(override, names, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else "."
-        raise ValueError(f"`{what}={override!r}` is not a column; the columns are {listed(names)}{hint}")
+        raise ValueError(
+            f"`{what}={override!r}` is not a column; the columns are {listed(names)}{did_you_mean(override, names)}"
+        )
     called = {name: plain(name) for name in names}
     for alias in ALIASES[what]:
         matches = [name for name in names if called[name] == alias]
@@ -129,7 +129,7 @@ def column_values(values: Any, what: str) -> Array:
             f"`{what}` mixes kinds of values or holds something else than numbers, strings or dates."
         ) from error
     if array.ndim != 1:
-        raise ValueError(f"`{what}` has {array.ndim} dimensions; allowed is one.")
+        raise ValueError(f"`{what}` must have one dimension, got {array.ndim}.")
     if array.dtype.kind == "M":
         missing = np.isnat(array)
     elif array.dtype.kind == "O":
@@ -158,9 +158,7 @@ def column_values(values: Any, what: str) -> Array:
             return array.astype(np.int64)
         except OverflowError:
             raise ValueError(f"`{what}` holds integers beyond 2**63 - 1; write such names as strings.") from None
-    raise TypeError(
-        f"`{what}` holds {array.dtype} values; allowed are integers, strings, and numbers or dates for time."
-    )
+    raise TypeError(f"`{what}` must hold integers, strings, or numbers or dates for time, got {array.dtype} values.")
 
 
 def series_to_numpy(values: Any) -> Array:

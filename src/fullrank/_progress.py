@@ -31,13 +31,15 @@ class _Silent:
         pass
 
 
-def bar(progress: bool, total: float | None, what: str, *, delay: float = 1.0, leave: bool = False, **look: Any) -> Any:
-    """A bar in a terminal or a notebook, only for what takes longer than ``delay`` seconds; ``look`` is tqdm's."""
+def bar(
+    progress: bool, total: float | None, what: str, *, delay: float = 1.0, leave: bool = False, **options: Any
+) -> Any:
+    """A bar in a terminal or a notebook, only for what takes longer than ``delay`` seconds; ``options`` are tqdm's."""
     if not progress or not (_in_notebook() or sys.stderr.isatty()):
         return _Silent()
     from tqdm.auto import tqdm
 
-    return tqdm(total=total, desc=what, delay=delay, leave=leave, **look)
+    return tqdm(total=total, desc=what, delay=delay, leave=leave, **options)
 
 
 def _in_notebook() -> bool:

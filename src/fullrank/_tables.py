@@ -203,7 +203,7 @@ def map_npy(path: str | Path) -> Array:
     except Exception:  # a damaged file fails in more ways than NumPy names
         raise ValueError(f"cannot read {str(path)!r}: it holds no array of numbers in NumPy's format.") from None
     if not isinstance(found, np.ndarray):
-        raise ValueError(f"cannot read {str(path)!r}: it holds several arrays; one was expected.")
+        raise ValueError(f"cannot read {str(path)!r}: it must hold one array, and holds several.")
     return found
 
 

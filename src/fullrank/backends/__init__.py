@@ -37,14 +37,14 @@ def resolve(backend: Any = None, **options: Any) -> Any:
 
         kinds: dict[str, Any] = {"processes": ProcessBackend, "ray": RayBackend}
         if backend not in kinds:
-            raise ValueError(f"`backend` is {backend!r}; allowed are 'processes', 'ray', or an object with `.map`.")
+            raise ValueError(f"`backend` must be 'processes', 'ray', or an object with `.map`, got {backend!r}.")
         allowed = [key for key in kinds[backend].__dataclass_fields__ if not key.startswith("_")]
         for key in given:
             if key not in allowed:
                 raise ValueError(f"backend {backend!r} has no option `{key}`; it has {', '.join(allowed)}.")
         return kinds[backend](**given)
     if backend is not None and not callable(getattr(backend, "map", backend)):
-        raise TypeError(f"`backend` is {backend!r}; allowed are 'processes', 'ray', or an object with `.map`.")
+        raise TypeError(f"`backend` must be 'processes', 'ray', or an object with `.map`, got {backend!r}.")
     if given:
         raise ValueError(
             f"`{next(iter(given))}` is an option of a backend that is given by name, 'processes' or 'ray'; "

@@ -1,7 +1,7 @@
 """Workers of a Ray cluster: the same blocks, the same digits, on as many machines as there are.
 
 The model goes into the object store once (Ray brings it to each node once, where all workers share it); blocks are tasks;
-what comes back are outcomes of cases. When nothing else is said, Ray is started here and listens on the loopback only.
+what comes back are outcomes of cases. Unless it runs already, Ray is started here and listens on the loopback only.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _ray() -> Any:
 def on_loopback() -> Iterator[None]:
     """While it lasts, Ray is started for this machine alone: it listens on 127.0.0.1 and reports to nobody.
 
-    Ray takes an explicit 127.0.0.1 for a mistake and uses the network's address instead, unless it is told, as it is by
+    Ray takes an explicit 127.0.0.1 for a mistake and uses the network's address instead, unless it is set, as it is by
     default on macOS and Windows, that there are no clusters. The setting is read when Ray is imported, which may be past.
     """
     from ray._private import ray_constants
@@ -279,8 +279,8 @@ class _Cluster:
         except RayError as error:  # worker, node or object lost
             if isinstance(error, RayActorError) and handle in self.at:
                 self._retire(self.at[handle][1])
-            why = f"Ray lost it ({type(error).__name__}: {_first_line(error)})"
-            return Lost(why, counts=handle not in self.innocent)
+            reason = f"Ray lost it ({type(error).__name__}: {_first_line(error)})"
+            return Lost(reason, counts=handle not in self.innocent)
         finally:
             self._forget(handle)
 

@@ -15,6 +15,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from fullrank._checks import check_number, check_whole
+
 __all__ = ["BlockError", "Failure", "Lost", "Runner", "attempt", "check_limits", "run"]
 
 #: A block is started a second time when it takes this many times the median, and at least so many seconds.
@@ -32,7 +34,7 @@ class Lost:
     It counts against the block's retries unless the block was only waiting where another one ran.
     """
 
-    why: str
+    reason: str
     counts: bool = True
 
 
@@ -200,7 +202,7 @@ def _where(task: Any, block: Any) -> tuple[str, str]:
 
 def _gone(task: Any, block: Any, lost: Lost, times: int) -> BlockError:
     model, where = _where(task, block)
-    return BlockError(f"{model}: {where} was given up after {times} attempts, the last because {lost.why}.")
+    return BlockError(f"{model}: {where} was given up after {times} attempts, the last because {lost.reason}.")
 
 
 def _raised(task: Any, block: Any, failure: Failure) -> Exception:
@@ -222,12 +224,7 @@ class _Elsewhere(Exception):  # noqa: N818  # not raised: it carries the worker'
 def check_limits(**limits: Any) -> None:
     """Refuse limits that are no positive numbers; None is no limit."""
     for key, value in limits.items():
-        whole = key not in ("timeout", "num_cpus", "num_gpus")
-        least = 0 if key in ("retries", "num_gpus") else 1 if whole else 1e-9
-        allowed = "a whole number" if whole else "a number"
-        if value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, int | (int if whole else float)) or value < least:
-            raise ValueError(
-                f"`{key}` is {value!r}; allowed is {allowed} {'from ' + str(least) if least in (0, 1) else 'above 0'}."
-            )
+        if key not in ("timeout", "num_cpus", "num_gpus"):
+            check_whole(key, value, 0 if key == "retries" else 1, none=True)
+        elif value is not None:
+            check_number(key, value, above=None if key == "num_gpus" else 0)

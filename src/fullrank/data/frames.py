@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from fullrank._checks import check_whole
 from fullrank._columns import checked_columns, frame_columns
 from fullrank._types import Array, BoolArray, IntArray
 
@@ -110,11 +111,11 @@ def interactions(
     """Read users, items, ratings and times from whatever holds them.
 
     `data` is a frame (pandas, polars, pyarrow or anything narwhals knows), a mapping of column names to arrays, a tuple
-    `(users, items[, ratings[, timestamps]])`, a sparse users × items matrix, or `Interactions` (returned as they are).
+    `(users, items[, ratings[, timestamps]])`, a sparse users × items matrix, or `Interactions` (returned unchanged).
     Columns are found under their usual names (`user_id`, `userId`, `query_id`, `item_id`, `movieId`, `doc_id`,
     `rating`, `timestamp`, …); `user`, `item`, `rating`, `timestamp` name them outright. Names may be integers or
     strings; they get the positions 0, 1, 2, … in sorted order. With `n_users` (`n_items`) given, the names *are*
-    positions and stay as they are: use it when row p of a trained model belongs to user p and some positions have no
+    positions and are kept: use it when row p of a trained model belongs to user p and some positions have no
     interaction.
 
     >>> interactions(([4, 4, 9], [0, 2, 2])).user_ids
@@ -149,7 +150,7 @@ def raw_columns(data: Any, **overrides: str | None) -> dict[str, Array]:
     elif isinstance(data, tuple):
         if not 2 <= len(data) <= 4:
             raise ValueError(
-                f"`data` is a tuple of {len(data)} arrays; allowed are (users, items[, ratings[, timestamps]])."
+                f"`data` must be (users, items[, ratings[, timestamps]]), got a tuple of {len(data)} arrays."
             )
         found = {what: values for what, values in zip(_PARTS, data, strict=False) if values is not None}
     else:
@@ -158,9 +159,7 @@ def raw_columns(data: Any, **overrides: str | None) -> dict[str, Array]:
     columns = checked_columns(found)
     for what in ("rating", "timestamp"):
         if what in columns and columns[what].dtype.kind not in "iuf":
-            raise TypeError(
-                f"`{what}` holds {columns[what].dtype} values; allowed are numbers (or dates for `timestamp`)."
-            )
+            raise TypeError(f"`{what}` must hold numbers (or dates for `timestamp`), got {columns[what].dtype} values.")
         if what in columns and columns[what].dtype.kind == "f" and not np.isfinite(columns[what]).all():
             row = int(np.flatnonzero(~np.isfinite(columns[what]))[0])
             raise ValueError(f"`{what}` is {columns[what][row]} in row {row}; every row needs a finite number.")
@@ -183,7 +182,7 @@ def encode(
         if outside.any():
             row = int(np.flatnonzero(outside)[0])
             raise ValueError(
-                f"`{what}` is {ids[row]} in row {row}, but `n_{what}s` is {size:,}: allowed are 0 to {size - 1}."
+                f"`{what}` must be from 0 to {size - 1}, since `n_{what}s` is {size:,}, got {ids[row]} in row {row}."
             )
         return ids.astype(np.int64, copy=False), None, size
     if len(ids) == 0:
@@ -259,12 +258,6 @@ def repeats(keys: IntArray) -> IntArray:
     return np.asarray(order[1:][keys[order[1:]] == keys[order[:-1]]])
 
 
-def whole_number(value: Any, what: str, *, least: int) -> None:
-    """Refuse anything but an integer of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"`{what}` is {value!r}; allowed is a whole number of at least {least}.")
-
-
 def k_core(data: Any, users: int = 5, items: int = 5, *, iterate: bool = True, **columns: Any) -> Interactions:
     """Keep users with at least `users` distinct items and items with at least `items` distinct users.
 
@@ -276,8 +269,8 @@ def k_core(data: Any, users: int = 5, items: int = 5, *, iterate: bool = True, *
     >>> k_core(([0, 0, 1, 1, 2], [0, 1, 0, 1, 5]), users=2, items=2)
     Interactions(4 rows, 2 users, 2 items)
     """
-    whole_number(users, "users", least=0)
-    whole_number(items, "items", least=0)
+    check_whole("users", users, 0)
+    check_whole("items", items, 0)
     kept = interactions(data, **columns).distinct()
     while True:
         before = len(kept)

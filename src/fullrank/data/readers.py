@@ -89,7 +89,7 @@ class Negatives:
     def of(self, case: int) -> IntArray:
         """Return the negatives of one case."""
         if not 0 <= case < len(self):
-            raise ValueError(f"`case` is {case}; allowed are 0 to {len(self) - 1}.")
+            raise ValueError(f"`case` must be from 0 to {len(self) - 1}, got {case}.")
         return self.negatives[self.offsets[case] : self.offsets[case + 1]]
 
 

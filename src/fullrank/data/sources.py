@@ -8,7 +8,6 @@ published split exists. What the data sets are called, where they come from and 
 
 from __future__ import annotations
 
-import difflib
 import functools
 import hashlib
 import json
@@ -27,6 +26,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from fullrank._checks import check_choice, did_you_mean
 from fullrank._progress import bar
 from fullrank._tables import require_pyarrow
 from fullrank._types import RNG
@@ -63,7 +63,7 @@ def canonical_name(name: str) -> str:
     A folder of one's own with an `interactions.parquet` counts as a data set, too.
     """
     if not isinstance(name, str):
-        raise TypeError(f"`name` is {name!r}; allowed is the name of a data set, such as 'ml-1m'.")
+        raise TypeError(f"`name` must be the name of a data set, such as 'ml-1m', got {name!r}.")
     wanted = name.strip().lower()
     by_alias = {alias: known for known, source in catalogue().items() for alias in (known, *source["aliases"])}
     if wanted in by_alias:
@@ -71,9 +71,7 @@ def canonical_name(name: str) -> str:
     # a plain folder name only: `load("../x")` must not leave the data folder
     if re.fullmatch(r"[\w-][\w.-]*", name) and (data_folder() / name / INTERACTIONS).is_file():
         return name
-    near = difflib.get_close_matches(wanted, by_alias, 1)
-    hint = f"; did you mean {by_alias[near[0]]!r}?" if near else "."
-    raise ValueError(f"`name` is {name!r}; allowed are {', '.join(catalogue())}{hint}")
+    raise ValueError(f"`name` must be one of {', '.join(catalogue())}, got {name!r}{did_you_mean(wanted, by_alias)}")
 
 
 def load(
@@ -95,17 +93,17 @@ def load(
     Anything worth knowing, such as counts that differ from the published ones, is in `notes` of the split.
     """
     name = canonical_name(name)
-    if how is not None and how not in HOW:
-        raise ValueError(f"`how` is {how!r}; allowed are None, {', '.join(HOW)}.")
+    if how is not None:
+        check_choice("how", how, HOW)
     folder = data_folder() / name
     if not (folder / INTERACTIONS).is_file():
         source = catalogue()[name]
         if not folder.is_dir() or _find(folder, source) is None:
             raise FileNotFoundError(_missing(name))
         import_files(name, folder, progress=progress)
-    told = _check_provenance(folder)
-    data, test = _read_folder(folder, told)
-    notes = [str(note) for note in told.get("notes", ())]
+    provenance = _check_provenance(folder)
+    data, test = _read_folder(folder, provenance)
+    notes = [str(note) for note in provenance.get("notes", ())]
     source = catalogue().get(name, {})
     if source:
         notes += _differences(data, source["counts"])
@@ -173,7 +171,7 @@ def import_files(
     """Read the official files of a data set once and write them to the data folder as parquet.
 
     `source` is the folder that holds the files (or a zip archive of them), the archive, or the file itself. Files of
-    known size and checksum are verified (`verify=False` takes them as they are). Writing is atomic: a crash leaves
+    known size and checksum are verified (`verify=False` accepts any). Writing is atomic: a crash leaves
     either no data set or one whose change is noticed. Returns what was written, as in `provenance.json`.
     """
     name = canonical_name(name)
@@ -301,8 +299,8 @@ def _verified(origin: Path, option: dict[str, Any], verify: bool) -> dict[str, A
             for what in ("bytes", "sha256"):
                 if known[what] is not None and known[what] != facts[what]:
                     raise ValueError(
-                        f"{origin} has {what} {facts[what]}, the official file {known[what]}: fetch it again, or take "
-                        "it as it is with verify=False."
+                        f"{origin} has {what} {facts[what]}, the official file {known[what]}: fetch it again, or "
+                        "accept it with verify=False."
                     )
     return facts
 
@@ -341,13 +339,14 @@ _READERS: dict[str, Callable[[list[BinaryIO], float | None, bool], Found]] = {
 # ---- the folder of one data set --------------------------------------------------------------------------------------
 
 
-def _read_folder(folder: Path, told: dict[str, Any]) -> Found:
+def _read_folder(folder: Path, provenance: dict[str, Any]) -> Found:
     columns = _read_parquet(folder / INTERACTIONS)
     test = _read_parquet(folder / TEST) if (folder / TEST).is_file() else None
     both = (columns,) if test is None else (columns, test)
     # the provenance knows of users at the end who have no interaction
     n_users, n_items = (
-        max(told.get(f"{what}s", 0), 1 + max(int(table[what].max()) for table in both)) for what in ("user", "item")
+        max(provenance.get(f"{what}s", 0), 1 + max(int(table[what].max()) for table in both))
+        for what in ("user", "item")
     )
     ids = {"user_ids": _names(folder, "users", n_users), "item_ids": _names(folder, "items", n_items)}
     extra = {"ratings": columns.get("rating"), "timestamps": columns.get("timestamp")}
@@ -379,9 +378,7 @@ def _read_parquet(path: Path) -> dict[str, Any]:
         found[what] = column.to_numpy()
         if what in ("user", "item"):
             if not pa.types.is_integer(column.type):
-                raise ValueError(
-                    f"{path} holds {column.type} in `{what}`; allowed are zero-based positions (integers)."
-                )
+                raise ValueError(f"`{what}` in {path} must hold zero-based positions (integers), got {column.type}.")
             found[what] = found[what].astype(np.int64)
             if len(column) and found[what].min() < 0:
                 row = int(found[what].argmin())
@@ -434,8 +431,8 @@ def _check_provenance(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        files = {str(name): (facts["bytes"], facts["sha256"]) for name, facts in told["files"].items()}
+        provenance: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        files = {str(name): (facts["bytes"], facts["sha256"]) for name, facts in provenance["files"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise ValueError(f"{path} cannot be read; delete it, or import the data set again.") from None
     for name, (size, digest) in files.items():
@@ -443,9 +440,9 @@ def _check_provenance(folder: Path) -> dict[str, Any]:
         if not file.is_file() or file.stat().st_size != size or _sha256(file) != digest:
             raise ValueError(
                 f"{file} is not the file that was imported ({PROVENANCE} has another checksum): import the data set "
-                f"again, or delete {PROVENANCE} to take the file as it is."
+                f"again, or delete {PROVENANCE} to accept the file."
             )
-    return told
+    return provenance
 
 
 def _write_folder(
@@ -473,7 +470,7 @@ def _write_folder(
             for file, table in tables.items():
                 temporary[file] = stack.enter_context(_temporary(folder, file))
                 parquet.write_table(pa.table(table), temporary[file], compression="zstd")
-            told = {
+            provenance = {
                 "name": name,
                 "imported": datetime.now(UTC).isoformat(timespec="seconds"),
                 "interactions": len(data),
@@ -482,21 +479,21 @@ def _write_folder(
                 "test": None if test is None else len(test),
                 **facts,
                 "files": {
-                    file: {"bytes": path.stat().st_size, "sha256": _sha256(path)} for file, path in temporary.items()
+                    file: {"bytes": made.stat().st_size, "sha256": _sha256(made)} for file, made in temporary.items()
                 },
             }
-            provenance = stack.enter_context(_temporary(folder, PROVENANCE))
-            provenance.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+            path = stack.enter_context(_temporary(folder, PROVENANCE))
+            path.write_text(json.dumps(provenance, indent=2) + "\n", encoding="utf-8")
             for stale in {TEST, "users.parquet", "items.parquet"} - set(tables):
                 (folder / stale).unlink(missing_ok=True)
-            os.replace(provenance, folder / PROVENANCE)
-            for file, path in temporary.items():
-                os.replace(path, folder / file)
+            os.replace(path, folder / PROVENANCE)
+            for file, made in temporary.items():
+                os.replace(made, folder / file)
         except OSError as error:
             raise OSError(
                 f"{folder} cannot be written ({error.strerror or error}); set FULLRANK_DATA to one that can."
             ) from None
-    return told
+    return provenance
 
 
 @contextmanager
@@ -541,7 +538,7 @@ def _sha256(path: Path) -> str:
 
 
 def _show(progress: bool | None) -> bool:
-    """Show progress to a person at a terminal unless told otherwise."""
+    """Show progress to a person at a terminal, unless `progress` decides."""
     return sys.stderr.isatty() if progress is None else progress
 
 

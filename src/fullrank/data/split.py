@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from fullrank._checks import check_choice, check_whole, more
 from fullrank._types import RNG, Array, BoolArray, FloatArray, IntArray
 from fullrank.data.frames import (
     Interactions,
@@ -21,7 +21,6 @@ from fullrank.data.frames import (
     interactions,
     raw_columns,
     repeats,
-    whole_number,
 )
 
 HOW = ("last", "random", "ratio", "last-ratio", "given")
@@ -80,8 +79,8 @@ class Split:
     def _cases_of(self, test: Any) -> tuple[Any, Any]:
         if not sp.issparse(test) and np.ndim(test) != 2:
             raise TypeError(
-                f"`items` is missing and `users` is a {type(test).__name__} of shape {np.shape(test)}; allowed are "
-                f"`Split(train, users, items)` and `Split(train, test)` with a matrix of shape {self.train.shape}."
+                "`items` is missing: give `Split(train, users, items)`, or `Split(train, test)` with a matrix of shape "
+                f"{self.train.shape}, got a {type(test).__name__} of shape {np.shape(test)}."
             )
         if test.shape != self.train.shape:
             raise ValueError(f"`test` has shape {test.shape} and `train` {self.train.shape}; they must be the same.")
@@ -100,27 +99,27 @@ class Split:
             if outside.any():
                 case = int(np.flatnonzero(outside)[0])
                 raise ValueError(
-                    f"`{what}` holds {values[case]} in case {case} (user {self.users[case]}, item {self.items[case]}), "
-                    f"but `train` has {size:,} {what}: allowed are 0 to {size - 1}."
+                    f"`{what}` must be from 0 to {size - 1}, since `train` has {size:,} {what}, got {values[case]} in case "
+                    f"{case} (user {self.users[case]}, item {self.items[case]})."
                 )
         keys = self.users * self.n_items + self.items
         repeated = repeats(keys)
         if len(repeated):
             case = int(repeated.min())
             raise ValueError(
-                f"{self._said(case, 'user')} has the target {self._said(case, 'item')} twice (case {case} repeats an "
-                f"earlier one{_more(len(repeated))}); list every (user, target) once."
+                f"{self._name_of(case, 'user')} has the target {self._name_of(case, 'item')} twice (case {case} repeats an "
+                f"earlier one{more(len(repeated))}); list every (user, target) once."
             )
         in_train = self._in_train(keys)
         if in_train.any():
             case = int(np.flatnonzero(in_train)[0])
             raise ValueError(
-                f"the target {self._said(case, 'item')} of {self._said(case, 'user')} (case {case}) is also in `train`"
-                f"{_more(int(in_train.sum()))}; leave held-out pairs out of `train`, as "
+                f"the target {self._name_of(case, 'item')} of {self._name_of(case, 'user')} (case {case}) is also in `train`"
+                f"{more(int(in_train.sum()))}; leave held-out pairs out of `train`, as "
                 "`Split.from_interactions(train, 'given', test=test)` does."
             )
 
-    def _said(self, case: int, what: str) -> str:
+    def _name_of(self, case: int, what: str) -> str:
         """A user or an item of a case by its name, where there are names."""
         position, ids = (self.users, self.user_ids) if what == "user" else (self.items, self.item_ids)
         return f"{what} {position[case] if ids is None else ids[position[case]]}"
@@ -136,13 +135,13 @@ class Split:
         except (TypeError, ValueError):
             raise TypeError("`weights` holds something else than numbers.") from None
         if weights.shape != self.users.shape:
-            raise ValueError(f"`weights` has shape {weights.shape}; allowed is one per case, shape {self.users.shape}.")
+            raise ValueError(f"`weights` must be one per case, of shape {self.users.shape}, got shape {weights.shape}.")
         bad = ~(np.isfinite(weights) & (weights >= 0))
         if bad.any():
             case = int(np.flatnonzero(bad)[0])
             raise ValueError(
-                f"`weights` holds {weights[case]} for user {self.users[case]} (case {case}); allowed are finite "
-                "numbers of at least 0."
+                f"`weights` must be finite numbers of at least 0, got {weights[case]} for user {self.users[case]} "
+                f"(case {case})."
             )
         if not weights.any():
             raise ValueError("`weights` are all 0; at least one user must count.")
@@ -195,7 +194,7 @@ class Split:
 
     def _user(self, user: int) -> int:
         if not 0 <= user < self.n_users:
-            raise ValueError(f"`user` is {user}; allowed are 0 to {self.n_users - 1}.")
+            raise ValueError(f"`user` must be from 0 to {self.n_users - 1}, got {user}.")
         return int(user)
 
     @cached_property
@@ -292,10 +291,7 @@ class Split:
         >>> Split.from_interactions({"user": [0, 0, 0], "item": [5, 6, 7], "time": [3, 9, 4]}).item_ids
         array([5, 6, 7])
         """
-        if how not in HOW:
-            near = difflib.get_close_matches(str(how), HOW, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else "."
-            raise ValueError(f"`how` is {how!r}; allowed are {', '.join(HOW)}{hint}")
+        check_choice("how", how, HOW)
         if (how == "given") != (test is not None):
             raise ValueError(
                 f"`how` is {how!r} and `test` is {'missing' if test is None else 'there'}; they go together."
@@ -353,7 +349,7 @@ def ratio(
     array([3])
     """
     if not 0 < share < 1:
-        raise ValueError(f"`share` is {share!r}; allowed is a number between 0 and 1, such as 0.2.")
+        raise ValueError(f"`share` must be between 0 and 1, such as 0.2, got {share!r}.")
     found = interactions(data, **columns).distinct()
     sizes = np.bincount(found.users, minlength=found.n_users)
     held = np.clip(np.floor(share * sizes + 0.5).astype(np.int64), 1, np.maximum(sizes - 1, 1))
@@ -429,15 +425,15 @@ def _at_random(found: Interactions, rng: RNG) -> IntArray:
 def generator(rng: RNG) -> np.random.Generator:
     """Return a generator for `rng`: an int seed, a Generator (used as it is) or None (fresh entropy)."""
     if isinstance(rng, bool) or not isinstance(rng, int | np.integer | np.random.Generator | None):
-        raise TypeError(f"`rng` is {rng!r}; allowed are an int, a numpy.random.Generator or None.")
+        raise TypeError(f"`rng` must be an int, a numpy.random.Generator or None, got {rng!r}.")
     if isinstance(rng, int | np.integer) and rng < 0:
-        raise ValueError(f"`rng` is {rng}; a seed must be at least 0.")
+        raise ValueError(f"`rng` must be at least 0, got {rng}.")
     return np.random.default_rng(rng)
 
 
 def _hold_out(found: Interactions, order: IntArray, held: IntArray, min_items: int, name: str) -> Split:
     """Hold out the last `held[user]` rows of each user in `order` (which groups rows by user, ascending)."""
-    whole_number(min_items, "min_items", least=2)
+    check_whole("min_items", min_items, 2)
     sizes = np.bincount(found.users, minlength=found.n_users)
     held = np.where(sizes >= min_items, held, 0)
     users = found.users[order]
@@ -466,11 +462,11 @@ def _canonical(given: Any, name: str) -> Any:
         if not isinstance(given, np.ndarray) or given.ndim != 2 or given.dtype.kind not in "biuf":
             shape = f" of shape {given.shape}" if isinstance(given, np.ndarray) else ""
             raise TypeError(
-                f"`{name}` is a {type(given).__name__}{shape}; allowed is a sparse users × items matrix "
-                "(use `Split.from_interactions` for frames and arrays of pairs)."
+                f"`{name}` must be a sparse users × items matrix (use `Split.from_interactions` for frames and arrays of "
+                f"pairs), got a {type(given).__name__}{shape}."
             )
     if given.ndim != 2 or 0 in given.shape:
-        raise ValueError(f"`{name}` has shape {given.shape}; it needs at least one user and one item.")
+        raise ValueError(f"`{name}` must have at least one user and one item, got shape {given.shape}.")
     try:
         matrix = sp.csr_matrix(given)
         matrix.check_format(full_check=True)
@@ -482,7 +478,7 @@ def _canonical(given: Any, name: str) -> Any:
         matrix.sum_duplicates()
     if matrix.data.dtype.kind != "f":
         if matrix.data.dtype.kind not in "biu":
-            raise TypeError(f"`{name}` holds {matrix.data.dtype} values; allowed are real numbers.")
+            raise TypeError(f"`{name}` must hold real numbers, got {matrix.data.dtype} values.")
         matrix = matrix.astype(np.float32)
     bad = ~np.isfinite(matrix.data) | (matrix.data == 0)
     if bad.any():
@@ -490,7 +486,7 @@ def _canonical(given: Any, name: str) -> Any:
         user = int(np.searchsorted(matrix.indptr, entry, side="right")) - 1
         raise ValueError(
             f"`{name}` stores {matrix.data[entry]:g} for user {user}, item {matrix.indices[entry]}"
-            f"{_more(int(bad.sum()))}; store a finite number other than 0 where there is an interaction, else nothing."
+            f"{more(int(bad.sum()))}; store a finite number other than 0 where there is an interaction, else nothing."
         )
     return matrix
 
@@ -498,15 +494,11 @@ def _canonical(given: Any, name: str) -> Any:
 def _positions(values: Any, what: str) -> IntArray:
     array = np.asarray(values)
     if array.ndim != 1:
-        raise ValueError(f"`{what}` has shape {array.shape}; allowed is one position per case.")
+        raise ValueError(f"`{what}` must be one position per case, got an array of shape {array.shape}.")
     if array.dtype.kind not in "iu" and len(array):
         raise TypeError(
-            f"`{what}` holds {array.dtype} values; allowed are integer positions (rows and columns of `train`)."
+            f"`{what}` must hold integer positions (rows and columns of `train`), got {array.dtype} values."
         )
     if array.dtype == np.uint64 and len(array) and int(array.max()) > np.iinfo(np.int64).max:
         raise ValueError(f"`{what}` holds {int(array.max())}, which is no position in `train`.")
     return np.array(array, dtype=np.int64)
-
-
-def _more(count: int) -> str:
-    return "" if count == 1 else f" (and {count - 1:,} more)"

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fullrank._checks import check_number, check_whole
 from fullrank._progress import bar
 from fullrank._threads import ONE_BLAS_THREAD
 from fullrank._types import FloatArray
-from fullrank.models.fitted import FittedFactors, describe, history_of, number, whole
+from fullrank.models.fitted import FittedFactors, describe, history_of
 
 __all__ = ["ALS", "ImplicitALS"]
 
@@ -47,11 +48,11 @@ class ALS:
     rng: int = 0
 
     def __post_init__(self) -> None:
-        whole(self.factors, "factors", 1)
-        number(self.regularization, "regularization")
-        number(self.alpha, "alpha", positive=False)
-        whole(self.iterations, "iterations", 1)
-        whole(self.rng, "rng", 0)
+        check_whole("factors", self.factors, 1)
+        check_number("regularization", self.regularization, above=0)
+        check_number("alpha", self.alpha)
+        check_whole("iterations", self.iterations, 1)
+        check_whole("rng", self.rng, 0)
 
     @classmethod
     def kr20_x(cls, rng: int = 0) -> ALS:
@@ -129,11 +130,11 @@ class ImplicitALS:
     rng: int = 0
 
     def __post_init__(self) -> None:
-        whole(self.factors, "factors", 1)
-        number(self.regularization, "regularization", positive=False)
-        number(self.alpha, "alpha")
-        whole(self.iterations, "iterations", 1)
-        whole(self.rng, "rng", 0)
+        check_whole("factors", self.factors, 1)
+        check_number("regularization", self.regularization)
+        check_number("alpha", self.alpha, above=0)
+        check_whole("iterations", self.iterations, 1)
+        check_whole("rng", self.rng, 0)
 
     def fit(self, train: Any, *, progress: bool = True) -> FittedFactors:
         """Fit implicit's model and keep its factors."""

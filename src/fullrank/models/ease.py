@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from fullrank._checks import check_number
 from fullrank._progress import bar
 from fullrank._types import Array
-from fullrank.models.fitted import FittedItemItem, describe, history_of, number
+from fullrank.models.fitted import FittedItemItem, describe, history_of
 
 __all__ = ["EASE"]
 
@@ -34,8 +35,8 @@ class EASE:
     max_gigabytes: float = field(default=4.0, repr=False)
 
     def __post_init__(self) -> None:
-        number(self.l2, "l2")
-        number(self.max_gigabytes, "max_gigabytes")
+        check_number("l2", self.l2, above=0)
+        check_number("max_gigabytes", self.max_gigabytes, above=0)
 
     def fit(self, train: Any, *, progress: bool = True) -> FittedItemItem:
         """Invert once, in place."""

@@ -188,8 +188,8 @@ def load_model(path: str | os.PathLike[str]) -> Any:
             raise ValueError(f"its kind is {kind!r}")
         return _KINDS[kind](_RECOMMENDERS[name](**header["parameters"]), arrays)
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        said = f"it has no {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
-        raise ValueError(f"{str(path)!r} is not a saved model, or is damaged: {said}.") from None
+        reason = f"it has no {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
+        raise ValueError(f"{str(path)!r} is not a saved model, or is damaged: {reason}.") from None
 
 
 def _factors(recommender: Any, arrays: dict[str, Array]) -> FittedFactors:
@@ -240,15 +240,11 @@ def history_of(train: Any) -> Any:
     """
     if not (sp.issparse(train) or isinstance(train, np.ndarray)):
         hint = "; did you mean `split.train`?" if hasattr(train, "train") else "."
-        raise TypeError(
-            f"`train` is a {type(train).__name__}; allowed is a users × items matrix, sparse or dense{hint}"
-        )
+        raise TypeError(f"`train` must be a users × items matrix, sparse or dense, got a {type(train).__name__}{hint}")
     if train.ndim != 2 or 0 in train.shape:
-        raise ValueError(
-            f"`train` has shape {train.shape}; allowed is a users × items matrix with at least one of each."
-        )
+        raise ValueError(f"`train` must be a users × items matrix with at least one of each, got shape {train.shape}.")
     if train.dtype.kind not in "fiub":
-        raise TypeError(f"`train` holds {train.dtype}; allowed are numbers.")
+        raise TypeError(f"`train` must hold numbers, got {train.dtype}.")
     matrix = sp.csr_matrix(train, dtype=np.float64, copy=True)
     if not np.isfinite(matrix.data).all():
         raise ValueError("`train` holds values that are not finite; an interaction is any other number than 0.")
@@ -256,25 +252,3 @@ def history_of(train: Any) -> Any:
     matrix.eliminate_zeros()
     matrix.data[:] = 1.0
     return matrix
-
-
-def whole(value: Any, name: str, least: int, *, none: bool = False) -> None:
-    """Check that a parameter is a whole number from ``least``, or None where ``none`` allows it."""
-    if none and value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        also = ", or None" if none else ""
-        raise ValueError(f"`{name}` is {value!r}; allowed is a whole number from {least}{also}.")
-
-
-def number(value: Any, name: str, *, positive: bool = True) -> None:
-    """Check that a parameter is a finite number above 0, or from 0 unless ``positive``."""
-    fine = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if not fine or not np.isfinite(value) or value < 0 or (positive and value == 0):
-        raise ValueError(f"`{name}` is {value!r}; allowed is a finite number {'above' if positive else 'from'} 0.")
-
-
-def yes_no(value: Any, name: str) -> None:
-    """Check that a parameter is True or False."""
-    if not isinstance(value, bool):
-        raise ValueError(f"`{name}` is {value!r}; allowed are True and False.")

@@ -13,8 +13,9 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse as sp
 
+from fullrank._checks import check_choice, check_flag, check_number, check_whole
 from fullrank._progress import bar
-from fullrank.models.fitted import FittedItemItem, describe, history_of, number, whole, yes_no
+from fullrank.models.fitted import FittedItemItem, describe, history_of
 
 __all__ = ["ItemCF", "ItemKNN"]
 
@@ -51,12 +52,12 @@ class ItemCF:
     max_gigabytes: float = field(default=4.0, repr=False)
 
     def __post_init__(self) -> None:
-        number(self.power, "power")
-        yes_no(self.keep_self, "keep_self")
-        whole(self.history_neighbours, "history_neighbours", 1, none=True)
-        whole(self.scored_neighbours, "scored_neighbours", 1, none=True)
-        yes_no(self.normalise, "normalise")
-        number(self.max_gigabytes, "max_gigabytes")
+        check_number("power", self.power, above=0)
+        check_flag("keep_self", self.keep_self)
+        check_whole("history_neighbours", self.history_neighbours, 1, none=True)
+        check_whole("scored_neighbours", self.scored_neighbours, 1, none=True)
+        check_flag("normalise", self.normalise)
+        check_number("max_gigabytes", self.max_gigabytes, above=0)
 
     @classmethod
     def kr20_y(cls) -> ItemCF:
@@ -117,14 +118,11 @@ class ItemKNN:
     b: float = 0.75
 
     def __post_init__(self) -> None:
-        whole(self.neighbours, "neighbours", 1)
-        if self.weighting not in ("cosine", "bm25"):
-            raise ValueError(f"`weighting` is {self.weighting!r}; allowed are 'cosine' and 'bm25'.")
-        yes_no(self.keep_self, "keep_self")
-        number(self.k1, "k1", positive=False)
-        number(self.b, "b", positive=False)
-        if self.b > 1:
-            raise ValueError(f"`b` is {self.b!r}; allowed is a number from 0 to 1.")
+        check_whole("neighbours", self.neighbours, 1)
+        check_choice("weighting", self.weighting, ("cosine", "bm25"))
+        check_flag("keep_self", self.keep_self)
+        check_number("k1", self.k1)
+        check_number("b", self.b, most=1)
 
     def fit(self, train: Any, *, progress: bool = True) -> FittedItemItem:
         """Similarities and neighbours."""

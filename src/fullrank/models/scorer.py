@@ -46,7 +46,7 @@ class Scorer(Protocol):
 class Factors:
     """score(u, i) = users[u] · items[i] + bias[i]: two embedding tables, in memory or memory-mapped.
 
-    float32 and float64 tables are used as they are, without a copy when they are C-ordered; other types are converted.
+    float32 and float64 tables are used without a copy when they are C-ordered; other types are converted.
     A bias per user would change no rank and is not needed.
     """
 
@@ -69,7 +69,7 @@ class Factors:
             bias = np.ascontiguousarray(to_numpy(self.bias), dtype=kind)
             if bias.shape != (len(items),):
                 raise ValueError(
-                    f"model `{self.name}` has item biases of shape {bias.shape}; needed is one per item, ({len(items)},)."
+                    f"model `{self.name}` must have one item bias per item, ({len(items)},), got shape {bias.shape}."
                 )
             object.__setattr__(self, "bias", bias)
 
@@ -124,9 +124,7 @@ class ItemItem:
         else:
             similarity = matrix_of(similarity, "item similarities")
         if similarity.shape[0] != similarity.shape[1]:
-            raise ValueError(
-                f"model `{self.name}` has similarities of shape {similarity.shape}; needed is items × items."
-            )
+            raise ValueError(f"model `{self.name}` must have items × items similarities, got shape {similarity.shape}.")
         if history.shape[1] > similarity.shape[0]:
             raise ValueError(
                 f"model `{self.name}` knows {similarity.shape[0]:,} items, but its users' histories hold "
@@ -315,7 +313,7 @@ def as_scorer(model: Any, split: Any = None, *, name: str | None = None) -> Any:
             hint = " Is it fitted?"
         elif isinstance(model, str):
             hint = " Load the model first."
-        raise TypeError(f"`model` is {_said(model)}; allowed are {_ALLOWED}.{hint}")
+        raise TypeError(f"`model` must be {_ALLOWED}, got {_described(model)}.{hint}")
     return found
 
 
@@ -355,9 +353,9 @@ class _Mapped:
 def matrix_of(values: Any, what: str) -> Array:
     array = to_numpy(values)
     if array.ndim != 2:
-        raise ValueError(f"the {what} have shape {array.shape}; a matrix was expected.")
+        raise ValueError(f"the {what} must be a matrix, got shape {array.shape}.")
     if array.dtype.kind not in "fiub":
-        raise TypeError(f"the {what} are of type {array.dtype}; numbers were expected.")
+        raise TypeError(f"the {what} must be numbers, got {array.dtype}.")
     if array.dtype not in (np.float32, np.float64):
         array = array.astype(np.float32 if array.dtype == np.float16 else np.float64)
     return np.asarray(array, order="C")
@@ -404,7 +402,7 @@ def is_frame(model: Any) -> bool:
     return isinstance(model, Mapping) or hasattr(model, "columns") or hasattr(model, "column_names")
 
 
-def _said(model: Any) -> str:
+def _described(model: Any) -> str:
     if isinstance(model, str):
         return f"the string {model!r}"
     if isinstance(model, type):

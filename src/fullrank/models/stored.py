@@ -1,6 +1,6 @@
 """Factors that lie in files: memory-mapped `.npy`, or Parquet, Arrow and Feather datasets on any file system.
 
-`.npy` files are mapped as they are. A dataset (one file, a folder, or many shards; local, or on any file system that pyarrow
+`.npy` files are mapped. A dataset (one file, a folder, or many shards; local, or on any file system that pyarrow
 or fsspec can open) is streamed once, batch by batch, into a `.npy` of the cache, which is mapped from then on: the system
 keeps in memory what is used and no more, and nothing is ever wholly loaded. Where only a range of items is needed (item
 shards), only that range is read and written.
@@ -73,7 +73,7 @@ class StoredFactors(Factors):
         if bias is not None:
             bias = np.ascontiguousarray(bias, dtype=kind)
             if bias.shape != (items.rows,):
-                raise ValueError(f"`bias` has shape {bias.shape}; needed is one per item, ({items.rows},).")
+                raise ValueError(f"`bias` must be one number per item, ({items.rows},), got shape {bias.shape}.")
         self.__setstate__({"tables": (users.as_type(kind), items.as_type(kind)), "bias": bias, "name": name})
 
     @property
@@ -192,7 +192,9 @@ class StoredTable:
                         file.write(values[a:b].data)
             if not written.all():
                 missing = low + int(np.flatnonzero(~written)[0])
-                raise ValueError(f"the files have no vector for position {missing}; needed are 0 to {self.rows - 1}.")
+                raise ValueError(
+                    f"the files must have a vector for every position below {self.rows:,}, and have none for {missing}."
+                )
             file.truncate(start + self.rows * stride)  # what was not written takes no room
 
     def _batches(self, low: int, high: int) -> Iterator[tuple[Any, Array]]:
@@ -257,7 +259,7 @@ def _table(source: Any, what: str, cache: Any, filesystem: Any, vectors: str | N
 def _shaped(array: Array, what: str, where: str) -> tuple[tuple[int, int], str]:
     if array.ndim != 2 or array.dtype.kind not in "fiu":
         raise ValueError(
-            f"`{what}` in {where} is of shape {array.shape} and type {array.dtype}; a matrix of numbers was expected."
+            f"`{what}` in {where} must be a matrix of numbers, got shape {array.shape} and type {array.dtype}."
         )
     return (len(array), array.shape[1]), _float(array.dtype)
 

@@ -172,6 +172,6 @@ def floats(scores: Any) -> Array:
     array = to_numpy(scores)
     if array.dtype not in (np.float32, np.float64):
         if array.dtype.kind not in "fiub":
-            raise TypeError(f"scores are of type {array.dtype}; numbers were expected.")
+            raise TypeError(f"scores must be numbers, got {array.dtype}.")
         array = array.astype(np.float32 if array.dtype == np.float16 else np.float64)
     return np.ascontiguousarray(array)

@@ -21,7 +21,7 @@ __all__ = ["count_in_range", "exhaust_range", "target_scores"]
 
 @kernel
 def target_scores(model: Any, cases: Any, scratch: Any, low: int, high: int, out: Array) -> None:
-    """The scores of targets that are in the range; the others are left as they are."""
+    """The scores of targets that are in the range; the others are left alone."""
     ptr, targets, rows = cases.ptr, cases.targets, cases.rows
     work, ids, scores = scratch.row, scratch.ids, scratch.scores
     for g in range(len(rows)):

@@ -145,7 +145,7 @@ def _count_drawn(
 
 
 class _Open:
-    """A block on its way: what the ranges have said so far."""
+    """A block on its way: what the ranges have counted so far."""
 
     def __init__(self, task: Task, block: Block, shards: int) -> None:
         self.task, self.block, self.shards = task, block, shards

@@ -215,7 +215,7 @@ def unique_rows(keys: IntArray) -> tuple[IntArray, IntArray]:
 def _distinct(columns: Sequence[IntArray] | IntArray) -> tuple[IntArray, IntArray]:
     """Where the distinct rows of a table are, in sorted order, and which of them each row is.
 
-    Columns are packed into one integer (mixed radix), as they are where their ranges leave room, else as codes.
+    Columns are packed into one integer (mixed radix), unchanged where their ranges leave room, else as codes.
     """
     ranges = map(_range, columns)
     packed, room = _packed([(column - low if high > low else column, high - low + 1) for column, low, high in ranges])

@@ -51,7 +51,7 @@ def read_counts(kind: Any, path: str | os.PathLike[str]) -> Any:
 
 
 def _of_version_2(arrays: dict[str, Array]) -> dict[str, Array]:
-    """The arrays of files before a part could be compared: ``drawn`` = 0 said that every candidate was."""
+    """The arrays of files before a part could be compared: ``drawn`` = 0 meant that every candidate was."""
     block, pool, drawn, hits, order, targets = arrays["keys"].T
     known, none = drawn == ALL, np.zeros_like(drawn)
     keys = [

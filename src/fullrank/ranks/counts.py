@@ -74,7 +74,7 @@ __all__ = [
 
 #: Laws of R′ are estimated for at most this many strata of (j, T).
 MAX_STRATA = 64
-#: More candidates than this are refused: ranks near 2**53 are no longer told apart as floating-point numbers.
+#: More candidates than this are refused: ranks near 2**53 are no longer distinct as floating-point numbers.
 MOST_ITEMS = 2**50
 
 

@@ -206,7 +206,7 @@ class Adaptive(Design):
 
     def resolve(self, n_items: int) -> Adaptive:
         """The same design with shares and ``"all"`` turned into numbers for a catalogue of ``n_items``."""
-        # numbers stay as they are, so that counts of parts with different pools have one design and add
+        # numbers are kept, so that counts of parts with different pools have one design and add
         start = _of(self.negatives, n_items)
         if isinstance(self.max_negatives, int) or (self.max_negatives == "all" and not self.replace):
             return Adaptive(start, self.max_negatives, self.stop_at, self.replace)
@@ -363,7 +363,7 @@ class Top(Design):
         check_whole("k", self.k)
         check_whole("negatives", self.negatives)
         if self.k > 1000:
-            raise ValueError(f"`k` is {self.k}; allowed are 1 to 1000: to rank further, use `Exhaustive()`.")
+            raise ValueError(f"`k` must be from 1 to 1000, got {self.k}: to rank further, use `Exhaustive()`.")
 
     def __str__(self) -> str:
         return f"exhaustive to {self.k}, then {self.beyond}"

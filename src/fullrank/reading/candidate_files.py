@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from fullrank._checks import more
 from fullrank._types import Array, IntArray
 from fullrank.data.frames import encode, repeats
 from fullrank.data.readers import Source, _blocks, _empty, _name, _unreadable
 
-__all__ = ["WHOLE_NUMBER", "CandidateLists", "others", "read_elliot_negatives", "read_trec_qrels", "read_trec_run"]
+__all__ = ["WHOLE_NUMBER", "CandidateLists", "read_elliot_negatives", "read_trec_qrels", "read_trec_run"]
 
 
 WHOLE_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})")
@@ -137,7 +138,7 @@ def _read_trec(
         r = int(repeated.min())
         raise ValueError(
             f"`{_name(source)}` line {lines[r]}: document {documents[r]!r} of query {queries[r]!r} is there already"
-            f"{others(len(repeated))}."
+            f"{more(len(repeated))}."
         )
     return names, docs, values
 
@@ -187,8 +188,3 @@ def _finite(text: str) -> float | None:
 
 def _whole(text: str) -> int | None:
     return int(text) if WHOLE_NUMBER.fullmatch(text) else None
-
-
-def others(count: Any) -> str:
-    """How many more of the same there are, in brackets."""
-    return "" if count <= 1 else f" (and {int(count) - 1:,} more)"

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fullrank._checks import check_choice, more
 from fullrank._types import RNG, Array, FloatArray, IntArray
 from fullrank.data.frames import among
 from fullrank.data.readers import _LARGEST_POSITION
@@ -20,14 +21,13 @@ from fullrank.observing.task import SCORES_PER_CALL
 from fullrank.ranks.checks import per_case
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import ALL, Design, Sample, parse_design
-from fullrank.reading.candidate_files import others
 
 __all__ = ["Cases", "How", "Listed", "plain", "rank_lists", "refuse_absent", "refuse_outside", "refuse_unknown"]
 
 
 @dataclass(frozen=True)
 class How:
-    """What the caller said about the lists, checked before anything is read or scored."""
+    """What is known about the lists, checked before anything is read or scored."""
 
     n_items: Any
     design: Design | str
@@ -42,8 +42,7 @@ class How:
         if self.split is not None:  # which counts them; without one, any name of one's own will do
             choices["candidates"] = ("unseen", "all")
         for what, allowed in choices.items():
-            if getattr(self, what) not in allowed:
-                raise ValueError(f"`{what}` is {getattr(self, what)!r}; allowed are {', '.join(map(repr, allowed))}.")
+            check_choice(what, getattr(self, what), allowed)
 
     @property
     def declared(self) -> Design:
@@ -52,15 +51,13 @@ class How:
 
     @property
     def negatives(self) -> int | None:
-        """How many negatives a list is said to hold; ``None``: all there are."""
+        """How many negatives a list should hold; ``None``: all there are."""
         declared = self.declared
         # a type question: what the distinct items of a list with repeats follow is known of Sample alone
         if type(declared) is Sample:
             return declared.negatives
         if not declared.exhaustive:
-            raise ValueError(
-                f"`design` is '{declared}', but a candidate list is one sample: 'uni99' and 'full' are allowed."
-            )
+            raise ValueError(f"`design` must be one sample, such as 'uni99', or 'full', got '{declared}'.")
         return None
 
     @property
@@ -153,7 +150,7 @@ def rank_lists(rows: Listed, cases: Cases, how: How) -> RankCounts:
         c = int(np.flatnonzero(absent)[0])
         raise ValueError(
             f"{rows.source} has no score for {cases.item(cases.targets[c])}, a target of {cases.user(cases.users[c])}"
-            f"{others(absent.sum())}; every target needs one (lists cut at the top hold no uniform sample)."
+            f"{more(absent.sum())}; every target needs one (lists cut at the top hold no uniform sample)."
         )
     negative = first & ~among(users * width + items, np.sort(cases.users * width + cases.targets))
     target_scores = scores[place]
@@ -162,9 +159,7 @@ def rank_lists(rows: Listed, cases: Cases, how: How) -> RankCounts:
     drawn = hi - lo
     if (drawn == 0).any():
         c = int(np.flatnonzero(drawn == 0)[0])
-        raise ValueError(
-            f"{cases.user(cases.users[c])}{others((drawn == 0).sum())} has no negatives beside the target."
-        )
+        raise ValueError(f"{cases.user(cases.users[c])}{more((drawn == 0).sum())} has no negatives beside the target.")
     if split is not None and how.candidates == "unseen":
         _refuse_seen(split, users, items, cases)
     design, N = _settled(how, drawn, N, T, cases)
@@ -190,13 +185,13 @@ def _matched(rows: Listed, cases: Cases, missing: str) -> tuple[Listed, Cases, I
     if missing == "error" and lonely.any():
         c = int(np.flatnonzero(lonely)[0])
         raise ValueError(
-            f"{rows.source} has nothing for {cases.user(cases.users[c])}{others(lonely.sum())}, who has a target: add the "
+            f"{rows.source} has nothing for {cases.user(cases.users[c])}{more(lonely.sum())}, who has a target: add the "
             "scores, or leave such users out with `missing='drop'`."
         )
     if missing == "error" and idle.any():
         users = np.unique(rows.lists[idle])  # lists without a case only come one per user
         raise ValueError(
-            f"{rows.source} has scores for {cases.user(users[0])}{others(len(users))}, who has no target: give it, or leave "
+            f"{rows.source} has scores for {cases.user(users[0])}{more(len(users))}, who has no target: give it, or leave "
             "such users out with `missing='drop'`."
         )
     if lonely.all() or idle.all():
@@ -218,14 +213,14 @@ def _candidates_of(how: How, cases: Cases, kept: IntArray, total: int, T: IntArr
             c = int(np.flatnonzero(strange)[0])
             raise ValueError(
                 f"{cases.item(cases.targets[c])} is a target of {cases.user(cases.users[c])} here and not in the split"
-                f"{others(strange.sum())}; they must be the same."
+                f"{more(strange.sum())}; they must be the same."
             )
         targets = n_items.targets_per_user[cases.users]
         if (targets != T).any():
             c = int(np.flatnonzero(targets != T)[0])
             raise ValueError(
                 f"{cases.user(cases.users[c])} has {T[c]} target{'s' if T[c] > 1 else ''} here and {targets[c]} in the split"
-                f"{others((targets != T).sum())}; they must be the same."
+                f"{more((targets != T).sum())}; they must be the same."
             )
         seen = np.diff(n_items.train.indptr)[cases.users] if how.candidates == "unseen" else 0
         return np.asarray(n_items.n_items - seen - (T - 1), dtype=np.int64)
@@ -240,8 +235,8 @@ def _candidates_of(how: How, cases: Cases, kept: IntArray, total: int, T: IntArr
     if (N < 2).any():
         c = int(np.flatnonzero(N < 2)[0])
         raise ValueError(
-            f"`n_items` is {N[c]} for {cases.user(cases.users[c])}; allowed is the number of candidates, target included, "
-            "of at least 2."
+            f"`n_items`, the number of candidates with the target, must be at least 2, got {N[c]} for "
+            f"{cases.user(cases.users[c])}."
         )
     return N
 
@@ -251,7 +246,7 @@ def _settled(how: How, drawn: IntArray, N: IntArray | None, T: IntArray, cases: 
 
     def first(bad: Array) -> tuple[int, str]:
         c = int(np.flatnonzero(bad)[0])
-        return c, f"{cases.user(cases.users[c])}{others(bad.sum())} has {drawn[c]:,} distinct negatives"
+        return c, f"{cases.user(cases.users[c])}{more(bad.sum())} has {drawn[c]:,} distinct negatives"
 
     declared, negatives = how.declared, how.negatives
     if N is None and negatives is None:
@@ -342,7 +337,7 @@ def _refuse_repeated_cases(cases: Cases, width: int) -> None:
     if len(repeated):
         user, item = divmod(int(repeated[0]), width)
         raise ValueError(
-            f"{cases.item(item)} is listed twice as a target of {cases.user(user)}{others(len(repeated))}; list every "
+            f"{cases.item(item)} is listed twice as a target of {cases.user(user)}{more(len(repeated))}; list every "
             "(user, target) once."
         )
 
@@ -355,14 +350,14 @@ def _refuse_bad_scores(
         r = int(np.flatnonzero(bad)[0])
         raise ValueError(
             f"{source} has a score that is missing or not a number (NaN) for {cases.user(users[r])} and "
-            f"{cases.item(items[r])}{others(bad.sum())}."
+            f"{cases.item(items[r])}{more(bad.sum())}."
         )
     torn = np.flatnonzero((keys[1:] == keys[:-1]) & (scores[1:] != scores[:-1]))
     if len(torn):
         r = int(torn[0])
         raise ValueError(
             f"{source} scores {cases.item(items[r])} of {cases.user(users[r])} twice and differently, "
-            f"{scores[r]:g} and {scores[r + 1]:g}{others(len(torn))}."
+            f"{scores[r]:g} and {scores[r + 1]:g}{more(len(torn))}."
         )
 
 
@@ -372,7 +367,7 @@ def _refuse_seen(split: Split, users: IntArray, items: IntArray, cases: Cases) -
         r = int(np.flatnonzero(seen)[0])
         raise ValueError(
             f"{cases.item(items[r])} is a negative of {cases.user(users[r])} and in the user's training items"
-            f"{others(seen.sum())}: if negatives were drawn from all items, say `candidates='all'`."
+            f"{more(seen.sum())}: if negatives were drawn from all items, say `candidates='all'`."
         )
 
 
@@ -381,7 +376,7 @@ def refuse_absent(split: Split, absent: Array) -> None:
     if absent.any():
         c = int(np.flatnonzero(absent)[0])
         raise ValueError(
-            f"the file has no negatives for user {plain(split.users[c], split.user_ids)}{others(absent.sum())}, who has a "
+            f"the file has no negatives for user {plain(split.users[c], split.user_ids)}{more(absent.sum())}, who has a "
             "target in the split: leave such users out with `missing='drop'`."
         )
 
@@ -429,7 +424,7 @@ def refuse_outside(values: IntArray, split: Split | None, what: str) -> None:
     outside = (values < 0) | (values >= size)
     if outside.any():
         where = "a position" if split is None else f"in the split, which has {size:,} {what}s: 0 to {size - 1}"
-        raise ValueError(f"{what} {values[outside][0]} is not {where}{others(outside.sum())}.")
+        raise ValueError(f"{what} {values[outside][0]} is not {where}{more(outside.sum())}.")
 
 
 def plain(code: Any, names: Array | None) -> str:

@@ -1,4 +1,4 @@
-"""Ready candidate files: negatives that somebody else drew, ranked as they are, with the law that fits them.
+"""Ready candidate files: negatives that somebody else drew, ranked by the law that fits them.
 
 Every format ends in one table of rows (list, item, score) and one of cases (list, user, target), and one function ranks
 that. What it makes of a list:
@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from fullrank._checks import more
 from fullrank._columns import checked_columns, column_values, frame_columns, series_to_numpy
 from fullrank._types import RNG, Array, FloatArray, IntArray
 from fullrank.data.frames import among, encode, locate, whole_names
@@ -40,7 +41,6 @@ from fullrank.ranks.design import Design, Sample
 from fullrank.reading.candidate_files import (
     WHOLE_NUMBER,
     CandidateLists,
-    others,
     read_elliot_negatives,
     read_trec_qrels,
     read_trec_run,
@@ -94,7 +94,7 @@ def rank_candidates(
     mapping from users, the target counted, the user's other targets not; ``candidates`` is then only what the counts will
     say, and may be a name of your own. A file without targets takes them from the split.
 
-    ``design`` is what the file is said to hold, "uni99"; by default as many as its longest list. ``missing="drop"`` leaves
+    ``design`` is what the file should hold, "uni99"; by default as many as its longest list. ``missing="drop"`` leaves
     out users that the split has and the file has not. ``ties`` and ``rng`` as in ``observe``: with a split, tied items
     fall in the same order there and here.
 
@@ -116,8 +116,8 @@ def rank_candidates(
         targets = None if negatives.targets is None else _to_positions(negatives.targets, split, "item")
     else:
         raise TypeError(
-            f"`negatives` is a {type(negatives).__name__}; allowed is what `read_negatives` (NCF) or "
-            "`read_elliot_negatives` returns."
+            "`negatives` must be what `read_negatives` (NCF) or `read_elliot_negatives` returns, got a "
+            f"{type(negatives).__name__}."
         )
     sizes = np.diff(negatives.offsets)
     if design is None:
@@ -181,9 +181,7 @@ def counts_from_scores(
     if "label" in found:
         odd = ~np.isin(found["label"], (0, 1))
         if odd.any():
-            raise ValueError(
-                f"the label column holds {found['label'][odd][0]:g}; allowed are 0 and 1, or true and false."
-            )
+            raise ValueError(f"the labels must be 0 and 1, or true and false, got {found['label'][odd][0]:g}.")
         rows = np.flatnonzero(found["label"] == 1)
         if len(rows):  # a target that was drawn as well stands there twice, and is one case
             key = encode(users[rows], "user")[0] * len(rows) + encode(items[rows], "item")[0]
@@ -296,7 +294,7 @@ def _score(scorer: Any, name: str, cases: Cases, lists: IntArray, items: IntArra
         if not known.all():
             r = int(np.flatnonzero(~known)[0])
             raise ValueError(
-                f"model `{name}` has no score for {cases.user(users[r])} and {cases.item(items[r])}{others((~known).sum())}."
+                f"model `{name}` has no score for {cases.user(users[r])} and {cases.item(items[r])}{more((~known).sum())}."
             )
     starts = np.flatnonzero(np.diff(lists, prepend=-1))
     sizes = np.diff(np.append(starts, len(lists)))
@@ -354,7 +352,7 @@ def _to_positions(names: Array, split: Split | None, what: str) -> IntArray:
     place = locate(names, ids)
     unknown = place < 0
     if unknown.any():
-        raise ValueError(f"{what} {plain(names[unknown][0], None)} is not in the split{others(unknown.sum())}.")
+        raise ValueError(f"{what} {plain(names[unknown][0], None)} is not in the split{more(unknown.sum())}.")
     return place
 
 
@@ -386,13 +384,13 @@ def _truth(values: Any) -> Array:
 
 def _numbers(values: Array, what: str) -> FloatArray:
     if values.dtype.kind not in "iuf":
-        raise TypeError(f"`{what}` holds {str(values[0])!r}; numbers were expected.")
+        raise TypeError(f"`{what}` must hold numbers, got {str(values[0])!r}.")
     return values.astype(np.float64)
 
 
 def _pair(given: Any, what: str) -> tuple[Array, Array]:
     if not isinstance(given, tuple | list) or len(given) != 2:
-        raise TypeError(f"`{what}` is a {type(given).__name__}; allowed is a pair (users, items) of equal length.")
+        raise TypeError(f"`{what}` must be a pair (users, items) of equal length, got a {type(given).__name__}.")
     users, items = column_values(to_numpy(given[0]), "user"), column_values(to_numpy(given[1]), "item")
     if len(users) != len(items):
         raise ValueError(f"`{what}` has {len(users)} users and {len(items)} items: a target needs one of each.")
@@ -416,18 +414,18 @@ def _recbole_entries(scores: Any) -> tuple[Array, Array, FloatArray, int]:
     """(row, item, score) of what was sampled, which is everything but the mark for "not sampled"; and the matrix' width."""
     if isinstance(scores, tuple):
         if len(scores) != 3:
-            raise TypeError(f"`scores` is a tuple of {len(scores)}; a matrix or (users, items, scores) was expected.")
+            raise TypeError(f"`scores` must be a matrix or (users, items, scores), got a tuple of {len(scores)}.")
         table, width = floats(scores[2]), 0
     else:
         table = floats(scores)
         if table.ndim != 2:
-            raise ValueError(f"`scores` has shape {table.shape}; users × items was expected.")
+            raise ValueError(f"`scores` must be a users × items matrix, got an array of shape {table.shape}.")
         width = table.shape[1]
     unmarked, nan = ~np.isneginf(table), np.isnan(table)
     if nan.any() and not unmarked.all():
         place = ", ".join(str(each[0]) for each in nan.nonzero())
         raise ValueError(
-            f"`scores` marks what was not sampled by -inf, yet the entry at {place}{others(nan.sum())} is NaN: the model "
+            f"`scores` marks what was not sampled by -inf, yet the entry at {place}{more(nan.sum())} is NaN: the model "
             "gave no number there."
         )
     sampled = unmarked & ~nan

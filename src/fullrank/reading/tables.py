@@ -1,6 +1,6 @@
 """Files of sampled ranks or scored candidates, as evaluation tools write them, become counts by model.
 
-Three kinds are told apart by their columns: ranks (``rank``, or one column of ranks per model), scored candidates
+Three kinds are known by their columns: ranks (``rank``, or one column of ranks per model), scored candidates
 (``user_id, item_id, score`` and which of them is the target), and TREC runs (when judgements are given).
 """
 

@@ -19,7 +19,7 @@ from fullrank.testing._say import check, check_refusal, check_sentence
 __all__ = ["check_estimator"]
 
 
-#: Designs an estimator is tried on, unless told otherwise.
+#: Designs an estimator is tried on by default.
 DESIGNS: tuple[Design, ...] = (
     Sample(9),
     Sample(9, replace=False),

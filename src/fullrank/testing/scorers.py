@@ -53,15 +53,15 @@ def check_scorer(model: Any, split: Split, *, rtol: float = 1e-4, rng: np.random
     )
     scale = float(np.abs(scores[np.isfinite(scores)]).max(initial=0.0))
 
-    def agree(again: Any, place: Any, how: str) -> None:
+    def agree(scored: Any, place: Any, how: str) -> None:
         first = scores[place]
-        far = ~np.isclose(again, first, rtol=rtol, atol=rtol * 1e-2 * scale)
+        far = ~np.isclose(scored, first, rtol=rtol, atol=rtol * 1e-2 * scale)
         if far.any():
             at = tuple(int(x) for x in np.argwhere(far)[0])
             user, item = np.broadcast_to(users[:, None], scores.shape)[place][at], items[place][at]
             raise AssertionError(
                 f"model `{name}` scores an item differently in another {how} (user {user}, item {item}: {first[at]}, then "
-                f"{again[at]}): a score may depend on its user and item only."
+                f"{scored[at]}): a score may depend on its user and item only."
             )
 
     agree(_scores(scorer, users, items), np.s_[:, :], "call")

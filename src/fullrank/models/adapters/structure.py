@@ -21,7 +21,7 @@ def from_arrays(model: Any, name: str | None) -> Any:
     if isinstance(model, tuple | list):
         if len(model) not in (2, 3):
             raise TypeError(
-                f"`model` is a {type(model).__name__} of {len(model)}; a pair of factor arrays (U, V) was expected."
+                f"`model` must be a pair of factor arrays (U, V), got a {type(model).__name__} of {len(model)}."
             )
         users, items, *bias = (to_numpy(getattr(part, "weight", part)) for part in model)  # torch.nn.Embedding
         return Factors(users, items, bias[0] if bias else None, name=name or "factors")
@@ -51,7 +51,7 @@ def _from_array(scores: Array, name: str | None) -> Any:
         return Factors(nobody, np.zeros((len(scores), 0), dtype=kind), scores, name=name or "item scores")
     if scores.ndim == 2:
         return Rows(_Matrix(matrix_of(scores, "scores")), scores.shape[1], scores.shape[0], name=name or "scores")
-    raise TypeError(f"`model` is an array of shape {scores.shape}; users × items, or one score per item, was expected.")
+    raise TypeError(f"`model` must be users × items scores, or one per item, got an array of shape {scores.shape}.")
 
 
 def _factors_of(model: Any, name: str) -> Factors | None:

@@ -1,0 +1,59 @@
+"""Refusals of parameters that cannot be, in the same words everywhere."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = ["check_choice", "check_flag", "check_number", "check_whole", "did_you_mean", "more"]
+
+
+def check_whole(name: str, value: Any, least: int, *, none: bool = False) -> None:
+    """Refuse anything but a whole number of at least ``least``, or None where ``none`` allows it."""
+    if none and value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        also = " or None" if none else ""
+        raise ValueError(f"`{name}` must be a whole number of at least {least}{also}, got {value!r}.")
+
+
+def check_number(name: str, value: Any, *, above: float | None = None, most: float = math.inf) -> None:
+    """Refuse anything but a finite number above ``above`` (from 0 without it) and of at most ``most``."""
+    fine = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not fine or not math.isfinite(value) or value > most or (value < 0 if above is None else value <= above):
+        allowed = (
+            f"between {above or 0} and {most}"
+            if most < math.inf
+            else "at least 0"
+            if above is None
+            else f"above {above}"
+        )
+        raise ValueError(f"`{name}` must be a finite number {allowed}, got {value!r}.")
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Refuse anything but True and False."""
+    if not isinstance(value, bool):
+        raise ValueError(f"`{name}` must be True or False, got {value!r}.")
+
+
+def check_choice(name: str, value: Any, allowed: Sequence[str]) -> None:
+    """Refuse anything but one of the words that are allowed."""
+    if value not in allowed:
+        words = ", ".join(map(repr, allowed[:-1])) + f" or {allowed[-1]!r}"
+        raise ValueError(f"`{name}` must be {words}, got {value!r}{did_you_mean(value, allowed)}")
+
+
+def did_you_mean(word: Any, known: Iterable[str]) -> str:
+    """The end of a message about an unknown word: the one that was probably meant, or a full stop."""
+    near = difflib.get_close_matches(str(word), list(known), 1)
+    return f"; did you mean {near[0]!r}?" if near else "."
+
+
+def more(count: Any) -> str:
+    """How many more of the same there are, in brackets."""
+    return "" if count <= 1 else f" (and {int(count) - 1:,} more)"
