@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from page_scripts import outputs
 
 import fullrank as fr
@@ -102,7 +101,7 @@ def test_scripts_print_what_the_page_shows(page, tmp_path, monkeypatch):
 
 
 def test_every_python_block_of_every_page_is_run():
-    """Blocks are doctests, scripts of a page that is run, or scripts that `.ci/run` runs; other code would only look tested."""
+    """Blocks are doctests, scripts of a page that is run, or of `.ci/recbole`; other code would only look tested."""
     scripts = [path.read_text(encoding="utf-8") for path in (ROOT / "docs/recipes").glob("recbole_*.py")]
     for page in PAGES:
         text = page.read_text(encoding="utf-8")

@@ -167,7 +167,7 @@ def test_bad_batches_are_one_sentence(change, message):
 
 
 def test_other_bad_calls():
-    with pytest.raises(ValueError, match="`ties` must be one of .*, got 'fair'"):
+    with pytest.raises(ValueError, match=r"`ties` must be one of .*, got 'fair'"):
         fr.Accumulator("uni9", ties="fair")
     with pytest.raises(ValueError, match="`n_items` is missing"):
         fr.Accumulator("uni2").update(np.zeros((1, 3)), 0)

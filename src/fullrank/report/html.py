@@ -209,7 +209,9 @@ def _facts(shown: Digest) -> list[Fact]:
     if shown.designs:
         short = list(dict.fromkeys(map(short_design, shown.designs)))
         whole = "; ".join(shown.designs)
-        facts.append(("Design", short[0] if len(short) == 1 else f"{len(short)} designs", whole * (whole != short[0])))
+        kinds = {each.partition(",")[0] for each in short}
+        name = short[0] if len(short) == 1 else kinds.pop() if len(kinds) == 1 else f"{len(short)} designs"
+        facts.append(("Design", name, whole * (whole != name)))
     if shown.estimators and not shown.exact:
         facts.append(("Estimator", "; ".join(shown.estimators), ""))
     return facts
