@@ -236,7 +236,7 @@ def free(datas: tuple[str, ...] = ("citeulike-a", "gowalla"), precision: float =
             right = took[chosen] <= max(1.2 * least, 0.5)  # clocks vary; so quick, the whole ranking is worth having
             print(f"| {data}, {name} ({len(part):,} cases) | {chosen}, {took['free']:.1f} s | {took['everything']:.1f} s | "
                   f"{took['to 10']:.1f} s | {took['sampled']:.1f} s | {'yes' if right else 'no'} |", flush=True)  # fmt: skip
-            print(f"  {' '.join(seen['free'].notes)}", flush=True)
+            print(f"  {' '.join(seen['free'].remarks)}", flush=True)
 
 
 class SlowFunction:

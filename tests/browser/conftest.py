@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import fullrank as fr
+from fullrank.demo import run as run_demo
 from fullrank.evaluation import report_on
 
 ROOT = Path(__file__).parents[2]
@@ -59,8 +61,8 @@ def axe():
 
 @pytest.fixture(scope="session")
 def artifacts():
-    folder = ROOT / "artifacts"
-    folder.mkdir(exist_ok=True)
+    folder = Path(os.environ.get("FULLRANK_SCREENSHOTS", ROOT / "artifacts"))
+    folder.mkdir(exist_ok=True, parents=True)
     return folder
 
 
@@ -70,7 +72,7 @@ def true_ranks(rng, shape, cases, n_items):
 
 @pytest.fixture(scope="session")
 def pages(tmp_path_factory):
-    """Pages of every kind: sampled, adaptive, exhaustive, hostile, empty."""
+    """Pages of every kind: of each verb, and adaptive, exhaustive, hostile, empty ones."""
     folder = tmp_path_factory.mktemp("pages")
     rng, N = np.random.default_rng(1), 20_000
     sampled, adaptive = {}, {}
@@ -96,8 +98,19 @@ def pages(tmp_path_factory):
         "אבג\u202e <b>",
     ]
     hostile = dict.fromkeys(attacks, sampled["EASE"])
+    many = {f"{i:02d} {name}": sampled[name] for i in range(10) for name in sampled}
+    users, items = rng.normal(size=(1500, 8)).astype("f4"), rng.normal(size=(4000, 8)).astype("f4")
+    liked = (users @ items.T + 3 * rng.gumbel(size=(1500, 4000))).argmax(1)
+    split = fr.Split(sp.csr_matrix((1500, 4000)), users=np.arange(1500), items=liked, name="toy")
+    noisy = users + rng.normal(size=users.shape).astype("f4")
+    wanted = {"design": "adaptive", "precision": 0.1, "progress": False}
     reports = {
-        "sampled": report_on(sampled, ["recall@10", "ndcg@10", "auc"]),
+        "demo": run_demo(0).corrected,
+        "evaluate": fr.evaluate({"BPR": (users, items), "BPR, noisy": (noisy, items)}, split, "ndcg@10", **wanted),
+        "compare": fr.compare(sampled, "ndcg@10"),
+        "plan": fr.plan(n_items=1_000_000, cases=50_000, metric="ndcg@10", precision=0.02),
+        "thirty": report_on(many, ["ndcg@10", "recall@20"], estimator="mle"),
+        "correct": report_on(sampled, ["recall@10", "ndcg@10", "auc"]),
         "adaptive": report,
         "exhaustive": fr.correct({"EASE": true_ranks(rng, 3.2, 500, 3000)}, n_items=3000, design="full"),
         "hostile": report_on(hostile, ["recall@10"], provenance=dict(zip(attacks, attacks, strict=True))),

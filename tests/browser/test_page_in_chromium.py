@@ -7,7 +7,9 @@ import pytest
 
 pytestmark = pytest.mark.browser
 
-KINDS = ["sampled", "adaptive", "exhaustive", "hostile", "empty"]
+#: The pages of the verbs, then those of other reports.
+VERBS = ["correct", "evaluate", "compare", "plan", "demo"]
+KINDS = [*VERBS, "adaptive", "exhaustive", "thirty", "hostile", "empty"]
 
 
 def show(driver, path, width=1400, scheme="light", height=900):
@@ -39,16 +41,28 @@ def test_nothing_in_a_name_runs(driver, pages):
     assert "<script>hacked=1</script>" in driver.find_element("tag name", "main").text  # shown as what it is
 
 
-@pytest.mark.parametrize("kind", ["sampled", "adaptive", "exhaustive"])
+@pytest.mark.parametrize(
+    ("kind", "least"),
+    [
+        ("correct", 5),
+        ("adaptive", 5),
+        ("exhaustive", 5),
+        ("evaluate", 4),
+        ("demo", 5),
+        ("compare", 1),
+        ("plan", 1),
+        ("thirty", 5),
+    ],
+)
 @pytest.mark.parametrize("width", [360, 1400])
-def test_charts_are_there_and_inside_the_page(driver, pages, kind, width):
+def test_charts_are_there_and_inside_the_page(driver, pages, kind, least, width):
     show(driver, pages[kind], width)
     boxes = driver.execute_script(
         "return [...document.querySelectorAll('figure > svg')].map(s => {"
         " const b = s.getBoundingClientRect();"
         " return [b.left, b.right, b.height, s.querySelectorAll('path, line, text').length] })"
     )
-    assert len(boxes) >= 5
+    assert len(boxes) >= least
     for left, right, height, marks in boxes:
         assert 0 <= left < right <= width
         assert right - left > 250
@@ -57,10 +71,44 @@ def test_charts_are_there_and_inside_the_page(driver, pages, kind, width):
     assert driver.execute_script("return document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_matrix_that_is_cut_off_shows_a_shadow_where_there_is_more(driver, pages, scheme):
+    show(driver, pages["thirty"], 360, scheme)
+    wide, shadow = driver.execute_script(
+        "const box = document.querySelector('table.pairs').parentElement;"
+        "return [box.scrollWidth > box.clientWidth + 20, getComputedStyle(box).backgroundImage]"
+    )
+    assert wide
+    assert shadow.count("linear-gradient") == 4
+
+
+def test_a_legend_names_the_two_bars_of_the_budget(driver, pages):
+    show(driver, pages["adaptive"])
+    found = driver.execute_script(
+        "return [...document.querySelectorAll('#budget figure')].map(f => [...f.querySelectorAll('.legend li')]"
+        ".map(l => [l.textContent, getComputedStyle(l.querySelector('.key')).backgroundColor]))"
+    )
+    assert len(found) == 3
+    for legend in found:
+        assert [words for words, _ in legend] == ["share of cases", "share of items scored"]
+        assert legend[0][1] != legend[1][1]
+
+
+def test_the_demo_shows_the_truth(driver, pages):
+    show(driver, pages["demo"])
+    rows = driver.execute_script(
+        "return [...document.querySelectorAll('#results tbody tr')].map(r => [...r.cells].map(c => c.innerText))"
+    )
+    heads = driver.execute_script("return [...document.querySelectorAll('#results thead tr')].map(r => r.innerText)")
+    assert all("Truth" in head for head in heads)
+    assert all(0 < float(row[-1]) < 1 for row in rows)
+    assert "truth" in driver.execute_script("return document.querySelector('#results desc').textContent")
+
+
 def test_bars_and_lines_have_the_colours_of_the_theme(driver, pages):
     seen = {}
     for scheme in ("light", "dark"):
-        show(driver, pages["sampled"], scheme=scheme)
+        show(driver, pages["correct"], scheme=scheme)
         seen[scheme] = driver.execute_script(
             "return [getComputedStyle(document.body).backgroundColor,"
             ' ...[...document.querySelectorAll(\'svg [stroke^="var(--s"], svg [fill^="var(--s"]\')]'
@@ -81,8 +129,9 @@ def test_text_in_charts_is_readable_on_a_phone(driver, pages):
     assert min(heights) >= 9
 
 
-def test_labels_of_lines_do_not_overlap(driver, pages):
-    show(driver, pages["adaptive"])
+@pytest.mark.parametrize("kind", ["adaptive", "thirty", "compare", "evaluate", "demo"])
+def test_labels_do_not_overlap(driver, pages, kind):
+    show(driver, pages[kind])
     overlaps = driver.execute_script(
         "let bad = [];"
         "for (const svg of document.querySelectorAll('figure svg')) {"
@@ -127,7 +176,7 @@ def test_the_keyboard_reaches_every_table_of_numbers(driver, pages):
 
 
 def test_tables_hold_what_the_tooltips_say(driver, pages):
-    show(driver, pages["sampled"])
+    show(driver, pages["correct"])
     figures = driver.execute_script(
         "return [...document.querySelectorAll('#ranks figure')].map(f => ["
         " [...f.querySelectorAll('svg title')].map(t => t.textContent),"
@@ -158,7 +207,7 @@ def test_axe_finds_nothing(driver, pages, axe, kind, scheme, width):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1400])
-@pytest.mark.parametrize("kind", ["sampled", "adaptive", "hostile"])
+@pytest.mark.parametrize("kind", [*VERBS, "adaptive", "thirty", "hostile"])
 def test_screenshots_are_kept(driver, pages, artifacts, kind, width, scheme):
     show(driver, pages[kind], width, scheme)
     height = driver.execute_script("return document.documentElement.scrollHeight")

@@ -1,5 +1,6 @@
 """Where people stumbled: each is named after what happened to them, and now gets a plain answer."""
 
+import gzip
 import json
 import os
 
@@ -126,8 +127,10 @@ def test_every_verb_reads_the_same_files(tmp_path, ranks):
     wide = "A,B\n" + "\n".join(f"{a},{b}" for a, b in ranks.T)
     (tmp_path / "csv.csv").write_text(wide)
     (tmp_path / "tsv.tsv").write_text(wide.replace(",", "\t"))
+    (tmp_path / "gz.csv.gz").write_bytes(gzip.compress(wide.encode()))
+    np.save(tmp_path / "npy.npy", ranks.T)
     values = {}
-    for name in ("csv.csv", "tsv.tsv"):
+    for name in ("csv.csv", "tsv.tsv", "gz.csv.gz", "npy.npy"):
         for verb in ("correct", "compare"):
             result = run(verb, tmp_path / name, *SAMPLED, "--json")
             assert result.returncode == 0, (verb, name, result.stderr)

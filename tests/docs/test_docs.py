@@ -8,11 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from page_scripts import outputs
 
 import fullrank as fr
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+NEEDS = re.compile(r"<!-- needs: ([\w., -]+) -->")
 TYPES = {"string": str, "number": (int, float), "integer": int, "null": type(None), "object": dict, "array": list}
 
 
@@ -70,13 +72,47 @@ def test_recipes_are_at_most_forty_lines():
         assert len(text.splitlines()) <= 40, page.name  # what a script prints is not what one has to read
 
 
+def is_script(page):
+    """Whether a page holds scripts with their outputs; RecBole's is run by `.ci/recbole`, in an environment of its own."""
+    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    return page.name != "recbole.md" and any(not block.startswith(">>>") for block in blocks)
+
+
+SCRIPTS = [page for page in PAGES if is_script(page)]
+NUMBER = re.compile(r"\d+\.\d+")
+
+
+@pytest.mark.parametrize("page", SCRIPTS, ids=lambda page: page.stem)
+def test_scripts_print_what_the_page_shows(page, tmp_path, monkeypatch):
+    """Layout to the character, numbers to two hundredths: a better prior may move them a little."""
+    text = page.read_text(encoding="utf-8")
+    for name in (NEEDS.search(text) or ["", ""])[1].replace(" ", "").split(","):
+        if name:
+            pytest.importorskip(name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"file://{tmp_path}/mlruns")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    found = outputs(text)
+    assert found
+    for shown, printed, _ in found:
+        assert NUMBER.sub("#", printed).split() == NUMBER.sub("#", shown).split()
+        for ours, theirs in zip(NUMBER.findall(printed), NUMBER.findall(shown), strict=True):
+            assert float(ours) == pytest.approx(float(theirs), abs=0.02)
+
+
 def test_every_python_block_of_every_page_is_run():
-    """Blocks are doctests, which pytest collects, or scripts that `.ci/run` runs; other code would only look tested."""
+    """Blocks are doctests, scripts of a page that is run, or of `.ci/recbole`; other code would only look tested."""
     scripts = [path.read_text(encoding="utf-8") for path in (ROOT / "docs/recipes").glob("recbole_*.py")]
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         for block in re.findall(r"^[ ]*```(?:python|py)\n(.*?)^[ ]*```", text, re.MULTILINE | re.DOTALL):
-            assert block.lstrip().startswith(">>> ") or block in scripts, (page.name, block[:80])
+            assert block.lstrip().startswith(">>> ") or block in scripts or page in SCRIPTS, (page.name, block[:80])
+
+
+def test_no_recipe_imports_from_inside():
+    for page in (ROOT / "docs/recipes").glob("*.md"):
+        found = re.findall(r"(?:from|import) (fullrank\.[\w.]+)", page.read_text(encoding="utf-8"))
+        assert set(found) <= {"fullrank.evaluation.torchmetrics"}, page.name  # which needs torch
 
 
 def test_links_between_pages_lead_somewhere():

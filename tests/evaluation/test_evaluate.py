@@ -49,7 +49,7 @@ def test_left_free_small_models_are_ranked_in_full_and_it_says_why(world):
     report = fr.evaluate(models, split, METRICS, progress=False)
     assert [row["value"] for row in report.rows] == [row["value"] for row in exact(models, split).rows]
     assert all(half(row) == 0 for row in report.rows)
-    assert any("ranking everything was cheaper" in note and "seconds" in note for note in report.notes)
+    assert any("ranking everything was cheaper" in note and "seconds" in note for note in report.remarks)
 
 
 def test_left_free_factors_are_ranked_as_far_as_the_metrics_look(world, monkeypatch, tmp_path):
@@ -62,8 +62,8 @@ def test_left_free_factors_are_ranked_as_far_as_the_metrics_look(world, monkeypa
     assert all(half(row) == 0 for row in report.rows)
     assert {row["design"] for row in report.rows} == {"exhaustive to 10, then uni49"}
     assert {row["naive"] for row in report.rows} == {None}
-    assert any("ranking to 10 was cheaper" in note for note in report.notes)
-    assert any("metrics up to @10 are exact" in note for note in report.notes)
+    assert any("ranking to 10 was cheaper" in note for note in report.remarks)
+    assert any("metrics up to @10 are exact" in note for note in report.remarks)
     again = fr.evaluate(models, split, ["ndcg@10", "recall@5"], checkpoint=tmp_path, progress=False)
     assert again.rows == report.rows
     for metrics, options in ((["ndcg@10", "auc"], {}), (["ndcg@200"], {}), (["ndcg@10"], {"max_items": 10**9})):

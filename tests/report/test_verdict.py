@@ -37,7 +37,7 @@ def test_the_same_words_in_terminal_page_notebook_and_comparison(two, close, exa
         pytest.importorskip("vl_convert")
         for page in (report.to_html(), comparison.to_html()):
             assert f"<h1>{said.headline}</h1>" in page
-            assert f"{said.detail[0].upper()}{said.detail[1:]}." in plain(page)
+            assert f"{said.detail}." in plain(page)
 
 
 def test_the_leader_is_named_with_its_interval_and_whom_uncorrected_ranks_would_have_named(rows):

@@ -365,4 +365,4 @@ def _exact(counts: RankCounts) -> bool:
 
 
 def _times(factor: float) -> str:
-    return f"{factor:.1f} x" if factor < 10 and factor != round(factor) else f"{factor:,.0f} x"
+    return f"{factor:.1f} ×" if factor < 10 and factor != round(factor) else f"{factor:,.0f} ×"

@@ -174,7 +174,8 @@ def _named(models: Any) -> dict[str, Any]:
 def _report(job: Job, runs: dict[str, ModelRun], missing: list[str], about: dict[str, Any]) -> Report:
     split, planner = job.split, job.planner
     ended = {
-        name: Run(run.stop_reason or "interrupted", tuple(run.rounds), dict(run.needed)) for name, run in runs.items()
+        name: Run(run.stop_reason or "interrupted", tuple(run.rounds), dict(run.needed), tuple(_remarks(job, run)))
+        for name, run in runs.items()
     }
     provenance = {
         "split": split.name, "checksum": split.checksum, "ties": job.observing["ties"], "seed": job.observing["rng"],
@@ -192,16 +193,20 @@ def _report(job: Job, runs: dict[str, ModelRun], missing: list[str], about: dict
     return replace(report, rows=rows, notes=(*notes, *report.notes))
 
 
+def _remarks(job: Job, run: ModelRun) -> Iterator[str]:
+    """How the run went: what was chosen and what was met."""
+    for note in run.notes:
+        yield f"{note}."
+    if run.stop_reason == "precision":
+        seen, rounds = run.observation, f"{len(run.rounds)} round{'s' * (len(run.rounds) != 1)}"
+        share = seen.items_scored / max(float((seen.pool - 1)[seen.begun].sum()), 1.0)
+        yield f"the precision of {job.planner} was met after {rounds} with {share:.1%} of the items of a full ranking."
+
+
 def _notes(job: Job, name: str, run: ModelRun, rows: list[Row]) -> Iterator[str]:
     planner, seen, cases = job.planner, run.observation, len(job.split.users)
-    share = seen.items_scored / max(float((seen.pool - 1)[seen.begun].sum()), 1.0)
-    for note in run.notes:
-        yield f"{name}: {note}."
     if len(seen) < cases:
         yield f"{name}: {len(seen):,} of {cases:,} cases were observed; the numbers speak of these."
-    if run.stop_reason == "precision":
-        rounds = f"{len(run.rounds)} round{'s' * (len(run.rounds) != 1)}"
-        yield f"{name}: the precision of {planner} was met after {rounds} with {share:.1%} of the items of a full ranking."
     if run.stop_reason == "budget":
         widest, metric = max(
             ((row.interval[1] - row.interval[0]) / 2 / planner.scale(row.value), row["metric"])

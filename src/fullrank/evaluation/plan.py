@@ -173,7 +173,9 @@ class Plan:
             ("Candidates", f"{self.n_items:,}", "per case, target included"),
         ]
         about = (
-            "What each share of the full ranking buys: half-width of the interval over items scored; dashed: wanted."
+            "The line is the best that sampling in rounds reaches with each share of the full ranking. Dots are the designs "
+            "of the table, in colour the recommended one; dashed is the precision asked for. Lower is more precise, further "
+            "right is dearer; both axes are logarithmic."
         )
         panel = Panel(self._chart(PAGE), "Cost and precision", about, (), ()) if self.frontier else None
         text = sheet("plan", headline, lede, facts, self.notes, self._table(), panel)

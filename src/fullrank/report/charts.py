@@ -221,7 +221,7 @@ def results_panel(shown: Digest, metric: str, style: Style, colours: MappingType
         least, most = (None, None) if cell.bounds is None else (min(max(end, low), high) for end in cell.bounds)
         data.append({
             "row": place, "name": clean(shown.labels[model], LONGEST), "colour": colours[model], "value": cell.value,
-            "low": lower, "high": upper, "least": least, "most": most, "truth": cell.truth,
+            "low": lower, "high": upper, "least": least, "most": most, "truth": cell.truth, "from": _edge(cell),
             "naive": cell.naive if _apart(shown, metric, cell) else None, "tip": _tip(shown, metric, model, cell),
         })  # fmt: skip
     names = None
@@ -236,7 +236,7 @@ def results_panel(shown: Digest, metric: str, style: Style, colours: MappingType
     base, colour, tip = alt.Chart(_data(data)).encode(y=y), alt.Color("colour:N", scale=None), _tips(alt)
     band, line, dot = (9, 5, 40) if many else (13, 7, 72)
     layers = [
-        base.mark_rule(strokeDash=[1, 3], color=style.muted).encode(x=x, x2=alt.X2("naive:Q")),
+        base.mark_rule(strokeDash=[1, 3], color=style.muted).encode(x=alt.X("from:Q"), x2=alt.X2("naive:Q")),
         base.mark_rule(strokeWidth=band, opacity=0.16).encode(x=alt.X("least:Q"), x2=alt.X2("most:Q"), color=colour),
         base.mark_rule(strokeWidth=line, opacity=0.4, strokeCap="round").encode(
             x=alt.X("low:Q"), x2=alt.X2("high:Q"), color=colour
@@ -255,6 +255,12 @@ def results_panel(shown: Digest, metric: str, style: Style, colours: MappingType
     chart = alt.layer(*layers).properties(width=WIDTH, height=(24 if many else 54) * len(rows) + 36)
     about = f"{clean(metric)} of {len(rows)} model{'s' * (len(rows) != 1)}: " + "; ".join(row["tip"] for row in data)
     return Panel(chart, clean(metric), about, (), (), metric)
+
+
+def _edge(cell: Cell) -> float | None:
+    """Where the interval ends on the side of the uncorrected metric; that one itself where it lies inside."""
+    low, high = cell.interval or (cell.value, cell.value)
+    return None if cell.naive is None or low is None or high is None else min(max(cell.naive, low), high)
 
 
 def _tip(shown: Digest, metric: str, model: str, cell: Cell) -> str:

@@ -22,7 +22,7 @@ from fullrank.report.row import Row
 from fullrank.report.row import finite as finite_number
 from fullrank.report.tables import digits_of
 from fullrank.report.verdict import Verdict, interval_text
-from fullrank.report.words import clean, merged_notes, number
+from fullrank.report.words import NOTHING, clean, merged_notes, number
 
 if TYPE_CHECKING:
     from fullrank.report.comparison import Comparison
@@ -41,8 +41,6 @@ DEEPEST = 50
 BAND_CUTS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 40, 50)
 #: A target inside the blind spot is beaten by no sampled negative at least this often.
 BLIND = 0.5
-#: What is smaller than this is what arithmetic leaves of zero.
-NOTHING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -60,9 +58,8 @@ class Cell:
     @classmethod
     def of(cls, row: Row) -> Cell:
         """What a row has to show."""
-        bounds = None if row.bounds == row.interval else row.bounds
         naive = None if row.exact else finite(row.naive)
-        return cls(finite(row.value), row.known_interval, naive, bounds, row.truth)
+        return cls(finite(row.value), row.known_interval, naive, row.wider_bounds, row.truth)
 
     @property
     def exact(self) -> bool:

@@ -103,7 +103,7 @@ def comparison_page(found: Sequence[Comparison]) -> str:
         body = [] if not place else [f'<p class="say">{_text(each.verdict)}</p>']
         body += [f'<p class="say">{_text(text)}</p>' for text in each.sentences()]
         head, lines = each.table()
-        lines = [[f"{line[0]} {line[2]}", *line[3:]] for line in lines[:MOST_MODELS]]
+        lines = [[f"{place} {model} ({letter})", *rest] for place, letter, model, *rest in lines[:MOST_MODELS]]
         ranking = _scroll(_table(["Model", *head[3:]], lines), f"{clean(each.metric)} by model")
         panel = difference_panel(each, PAGE, MOST_MODELS) if len(each.models) > 1 else None
         figure = _figure(panel, panel.title, "", next(serial)) if panel else ""
@@ -209,7 +209,9 @@ def _facts(shown: Digest) -> list[Fact]:
     if shown.designs:
         short = list(dict.fromkeys(map(short_design, shown.designs)))
         whole = "; ".join(shown.designs)
-        facts.append(("Design", short[0] if len(short) == 1 else f"{len(short)} designs", whole * (whole != short[0])))
+        kinds = {each.partition(",")[0] for each in short}
+        name = short[0] if len(short) == 1 else kinds.pop() if len(kinds) == 1 else f"{len(short)} designs"
+        facts.append(("Design", name, whole * (whole != name)))
     if shown.estimators and not shown.exact:
         facts.append(("Estimator", "; ".join(shown.estimators), ""))
     return facts
@@ -245,9 +247,8 @@ def _results(shown: Digest, panels: dict[str, list[Panel]], serial: Iterator[int
 
 
 def _metric_table(shown: Digest, metric: str) -> str:
-    parts = [part for part in ("bounds", "naive", "truth") if shown.any(part)]
-    titles = {"bounds": "Bounds", "naive": "Uncorrected", "truth": "Truth"}
-    head = ["Model", "Value" if shown.exact else "Full catalogue", *(titles[part] for part in parts)]
+    parts = {part: title for part, title in (("naive", "Uncorrected"), ("truth", "Truth")) if shown.any(part)}
+    head = ["Model", "Value" if shown.exact else "Full catalogue", *parts.values()]
     cells = [shown.cell(model, metric) for model in shown.models]
     top = max((cell.value for cell in cells if cell.value is not None), default=None)
     lines = []
@@ -255,10 +256,11 @@ def _metric_table(shown: Digest, metric: str) -> str:
         value = f"<b>{_text(shown.text(metric, cell.value))}</b>"
         if cell.interval is not None and not shown.exact:
             value += f"<small>{_text(shown.span(metric, cell.interval))}</small>"
+        if cell.bounds is not None:
+            value += f'<small class="faint">bounds {_text(shown.span(metric, cell.bounds))}</small>'
         known = cell.naive is not None and cell.value is not None and cell.value > 0
         factor = f"<small>× {ratio((cell.naive or 0.0) / (cell.value or 1.0))}</small>" if known else ""
         texts = {
-            "bounds": _text(shown.span(metric, cell.bounds)),
             "naive": _text(shown.text(metric, cell.naive)) + factor,
             "truth": _text(shown.text(metric, cell.truth)),
         }
@@ -471,7 +473,7 @@ def _items(texts: Sequence[str]) -> str:
 
 
 def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}." if text else ""
+    return f"{text.replace('exact', 'Exact', 1) if text.startswith('exact') else text}." if text else ""
 
 
 def _figures(panels: Sequence[Panel], serial: Iterator[int]) -> str:

@@ -82,9 +82,14 @@ class Row(Mapping[str, Any]):
     @property
     def exact(self) -> bool:
         """Whether the value is known: its interval is a point, and the data allow nothing else."""
-        return (
-            self.interval is not None and self.interval[0] == self.interval[1] and self.bounds in (None, self.interval)
-        )
+        return self.interval is not None and self.interval[0] == self.interval[1] and self.wider_bounds is None
+
+    @property
+    def wider_bounds(self) -> Pair | None:
+        """The bounds, unless they are the interval itself but for rounding."""
+        ends = zip(self.bounds or (), self.interval or (), strict=False)
+        same = self.interval is not None and all(abs(one - two) < 1e-9 for one, two in ends)
+        return None if same else self.bounds
 
     @property
     def known_interval(self) -> Pair | None:

@@ -90,14 +90,13 @@ def result_table(rows: Sequence[Row], digits: MappingType[str, int], level: floa
     }
     for row in rows:
         places = digits[str(row.metric)]
-        wider = row.bounds is not None and row.bounds != row.interval
         texts = (
             clean(row.model),
             clean(row.metric, 24),
             number(None if math.isnan(row.value) else row.value, places),
             interval_text(row.known_interval, places),
             number(None if row.exact else row.naive, places),
-            interval_text(row.bounds if wider else None, places),
+            interval_text(row.wider_bounds, places),
             number(row.truth, places),
         )
         for column, text in zip(columns.values(), texts, strict=True):

@@ -63,7 +63,7 @@ def verdict(
     if not others:
         return Verdict(f"{leader} has {name} of {number(first.value, digits)}", _alone(first, level, digits))
     equal = [each.model for each in standings if each.value == first.value]
-    if len(equal) > 1 and (first.exact or first.interval is None):
+    if len(equal) > 1:
         return Verdict(f"{joined(equal)} tie on {name}", value)
     if tied is None:
         tied = {each.model for each in others if _overlap(first, each)}

@@ -21,6 +21,8 @@ __all__ = [
     "wrapped",
 ]
 
+#: What is smaller than this is what arithmetic leaves of zero.
+NOTHING = 1e-12
 _UNFIT = {"Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp"}
 _JOINERS = "\u200c\u200d"  # part of emoji and of Indic and Persian spelling
 
@@ -41,6 +43,7 @@ def number(value: float | None, digits: int = 4) -> str:
     """Write a number with a true minus sign; a dash for none."""
     if value is None:
         return "–"
+    value = 0.0 if abs(value) < NOTHING else value
     if value and (abs(value) >= 1e9 or abs(value) < 0.5 * 10**-digits):
         return f"{value:.2g}".replace("-", "−")
     return f"{value:,.{digits}f}".replace("-", "−")
@@ -57,7 +60,7 @@ def decimals(values: Iterable[float]) -> int:
     >>> decimals([0.0123, 0.4]), decimals([0.00123]), decimals([812.5]), decimals([])
     (4, 5, 0, 4)
     """
-    sizes = [abs(value) for value in values if value] or [1.0]
+    sizes = [abs(value) for value in values if abs(value) > NOTHING] or [1.0]
     return min(max(2 - math.floor(math.log10(min(sizes))), 4 if max(sizes) <= 1 else 0), 6)
 
 
