@@ -48,9 +48,9 @@ SHIFT = 0.15
 def check_interval(level: float, target: str) -> None:
     """Refuse a level or target that means nothing."""
     if not 0 < level < 1:
-        raise ValueError(f"`level` must lie between 0 and 1, such as 0.95, not {level!r}.")
+        raise ValueError(f"`level` must be between 0 and 1, got {level!r}.")
     if target not in {"cases", "population"}:
-        raise ValueError(f"`target` must be 'cases' or 'population', not {target!r}.")
+        raise ValueError(f"`target` must be 'cases' or 'population', got {target!r}.")
 
 
 def reach(metric: Metric, counts: RankCounts) -> tuple[float, float]:

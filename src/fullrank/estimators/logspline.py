@@ -6,7 +6,7 @@ many recommenders on many catalogues (``hyperprior.py``).
 
 Fitting: under every member of the prior (a kind of recommender at a scale) the posterior mode by Newton and the evidence by
 Laplace's approximation. The members' answers are averaged by evidence; the average takes one EM step towards the data (jin21
-eq. 21), which makes cases whose rank is known count as they are. Intervals come from draws of the posterior.
+eq. 21), after which cases whose rank is known count at that rank. Intervals come from draws of the posterior.
 
 Two members stand for rank distributions of any shape. Where the evidence is not clearly against them, what was seen does not
 look like any recommender behind the prior: the fit says so, and its intervals reach as far as the assumption-free bounds.

@@ -100,10 +100,8 @@ def covariances(found: Sequence[Influence], spreads: FloatArray, target: str) ->
                 within = np.sqrt(one.sampled * two.sampled)
                 together = float(np.clip(shared / within, 0.0, 1.0)) if within > 0 else 0.0
                 parts = parts * np.sqrt([one.sampled, two.sampled])
-            if one.sampled + two.sampled > 0:  # else all ranks are known, and the influence is all there is
-                parts = np.minimum(parts, spreads[[i, k]])
-            else:
-                parts = spreads[[i, k]]
+            unknown = one.sampled + two.sampled > 0  # else the influence is all there is
+            parts = np.minimum(parts, spreads[[i, k]]) if unknown else spreads[[i, k]]
             out[i, k] = out[k, i] = together * parts[0] * parts[1]
     return out
 
