@@ -68,6 +68,10 @@ class Posterior(Protocol):
         """(low, high) around ``value``."""
         ...
 
+    def total(self, metric: Metric, n_items: float) -> float:
+        """Σ weight · E[gain | outcome] over all cases."""
+        ...
+
     @property
     def unlike_shape(self) -> bool:
         """Whether the counts look like nothing that the posterior's prior knows: intervals then reach to the bounds."""
@@ -282,6 +286,8 @@ class RankDistribution:
         fitted = self.fitted
         if fitted is None:
             return 0.0
+        if self.posterior is not None and len(self.masses) < len(fitted.groups[0]):
+            return self.posterior.total(metric, n_items)
         pooled, _ = self.grid.pooled_gains(metric, n_items, fitted.groups, self.rows)
         return float((self.masses * pooled).sum()) + self._apart(metric, n_items, fitted, pooled)
 

@@ -206,7 +206,7 @@ def resampled(problem: Problem, solve: Solve, size: int, rng: np.random.Generato
     tables = []
     for index, table in enumerate(problem.tables):
         here = np.ones(len(block), dtype=bool) if problem.pools is None else problem.pools == index
-        column = _columns_of(table, *counts.outcomes[here].T)
+        column = columns_of(table, *counts.outcomes[here].T)
         seen = np.zeros((len(blocks), len(table.weight), len(table.hits)))
         np.add.at(seen, (block[here], strata[here], column), counts.weight[here])
         weight = np.where(missed, table.weight, np.tensordot(times, seen, 1))
@@ -333,7 +333,7 @@ def _drawn_from(law: FloatArray, number: IntArray, rng: np.random.Generator, siz
     return drawn
 
 
-def _columns_of(table: PoolTable, drawn: IntArray, hits: IntArray) -> IntArray:
+def columns_of(table: PoolTable, drawn: IntArray, hits: IntArray) -> IntArray:
     """The column of each outcome in a table (nearest where merging of pools moved it)."""
     radix = int(max(table.hits.max(initial=0), hits.max(initial=0))) + 2
     keys = table.drawn * radix + table.hits
