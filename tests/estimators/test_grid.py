@@ -220,3 +220,45 @@ def test_the_law_of_a_cell_is_the_mean_over_its_ranks(m, replace):
     every = design.law(np.arange(1, N + 1), N, np.full(len(some), m), some)
     wanted = np.add.reduceat(every, grid.lo - 1, axis=0) / grid.width[:, None]
     np.testing.assert_allclose(own, wanted, atol=2e-6 * every.max(0).min())
+
+
+def pooled_samples(rng, users=700):
+    """Several targets per user, whose negatives are drawn for all of them together and whose repeats count once."""
+    targets = rng.integers(2, 15, users)
+    pool = 1700 - 40 * targets + rng.integers(0, 60, users)  # users with many items have fewer candidates left
+    T, N = np.repeat(targets, targets), np.repeat(pool, targets)
+    m = np.repeat([len(np.unique(rng.integers(0, n - 1, 60 * t))) for n, t in zip(pool, targets, strict=True)], targets)
+    user = np.repeat(np.arange(users), targets)
+    R = np.minimum(naive.power_law_ranks(len(T), 1000, rng), N)
+    order = np.lexsort((R, user))
+    j = np.empty(len(T), dtype=np.int64)
+    j[order] = np.concatenate([np.arange(1, t + 1) for t in targets])
+    hits = rng.hypergeometric(R - 1, N - R, m)
+    about = {"users": user, "order": j, "targets": T}
+    counts = fr.RankCounts.from_outcomes(m, hits, N, fr.Sample(60, replace=False), **about)
+    return counts, fr.RankCounts.from_ranks(R, N, "full", **about)
+
+
+def test_samples_of_very_many_sizes_keep_their_share_of_the_candidates(rng):
+    counts, truth = pooled_samples(rng)
+    dist, full = fr.LogSpline().fit(counts), fr.MLE().fit(truth)
+    fitted = dist.posterior.problem
+    assert len(fitted.tables) == 1
+    assert len(fitted.counts.sizes) < 60 < len(counts.sizes)
+    assert len(fitted.counts) == len(counts)
+    for metric in ("recall@10", "ndcg@10", "ndcg@50"):
+        assert dist.expect(metric) == pytest.approx(full.expect(metric), rel=0.06)
+        low, high = dist.bounds(metric)
+        assert 0 < low < full.expect(metric) < high < 1
+
+
+def test_like_samples_keep_cases_hits_and_share(rng):
+    counts, _ = pooled_samples(rng, users=60)
+    like = counts.with_like_samples(0.05)
+    assert not like.varying_pool
+    assert (len(like), like.n_items) == (len(counts), pytest.approx(counts.n_items))
+    hits = [np.bincount(each.column("hits"), each.weight, 2000) for each in (counts, like)]
+    np.testing.assert_array_equal(*hits)
+    share = counts.column("drawn") / (counts.pool_weight / counts.weight - 1)
+    other = like.column("drawn") / (like.n_items - 1)
+    assert np.average(other, weights=like.weight) == pytest.approx(np.average(share, weights=counts.weight), rel=0.01)

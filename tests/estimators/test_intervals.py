@@ -95,7 +95,7 @@ def test_a_stratum_that_a_resample_misses_leaves_the_interval_finite():
 
 def test_bad_questions(counts):
     dist = fr.MLE().fit(counts[1])
-    with pytest.raises(ValueError, match="`level` must lie between 0 and 1"):
+    with pytest.raises(ValueError, match="`level` must be between 0 and 1"):
         dist.interval("recall@10", level=95)
     with pytest.raises(ValueError, match="`target` must be 'cases' or 'population'"):
         dist.interval("recall@10", target="users")
@@ -126,7 +126,7 @@ def test_estimates_say_the_bounds_of_their_counts(counts, estimator):
     dist = estimator.fit(counts[1])
     for level in (0.95, 0.5):
         assert dist.bounds("recall@10", level) == fr.bounds(counts[1], "recall@10", level)
-    with pytest.raises(ValueError, match="`level` must lie between 0 and 1"):
+    with pytest.raises(ValueError, match="`level` must be between 0 and 1"):
         dist.bounds("recall@10", level=95)
 
 

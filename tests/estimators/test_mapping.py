@@ -94,13 +94,13 @@ def test_misuse():
     counts = fr.RankCounts.from_ranks([1, 2], 100, "uni9")
     with pytest.raises(ValueError, match="`Mapping` estimates recall and precision only, not ndcg@10"):
         fr.Mapping("bound").fit(counts).expect("ndcg@10")
-    with pytest.raises(ValueError, match="`kind` must be 'linear', 'bound' or 'beta', not 'gamma'"):
+    with pytest.raises(ValueError, match="`kind` must be 'linear', 'bound' or 'beta', got 'gamma'"):
         fr.Mapping("gamma")
-    with pytest.raises(ValueError, match="`a` must be positive, or None to fit it to the sample, not 0"):
+    with pytest.raises(ValueError, match="`a` must be positive, or None to fit it to the sample, got 0"):
         fr.Mapping("beta", 0)
     with pytest.raises(ValueError, match="`a` is None: Beta@P fits it to a sample"):
         fr.Mapping("beta").f(1, 9, 100)
-    with pytest.raises(ValueError, match=r"`k` must lie in 1..negatives\+1 = 1..10, not 0"):
+    with pytest.raises(ValueError, match=r"`k` must be between 1 and negatives \+ 1 = 10, got 0"):
         fr.Mapping("beta", 0.5).f([1, 0], 9, 100)
     with pytest.raises(ValueError, match="every target came last in its sample"):
         fr.Mapping("beta").fit(fr.RankCounts.from_ranks([10, 10], 100, "uni9"))

@@ -366,7 +366,7 @@ def test_bad_calls(three):
         fr.compare({})
     with pytest.raises(ValueError, match="`target` must be 'cases' or 'population'"):
         fr.compare(three, target="users")
-    with pytest.raises(ValueError, match="`level` must lie between"):
+    with pytest.raises(ValueError, match="`level` must be between"):
         fr.compare(three, level=95)
     with pytest.raises(ValueError, match="`paired` is 'yes'"):
         fr.compare(three, paired="yes")

@@ -87,7 +87,7 @@ def parse_estimator(text: str | Estimator) -> Estimator:
     if not isinstance(text, str):
         if isinstance(text, Estimator) and not isinstance(text, type):
             return text
-        raise TypeError(f"`estimator` must be an estimator or a word like 'mle', not {text!r}.")
+        raise TypeError(f"`estimator` must be an estimator or a word like 'mle', got {text!r}.")
     word = text.strip().lower()
     if word in ESTIMATORS:
         return ESTIMATORS[word]()

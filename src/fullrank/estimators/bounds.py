@@ -17,11 +17,15 @@ from fullrank._types import BoolArray, FloatArray, IntArray
 from fullrank.estimators._grid import Grid
 from fullrank.estimators.intervals import check_interval
 from fullrank.estimators.problem import (
+    MANY_SIZES,
+    MOST_NUMBERS,
     cells_for,
+    coarse_cells,
     empirical_value,
     pool_bins,
     size_shares,
     with_all_outcomes,
+    with_few_sizes,
 )
 from fullrank.metrics import Metric, parse_metric
 from fullrank.ranks.counts import RankCounts
@@ -107,9 +111,12 @@ class CompatibleRanks:
             none, grid = np.empty(0, dtype=np.int64), Grid.of(np.empty(0, dtype=np.int64))
             nowhere = np.empty((0, 0), dtype=bool)
             return cls(counts, known, silent, None, level, grid, np.empty((0, 0, 0)), nowhere, none, none)
-        bins = np.unique(pool_bins(unknown, most=MOST_POOLS), return_inverse=True)[1]
+        unknown = with_few_sizes(unknown)
+        bins = np.unique(_bins(unknown), return_inverse=True)[1]
         tables = [with_all_outcomes(unknown, table) for table in unknown.tables(bins)]
         grid = cells_for(tables, counts.design)
+        if len(grid) * sum(len(table.hits) for table in tables) > MOST_NUMBERS:
+            grid = coarse_cells(grid, tables, counts.design)
         cuts = _cut_points(unknown)
         before, possible = [], []
         for table in tables:
@@ -227,6 +234,19 @@ class _Programme:
             method="highs-ds",
             options={"presolve": False},  # of a small dense programme it takes longer than the dual simplex
         )
+
+
+def _bins(counts: RankCounts) -> IntArray:
+    """The bin of each cell of the counts: of pool sizes, or of sample sizes where these are many.
+
+    Sizes often go with (j, T): a bin of them may have ranks of its own.
+    """
+    if not counts.design.plain or len(counts.sizes) <= MANY_SIZES:
+        return pool_bins(counts, most=MOST_POOLS)
+    sizes, which = np.unique(counts.column("drawn"), return_inverse=True)
+    weight = np.bincount(which.ravel(), counts.weight, len(sizes))
+    place = (np.cumsum(weight) - weight / 2) / weight.sum()
+    return np.asarray((place * MOST_POOLS).astype(np.int64)[which.ravel()])
 
 
 def _clopper_pearson(share: FloatArray, cases: float, alpha: float) -> tuple[FloatArray, FloatArray]:

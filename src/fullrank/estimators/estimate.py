@@ -67,6 +67,10 @@ class Posterior(Protocol):
         """(low, high) around ``value``."""
         ...
 
+    def total(self, metric: Metric, n_items: float) -> float:
+        """Σ weight · E[gain | outcome] over all cases."""
+        ...
+
     @property
     def unlike_shape(self) -> bool:
         """Whether the counts look like nothing that the posterior's prior knows: intervals then reach to the bounds."""
@@ -134,7 +138,7 @@ class PointEstimate:
 class RankDistribution:
     """P̂(R) on ranks 1..N, kept on a grid; mass may be signed (BiasVariance, Multinomial) and need not add to one.
 
-    Cases whose rank is known may be kept as they are (``known``); the masses then speak for the others. With several targets
+    Cases whose rank is known may be kept apart (``known``); the masses then speak for the others. With several targets
     per user there is one distribution of R′ per stratum of (j, T), and ``mass`` and ``cdf`` speak of the rank in the full
     list, R = R′ + j − 1, averaged over users.
     """
@@ -295,6 +299,8 @@ class RankDistribution:
         fitted = self.fitted
         if fitted is None:
             return 0.0
+        if self.posterior is not None and len(self.masses) < len(fitted.groups[0]):
+            return self.posterior.total(metric, n_items)
         pooled, _ = self.grid.pooled_gains(metric, n_items, fitted.groups, self.rows)
         return float((self.masses * pooled).sum()) + self._apart(metric, n_items, fitted, pooled)
 
@@ -395,7 +401,7 @@ def fit_distribution(
 
 
 def empirical(estimator: Estimator, counts: RankCounts) -> RankDistribution:
-    """The distribution of ranks that are all known: the cases as they are."""
+    """Return the empirical distribution of ranks that are all known."""
     return taken_as_known(estimator, counts, counts, None if counts.varying_pool else counts.n_items)
 
 
@@ -408,7 +414,7 @@ def taken_as_known(
 
 
 def describe(estimator: object) -> str:
-    """An estimator in few letters: its name, and the parameters that are not as by default.
+    """Name an estimator briefly, with the parameters that differ from their defaults.
 
     >>> import fullrank as fr
     >>> describe(fr.Multinomial(prior=fr.MLE()))
@@ -417,12 +423,12 @@ def describe(estimator: object) -> str:
     name = type(estimator).__name__
     if not is_dataclass(estimator):
         return name
-    told = [
+    parameters = [
         f"{each.name}={describe(value) if is_dataclass(value) else value}"
         for each in fields(estimator)
         if not isinstance(value := getattr(estimator, each.name), np.ndarray) and value != each.default
     ]
-    return f"{name}({', '.join(told)})" if told else name
+    return f"{name}({', '.join(parameters)})" if parameters else name
 
 
 def cut_offs(ks: int | Iterable[int]) -> Iterable[int]:

@@ -46,9 +46,9 @@ SHIFT = 0.15
 def check_interval(level: float, target: str) -> None:
     """Refuse a level or target that means nothing."""
     if not 0 < level < 1:
-        raise ValueError(f"`level` must lie between 0 and 1, such as 0.95, not {level!r}.")
+        raise ValueError(f"`level` must be between 0 and 1, got {level!r}.")
     if target not in {"cases", "population"}:
-        raise ValueError(f"`target` must be 'cases' or 'population', not {target!r}.")
+        raise ValueError(f"`target` must be 'cases' or 'population', got {target!r}.")
 
 
 def reach(metric: Metric, counts: RankCounts, target: str = "population") -> tuple[float, float]:
@@ -208,7 +208,7 @@ def resampled(problem: Problem, solve: Solve, size: int, rng: np.random.Generato
     tables = []
     for index, table in enumerate(problem.tables):
         here = np.ones(len(block), dtype=bool) if problem.pools is None else problem.pools == index
-        column = _columns_of(table, *counts.outcomes[here].T)
+        column = columns_of(table, *counts.outcomes[here].T)
         seen = np.zeros((len(blocks), len(table.weight), len(table.hits)))
         np.add.at(seen, (block[here], strata[here], column), counts.weight[here])
         weight = np.where(missed, table.weight, np.tensordot(times, seen, 1))
@@ -335,7 +335,7 @@ def _drawn_from(law: FloatArray, number: IntArray, rng: np.random.Generator, siz
     return drawn
 
 
-def _columns_of(table: PoolTable, drawn: IntArray, hits: IntArray) -> IntArray:
+def columns_of(table: PoolTable, drawn: IntArray, hits: IntArray) -> IntArray:
     """The column of each outcome in a table (nearest where merging of pools moved it)."""
     radix = int(max(table.hits.max(initial=0), hits.max(initial=0))) + 2
     keys = table.drawn * radix + table.hits

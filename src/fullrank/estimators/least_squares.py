@@ -40,7 +40,7 @@ class BiasVariance:
 
     def __post_init__(self) -> None:
         if not 0 <= self.gamma <= 1:
-            raise ValueError(f"`gamma` must lie in 0..1, not {self.gamma!r}.")
+            raise ValueError(f"`gamma` must be between 0 and 1, got {self.gamma!r}.")
         _check_prior(self.prior)
 
     def fit(self, counts: RankCounts) -> RankDistribution:
@@ -203,5 +203,5 @@ def _lost(p: FloatArray, kept: BoolArray) -> str | None:
 def _check_prior(prior: object) -> None:
     if prior is not None and (isinstance(prior, type) or not isinstance(prior, Estimator)):
         raise TypeError(
-            f"`prior` must be an estimator such as MLE() or MaxEntropy(), or None for uniform, not {prior!r}."
+            f"`prior` must be an estimator such as MLE() or MaxEntropy(), or None for uniform, got {prior!r}."
         )

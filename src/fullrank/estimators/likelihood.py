@@ -50,7 +50,7 @@ class MLE:
 class WeightedMLE:
     """Maximum likelihood with outcome r weighing w(r) = M(r/c), M = NDCG or AP (jin21 eq. 22-23): more say for the head.
 
-    Not a likelihood of the data as they are: it leans towards small ranks, even with every candidate sampled.
+    Not the likelihood of the data: it leans towards small ranks, even with every candidate sampled.
     """
 
     weight: Literal["ndcg", "ap"] = "ndcg"
@@ -62,9 +62,9 @@ class WeightedMLE:
     def __post_init__(self) -> None:
         _check_em(self.iterations, self.start)
         if self.weight not in {"ndcg", "ap"}:
-            raise ValueError(f"`weight` must be 'ndcg' or 'ap', not {self.weight!r}.")
+            raise ValueError(f"`weight` must be 'ndcg' or 'ap', got {self.weight!r}.")
         if not self.c > 0:
-            raise ValueError(f"`c` must be positive, not {self.c!r}.")
+            raise ValueError(f"`c` must be positive, got {self.c!r}.")
 
     def fit(self, counts: RankCounts) -> RankDistribution:
         """π after the given number of weighted EM steps."""
@@ -108,6 +108,6 @@ def _steps(iterations: int | None, counts: RankCounts) -> int:
 
 def _check_em(iterations: int | None, start: str) -> None:
     if iterations is not None and (isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1):
-        raise ValueError(f"`iterations` must be a positive whole number or None (as published), not {iterations!r}.")
+        raise ValueError(f"`iterations` must be a positive whole number or None (as published), got {iterations!r}.")
     if start not in {"uniform", "log"}:
-        raise ValueError(f"`start` must be 'uniform' or 'log', not {start!r}.")
+        raise ValueError(f"`start` must be 'uniform' or 'log', got {start!r}.")

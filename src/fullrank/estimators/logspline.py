@@ -6,7 +6,7 @@ many recommenders on many catalogues (``hyperprior.py``).
 
 Fitting: under every member of the prior (a kind of recommender at a scale) the posterior mode by Newton and the evidence by
 Laplace's approximation. The members' answers are averaged by evidence; the average takes one EM step towards the data (jin21
-eq. 21), which makes cases whose rank is known count as they are. Intervals come from draws of the posterior.
+eq. 21), after which cases whose rank is known count at that rank. Intervals come from draws of the posterior.
 
 Two members stand for rank distributions of any shape. Where the evidence is not clearly against them, what was seen does not
 look like any recommender behind the prior: the fit says so, and its intervals reach as far as the assumption-free bounds.
@@ -24,11 +24,11 @@ from fullrank._threads import ONE_BLAS_THREAD
 from fullrank._types import FloatArray, IntArray
 from fullrank.estimators.estimate import RankDistribution, empirical, taken_as_known
 from fullrank.estimators.hyperprior import HyperPrior, anything, bins_of, compared_trend, shipped
+from fullrank.estimators.intervals import columns_of
 from fullrank.estimators.problem import Fit, Problem, build_problem
 from fullrank.estimators.splines import Mode, Outcomes, SplineModel, balanced_normals, em_step, posterior_mode
 from fullrank.metrics import Metric
 from fullrank.ranks.counts import LEAD_BINS, MAX_POOLS, RankCounts
-from fullrank.ranks.design import ALL
 
 __all__ = ["HyperPrior", "LogSpline"]
 
@@ -47,6 +47,10 @@ UNLIKE_ODDS_COMPARED = -4.0
 ROUGH_GAIN, ROUGH_RATE, FREE_STEPS = 15.0, 0.04, 30
 #: Intervals of rough samples reach this many times as far, on the log scale.
 ROUGH_STRETCH = 1.5
+#: Correlation of the errors of a user's cases that are ranked among the same negatives: that of ranks R < S is √(R/S).
+SHARED = 0.7
+#: Ranks at which every (j, T) has a distribution of its own, though it shares its stratum's shape.
+HEAD = 100
 #: Members whose weight is below this do not enter the average.
 LEAST_WEIGHT = 1e-3
 
@@ -148,7 +152,8 @@ class Posterior:
     prior: HyperPrior
     data: Outcomes
     members: list[Member]
-    mass: FloatArray  # strata × cells: what is reported
+    blended: FloatArray  # strata × cells: the members' average
+    mass: FloatArray  # the same after one EM step: what is reported
     evidence: float
     steps: int
     converged: bool
@@ -189,7 +194,7 @@ class Posterior:
         ]
         blended = _blend(model, members, prior)
         return cls(
-            problem, model, prior, data, members,
+            problem, model, prior, data, members, blended,
             np.stack([em_step(π, A, seen) for π, (A, seen) in zip(blended, data.parts, strict=True)]),
             whole, max(each.steps for each in modes), all(each.mode.converged for each in members),
             odds, _free_gain(blended, data), trend,
@@ -210,8 +215,11 @@ class Posterior:
     @property
     def rough(self) -> bool:
         """Whether a distribution without any smoothness would explain the sample much better: ranks heap up."""
-        fewest = min((float(size) for size in self.problem.counts.sizes if size != ALL), default=99.0)
-        rate = ROUGH_RATE * np.sqrt(max(fewest / 99, 1.0))
+        counts = self.problem.counts
+        unknown = ~counts.all_compared
+        drawn, weight = counts.column("drawn")[unknown], counts.weight[unknown]
+        size = np.average(drawn, weights=weight) if counts.design.plain else drawn.min()
+        rate = ROUGH_RATE * np.sqrt(max(size / 99, 1.0))
         return bool(self.gain > ROUGH_GAIN + rate * float(self.data.seen.sum()))
 
     def notes(self) -> tuple[str, ...]:
@@ -256,6 +264,45 @@ class Posterior:
             return value * (low / value) ** ROUGH_STRETCH, value * (high / value) ** ROUGH_STRETCH
         return span
 
+    def total(self, metric: Metric, n_items: float) -> float:
+        """Return Σ weight · E[gain | outcome] over all cases, every case with the gain of its own (j, T).
+
+        Within a stratum, a case with a smaller j or T has another gain and another rank: the mean gain of the stratum at its
+        mean distribution would miss how they go together. Beyond the first ranks, where gains hardly differ, it serves.
+        """
+        groups = self.problem.counts.groups
+        rows, heads = self.problem.strata, self._heads
+        pooled, _ = self.problem.grid.pooled_gains(metric, n_items, groups, rows)
+        beyond = heads.shape[1]
+        total = float((self.mass * pooled)[:, beyond:].sum())
+        for _, which, gain in self.problem.grid.gains(metric, n_items, groups, rows):
+            first = gain[:, :beyond]
+            total += float((heads[which, : first.shape[1]] * first).sum())
+        return total
+
+    @cached_property
+    def _heads(self) -> FloatArray:
+        """The expected weight of the cases of every (j, T) at each of the first ranks."""
+        from scipy.sparse import csr_array
+
+        problem, counts = self.problem, self.problem.counts
+        first = slice(min(HEAD, len(problem.grid)))
+        starts = np.cumsum([0, *(len(table.hits) for table in problem.tables)])
+        column = np.zeros(len(counts.keys), dtype=np.int64)
+        for index, table in enumerate(problem.tables):
+            here = np.ones(len(column), dtype=bool) if problem.pools is None else problem.pools == index
+            column[here] = starts[index] + columns_of(table, *counts.outcomes[here].T)
+        out = np.zeros((len(problem.strata), first.stop))
+        for row, π in enumerate(self.blended):
+            here = np.flatnonzero(problem.strata[counts.group_of] == row)
+            used, place = np.unique(column[here], return_inverse=True)
+            A = self.data.A[:, used]
+            pull = (A[first] / np.maximum(π @ A, 1e-300)).T
+            shape = len(problem.strata), len(used)
+            seen = csr_array((counts.weight[here], (counts.group_of[here], place.ravel())), shape=shape)
+            out += (seen @ pull) * π[first]
+        return out
+
     def values(self, metric: Metric, target: str, n_items: float) -> FloatArray:
         """Return the metric in every draw."""
         counts, grid = self.problem.counts, self.problem.grid
@@ -285,7 +332,35 @@ class Posterior:
             unexplained = 1 - np.mean(explained[row] / np.maximum(second[some], 1e-300))
             variance += max(float(unexplained), 0.0) * second
         noise = np.random.default_rng(1).standard_normal(number)
+        variance *= self.shared_negatives(metric, n_items)
         return np.asarray((total + np.sqrt(np.maximum(variance, 0.0)) * noise) / counts.users_weight)
+
+    def shared_negatives(self, metric: Metric, n_items: float) -> float:
+        """Return by how much shared negatives raise the variance that is left within cases when π is known; at least 1.
+
+        A user's targets are commonly ranked among the same negatives: one that is missing makes all of them look better.
+        Given T, a user has one case for each j, so that errors that go together with correlation ρ have the variance
+        (1−ρ) Σ_j v_j + ρ (Σ_j √v_j)² where v_j is the mean of Var[gain | outcome] over the cases of (j, T).
+        """
+        counts, grid = self.problem.counts, self.problem.grid
+        groups = counts.groups
+        targets, weight = groups.targets, groups.weight
+        if groups.ahead.any() or not (targets > 1).any():  # negatives of one's own for every case
+            return 1.0
+        left = np.zeros(len(targets))
+        for row, which, gains in grid.gains(metric, n_items, groups, self.problem.strata):
+            A, seen = self.data.parts[row]
+            π, head = self.blended[row], gains.shape[1]
+            widest = gains[np.argmax(np.abs(gains).max(1, initial=0.0))]  # the others differ from it by a factor
+            scale = np.abs(gains).max(1, initial=0.0) / max(float(np.abs(widest).max(initial=0.0)), 1e-300)
+            likely = np.maximum(π @ A, 1e-300)
+            mean, square = ((π[:head] * each) @ A[:head] / likely for each in (widest, widest**2))
+            left[which] = scale**2 * max(float(seen @ (square - mean**2)) / float(seen.sum()), 0.0)
+        users, which = np.unique(targets, return_inverse=True)
+        number = np.bincount(which, weight / targets, len(users))
+        alone, together = (np.bincount(which, each, len(users)) for each in (left, np.sqrt(left)))
+        total = float(number @ alone)
+        return 1 - SHARED + SHARED * float(number @ together**2) / total if total > 0 else 1.0
 
     @cached_property
     def _draws(self) -> list[FloatArray]:

@@ -37,16 +37,16 @@ class Mapping:
 
     def __post_init__(self) -> None:
         if self.kind not in {"linear", "bound", "beta"}:
-            raise ValueError(f"`kind` must be 'linear', 'bound' or 'beta', not {self.kind!r}.")
+            raise ValueError(f"`kind` must be 'linear', 'bound' or 'beta', got {self.kind!r}.")
         if self.a is not None and not self.a > 0:
-            raise ValueError(f"`a` must be positive, or None to fit it to the sample, not {self.a!r}.")
+            raise ValueError(f"`a` must be positive, or None to fit it to the sample, got {self.a!r}.")
 
     def f(self, k: ArrayLike, negatives: int, n_items: float) -> FloatArray:
         """The global cut-off f(k) that the sampled cut-off k = 1..negatives+1 stands for."""
         n, N = negatives + 1, float(n_items)
         k = np.asarray(k, dtype=np.float64)
         if np.any((k < 1) | (k > n)):
-            raise ValueError(f"`k` must lie in 1..negatives+1 = 1..{n}, not {k[(k < 1) | (k > n)].flat[0]:g}.")
+            raise ValueError(f"`k` must be between 1 and negatives + 1 = {n}, got {k[(k < 1) | (k > n)].flat[0]:g}.")
         if self.kind == "linear":
             return np.asarray((k - 1) / (n - 1) * (N - 1) + 1)
         if self.kind == "bound":

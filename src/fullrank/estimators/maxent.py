@@ -29,7 +29,7 @@ class MaxEntropy:
 
     def __post_init__(self) -> None:
         if self.eta != "authors" and not (isinstance(self.eta, int | float) and self.eta > 0):
-            raise ValueError(f"`eta` must be positive or 'authors', not {self.eta!r}.")
+            raise ValueError(f"`eta` must be positive or 'authors', got {self.eta!r}.")
 
     def fit(self, counts: RankCounts) -> RankDistribution:
         """π, positive everywhere."""

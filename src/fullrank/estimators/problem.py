@@ -17,11 +17,14 @@ from fullrank.ranks.design import ALL, Design
 
 #: Laws are kept in memory as cells × outcomes: pool bins are merged until this many numbers suffice.
 MOST_NUMBERS = 2_000_000
-#: So many pool sizes are kept as they are; more are put in bins.
+#: Up to so many pool sizes each have a table; more are put in bins.
 FEW_POOLS = 6
 #: Standard deviation of log N within bins of pool sizes. It blurs a rank by 1 % where the sample blurs it by 1/√hits, and
 #: moves estimates by a small part of their standard error (tests).
 POOL_SPREAD = 0.01
+#: Where samples have more sizes than this and more outcomes than that, sizes are put together that are a like share of the
+#: candidates, within so much of its logarithm.
+MANY_SIZES, MANY_OUTCOMES, SHARE_WIDTH = 20, 4000, 0.05
 #: Width of merged cells as a share of the rank: for a fit, and for replicates, which only have to vary as it does.
 COARSENESS, ROUGHNESS = 0.01, 0.1
 
@@ -92,7 +95,9 @@ def build_problem(
 ) -> Problem:
     """Tables, grid and laws for these counts, within bounded memory; ``strata``: rows of (j, T), if not the counts' own."""
     if n_items not in {"bins", "mean"}:
-        raise ValueError(f"`n_items` must be 'bins' or 'mean', not {n_items!r}.")
+        raise ValueError(f"`n_items` must be 'bins' or 'mean', got {n_items!r}.")
+    if n_items == "bins":
+        counts = with_few_sizes(counts)
     while True:
         pools = np.zeros(len(counts.keys), dtype=np.int64) if n_items == "mean" else pool_bins(counts, most)
         tables = counts.tables(pools, strata)
@@ -100,6 +105,8 @@ def build_problem(
         if len(tables) == 1 or len(cells) * sum(len(table.hits) for table in tables) <= MOST_NUMBERS:
             break
         most = len(tables) // 2
+    if grid is None and len(cells) * sum(len(table.hits) for table in tables) > MOST_NUMBERS:
+        cells = coarse_cells(cells, tables, counts.design)
     if all_outcomes:
         tables = [with_all_outcomes(counts, table) for table in tables]
     laws = [cells.law(counts.design, table.n_items, table.drawn, table.hits) for table in tables]
@@ -112,8 +119,8 @@ def pool_bins(counts: RankCounts, most: int = MAX_POOLS) -> IntArray:
     """The bin of pool sizes of every cell of the counts: as few as keep log N within them together, at most ``most``.
 
     Bins are narrow where many cases are, with edges at equal steps of ∫ (density of log N)^⅓, which leaves least variance
-    within them. A few sizes stay as they are. Drawn without replacement, a sample of nearly all candidates knows its rank
-    nearly exactly: pools then have to be told apart the better.
+    within them. Each of a few sizes is a bin. Drawn without replacement, a sample of nearly all candidates knows its rank
+    nearly exactly, and the bins have to be narrower.
     """
     sizes, pool = counts.pools
     if len(sizes) <= min(FEW_POOLS, most):
@@ -155,6 +162,28 @@ def cells_for(tables: list[PoolTable], design: Design) -> Grid:
     return Grid(np.append(1, hi[:-1] + 1), hi)
 
 
+def with_few_sizes(counts: RankCounts) -> RankCounts:
+    """Return the counts with sizes put together that are a like share of the candidates, where samples have very many sizes.
+
+    RecBole's do: a user's negatives are put together and repeats are counted once.
+    """
+    if (
+        not counts.design.plain
+        or len(counts.sizes) <= MANY_SIZES
+        or len(unique_rows(counts.outcomes)[0]) <= MANY_OUTCOMES
+    ):
+        return counts
+    return counts.with_like_samples(SHARE_WIDTH)
+
+
+def coarse_cells(grid: Grid, tables: list[PoolTable], design: Design) -> Grid:
+    """Merge ranks that no sample can tell apart, from the first on."""
+    if not may_merge(tables, design):
+        return grid
+    largest = max(int(table.drawn.max()) for table in tables)
+    return merge_cells(grid, design, largest, [min(table.n_items for table in tables)], COARSENESS)
+
+
 def may_merge(tables: list[PoolTable], design: Design) -> bool:
     """Whether neighbouring ranks may share a cell: no rank is known, and no law has an edge."""
     return not design.exact_to and not any((table.drawn == ALL).any() for table in tables)
@@ -163,7 +192,7 @@ def may_merge(tables: list[PoolTable], design: Design) -> bool:
 def merge_cells(grid: Grid, design: Design, drawn: int, pools: list[float], share: float) -> Grid:
     """The grid with cells put together while they are at most ``share`` of their rank and 0.3 standard errors of it wide.
 
-    A rank is told apart best by the largest sample, ``drawn``, from the smallest of the ``pools`` that has it.
+    The largest sample, ``drawn``, from the smallest of the ``pools`` that has a rank resolves it best.
     """
     R, m = grid.hi.astype(np.float64), float(drawn)
     sizes = np.sort(pools)
@@ -205,7 +234,7 @@ def empirical_value(known: RankCounts, metric: Metric, n_items: float | FloatArr
 
 
 def refuse_compared(counts: RankCounts, name: str) -> None:
-    """For what rests on P(outcome | R), which there is not where a part was compared: P(ahead | R) is nobody's law."""
+    """Refuse counts with a part compared in full: they have no law P(outcome | R), since P(ahead | R) is unknown."""
     if counts.has_compared_part:
         raise ValueError(f"`{name}` cannot use these counts: {NO_RANK_LAW}")
 
@@ -224,7 +253,7 @@ def refuse_closed(counts: RankCounts, metric: Metric) -> None:
 
 
 def refuse_unordered(counts: RankCounts, name: str) -> None:
-    """For estimators whose outcomes need an order: on ``Adaptive`` a rank of 2 in 99 and in 3199 are not alike."""
+    """Refuse designs whose outcomes have no order: on ``Adaptive``, a rank of 2 in 99 and one in 3199 differ."""
     refuse_compared(counts, name)
     if not counts.design.plain:
         raise ValueError(
@@ -234,7 +263,7 @@ def refuse_unordered(counts: RankCounts, name: str) -> None:
 
 
 def one_size(counts: RankCounts, name: str) -> int:
-    """The one number of negatives that all cases have; refuses adaptive and unequal samples."""
+    """Return the number of negatives that all cases have; refuse adaptive and unequal samples."""
     refuse_unordered(counts, name)
     sizes = counts.sizes
     if len(sizes) != 1:

@@ -499,6 +499,23 @@ class RankCounts:
         sums = (self.cases, self.scored, self.weight, self.weight * N, self.auc_weight, self.compared_weight)
         return self._holding(*grouped(keys.T, sums))
 
+    def with_like_samples(self, width: float) -> RankCounts:
+        """Return the counts at the mean number of candidates, samples of a like share of the candidates made equal.
+
+        What hits say of a rank that is small beside N depends on the share drawn, m/(N − 1). Every case keeps its hits and,
+        but for ``width`` of its logarithm, its share.
+        """
+        N, m = self.n_items, self.column("drawn")
+        share = m / np.maximum(self.pool_weight / self.weight - 1, 1.0)
+        bins = np.round(np.log(np.maximum(share, 1e-12)) / width).astype(np.int64)
+        bins = np.unique(bins, return_inverse=True)[1].ravel()
+        mean = (np.bincount(bins, self.weight * share) / np.bincount(bins, self.weight))[bins]
+        keys = self.keys.copy()
+        keys[:, 4] = np.where(m > 0, np.maximum(np.round(mean * (N - 1)), 1), m)
+        keys[:, 5] = np.minimum(keys[:, 5], keys[:, 4])
+        sums = tuple(getattr(self, name) for name in SUMS)
+        return self._holding(*grouped(keys.T, sums)).with_mean_pool()
+
     def select(self, blocks: ArrayLike) -> RankCounts:
         """The counts of the given user blocks (0..255) only."""
         kept = np.isin(self.column("block"), np.asarray(blocks))
