@@ -152,9 +152,13 @@ def test_what_is_left_open_against_bayes_by_hand(rehearsal):
 
 def test_going_to_the_end_leaves_nothing_open(rehearsal):
     acted, metrics = rehearsal
+    tried, screen = acted.candidates(metrics, 0.95)
+    deepest = [place for place, (_, stop, _) in enumerate(tried) if stop == 10]
+    deepest.sort(key=lambda place: tried[place][2])
+    assert tried[deepest[-1]][2] == 299
     for metric in metrics:
-        assert acted.screened(metric, 10, 299, 0.95) == 0
-        wide = [acted.screened(metric, 10, int(each), 0.95) for each in acted.sizes]
+        wide = screen[metric][deepest]
+        assert wide[-1] == 0
         assert np.all(np.diff(wide) <= 0.1 * wide[0])
 
 
