@@ -326,7 +326,7 @@ def test_members_are_averaged_by_evidence():
     log = weights / weights.sum() @ np.array(logs)
     π = np.exp(log - log.max())
     π /= π.sum()
-    A, seen = post.data.parts()[0]
+    A, seen = post.data.parts[0]
     π *= A @ (seen / (π @ A))
     np.testing.assert_allclose(dist.masses[0], π / π.sum(), rtol=0.02, atol=1e-9)
     assert dist.fit_info.objective == pytest.approx(np.logaddexp.reduce(evidence), abs=0.01)

@@ -119,3 +119,43 @@ def test_each_order_is_estimated_from_its_own_cases(rng):
     for row, j in enumerate((1, 2)):
         alone = fr.MLE().fit(fr.RankCounts.from_ranks(r[order == j], pool[order == j], "uni9"))
         np.testing.assert_allclose(both.masses[row], alone.masses[0], rtol=1e-10, atol=1e-15)
+
+
+def shared_lists(rng, users, T, N, negatives):
+    """Cases of users with one to T targets, ranked among negatives that all targets of a user share."""
+    rows = []
+    for user in range(users):
+        number = int(rng.integers(1, T + 1))
+        better = np.sort(np.minimum(rng.geometric(0.02 + 0.1 * rng.random(), number) * (1 + user % 3), N) - 1)
+        drawn = rng.choice(N - 1, negatives, replace=False)
+        rows += [(user, r + 1, j + 1, number, 1 + (drawn < r).sum()) for j, r in enumerate(better)]
+    return np.array(rows).T
+
+
+def test_each_case_has_the_gain_of_its_own_order_and_targets(rng):
+    N, m = 400, 60
+    user, _, order, T, sampled = shared_lists(rng, 400, 40, N, m)
+    counts = fr.RankCounts.from_ranks(sampled, N, fr.Sample(m, replace=False), users=user, order=order, targets=T)
+    dist = fr.LogSpline().fit(counts)
+    posterior = dist.posterior
+    assert len(dist.masses) < len(counts.groups[0])
+    law = dist.grid.law(counts.design, N, np.full(len(sampled), m), sampled - 1)
+    stratum = dict(
+        zip(zip(*(each.tolist() for each in counts.groups[:2]), strict=True), dist.rows.tolist(), strict=True)
+    )
+    for metric in (fr.Recall @ 10, fr.NDCG @ 20, fr.AP @ 10):
+        total = 0.0
+        for case in range(len(sampled)):
+            π = posterior.blended[stratum[int(order[case]), int(T[case])]] * law[:, case]
+            total += float(π @ metric.gain(np.arange(1, N + 1), N, order[case], T[case])) / π.sum()
+        assert dist.expect(metric) == pytest.approx(total / 400, rel=1e-6), metric
+    assert dist.mass(np.arange(1, 11)).sum() == pytest.approx(dist.cdf(10), rel=1e-9)
+
+
+def test_shared_negatives_widen_what_is_open_within_cases(rng):
+    user, _, order, T, sampled = shared_lists(rng, 300, 8, 500, 60)
+    about = {"users": user, "order": order, "targets": T}
+    dist = fr.LogSpline().fit(fr.RankCounts.from_ranks(sampled, 500, fr.Sample(60, replace=False), **about))
+    assert 1 < dist.posterior.shared_negatives(fr.Recall @ 10, 500) < 8
+    single = fr.LogSpline().fit(fr.RankCounts.from_ranks(sampled, 500, fr.Sample(60, replace=False)))
+    assert single.posterior.shared_negatives(fr.Recall @ 10, 500) == 1

@@ -67,8 +67,9 @@ class Posterior(Protocol):
         """(low, high) around ``value``."""
         ...
 
-    def total(self, metric: Metric, n_items: float) -> float:
-        """Σ weight · E[gain | outcome] over all cases."""
+    @property
+    def heads(self) -> FloatArray:
+        """The expected weight of the cases of every (j, T) at each of the first ranks."""
         ...
 
     @property
@@ -201,13 +202,16 @@ class RankDistribution:
             place = np.minimum(np.searchsorted(seen, wanted), len(seen) - 1)
             out += np.where(seen[place] == wanted, weight[place], 0.0)
         groups = () if self.fitted is None else zip(*self.fitted.groups, self.rows, strict=True)
-        for j, T, ahead, w, row in groups:
+        for group, (j, T, ahead, w, row) in enumerate(groups):
+            line = w * self.masses[row]
+            if self._heads is not None:
+                line[: self._heads.shape[1]] = self._heads[group]
             inner = wanted - rank_offset(j, ahead)
             cell = np.searchsorted(self.grid.hi, inner)
             inside = (cell < len(self.grid)) & (inner >= 1)
             cell = np.minimum(cell, len(self.grid) - 1)
             inside &= self.grid.lo[cell] <= inner
-            out += w / T * np.where(inside, self.masses[row, cell] / self.grid.width[cell], 0.0)
+            out += np.where(inside, line[cell] / self.grid.width[cell], 0.0) / T
         return out / self.counts.users_weight
 
     def interval(self, metric: Metric | str, level: float = 0.95, target: Target = "cases") -> tuple[float, float]:
@@ -295,25 +299,39 @@ class RankDistribution:
         return total * float((counts.weight**2 / counts.cases).sum()) / float(counts.weight.sum())
 
     def _smooth_sum(self, metric: Metric, n_items: float) -> float:
-        """Σ weight · gain of the cases that the masses speak for."""
+        """Σ weight · gain of the cases that the masses speak for.
+
+        Within a stratum, a case with a smaller j or T has another gain and another rank: the mean gain of the stratum at its
+        mean distribution misses how they go together. It serves where nothing better is known.
+        """
         fitted = self.fitted
         if fitted is None:
             return 0.0
-        if self.posterior is not None and len(self.masses) < len(fitted.groups[0]):
-            return self.posterior.total(metric, n_items)
         pooled, _ = self.grid.pooled_gains(metric, n_items, fitted.groups, self.rows)
-        return float((self.masses * pooled).sum()) + self._apart(metric, n_items, fitted, pooled)
+        groups = fitted.groups
+        if len(pooled) == len(groups.weight):
+            return float((self.masses * pooled).sum())
+        beyond = 0 if self._heads is None else self._heads.shape[1]
+        total = float((self.masses * pooled)[:, beyond:].sum())
+        if self._heads is not None:
+            for _, which, gain in self.grid.gains(metric, n_items, groups, self.rows):
+                total += float((self._heads[which, : gain.shape[1]] * gain[:, :beyond]).sum())
+        # known ranks further on have the gain of their own (j, T), not the mean of their stratum
+        R = fitted.outcomes[:, 1] + 1
+        cell = np.searchsorted(self.grid.hi, R)
+        seen = np.flatnonzero(fitted.all_compared & (cell >= beyond))
+        row = self.rows[fitted.group_of[seen]]
+        about = (fitted.column("order")[seen], fitted.column("targets")[seen], fitted.leads[seen])
+        own = metric.gain(R[seen], n_items, *about)
+        mean = pooled[row, cell[seen]] / np.bincount(self.rows, groups.weight)[row]
+        return total + float(fitted.weight[seen] @ (own - mean))
 
-    def _apart(self, metric: Metric, n_items: float, fitted: RankCounts, pooled: FloatArray) -> float:
-        """What known ranks among the fitted add by their own (j, T) to what the mean of their stratum gives them."""
-        weight = fitted.groups.weight
-        if len(pooled) == len(weight):
-            return 0.0
-        seen = np.flatnonzero(fitted.all_compared)
-        w, R, row = fitted.weight[seen], fitted.outcomes[seen, 1] + 1, self.rows[fitted.group_of[seen]]
-        own = metric.gain(R, n_items, fitted.column("order")[seen], fitted.column("targets")[seen], fitted.leads[seen])
-        mean = pooled[row, np.searchsorted(self.grid.hi, R)] / np.bincount(self.rows, weight)[row]
-        return float(w @ (own - mean))
+    @property
+    def _heads(self) -> FloatArray | None:
+        """The weight of every (j, T) at the first ranks, where the posterior tells those of one stratum apart."""
+        if self.posterior is None or self.fitted is None or len(self.masses) == len(self.fitted.groups.weight):
+            return None
+        return self.posterior.heads
 
     @cached_property
     def _resampled(self) -> Replicates:

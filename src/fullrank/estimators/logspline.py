@@ -43,10 +43,11 @@ THINNED = 8
 UNLIKE_ODDS = -7.0
 #: The same behind a compared part, where a sample of nothing leaves them at −6.9.
 UNLIKE_ODDS_COMPARED = -4.0
-#: Gain in log-likelihood of free EM steps above which it counts as rough: a constant, and a rate per case at 99 negatives.
-ROUGH_GAIN, ROUGH_RATE, FREE_STEPS = 15.0, 0.04, 30
+#: Gain in log-likelihood of free EM steps above which a sample counts as rough: at least so much, and this factor times a
+#: power of the cases of each stratum, at 99 negatives. Steps stop at a fixed number, so gains grow slower than cases.
+ROUGH_GAIN, ROUGH_RATE, ROUGH_POWER, FREE_STEPS = 15.0, 0.7, 0.65, 30
 #: Intervals of rough samples reach this many times as far, on the log scale.
-ROUGH_STRETCH = 1.5
+ROUGH_STRETCH = 1.2
 #: Correlation of the errors of a user's cases that are ranked among the same negatives: that of ranks R < S is √(R/S).
 SHARED = 0.7
 #: Ranks at which every (j, T) has a distribution of its own, though it shares its stratum's shape.
@@ -219,8 +220,8 @@ class Posterior:
         unknown = ~counts.all_compared
         drawn, weight = counts.column("drawn")[unknown], counts.weight[unknown]
         size = np.average(drawn, weights=weight) if counts.design.plain else drawn.min()
-        rate = ROUGH_RATE * np.sqrt(max(size / 99, 1.0))
-        return bool(self.gain > ROUGH_GAIN + rate * float(self.data.seen.sum()))
+        least = ROUGH_RATE * np.sqrt(max(size / 99, 1.0)) * float((self.data.seen.sum(1) ** ROUGH_POWER).sum())
+        return bool(self.gain > max(ROUGH_GAIN, least))
 
     def notes(self) -> tuple[str, ...]:
         """Warnings for people: a sample unlike any recommender seen, a catalogue beyond the sizes seen."""
@@ -264,25 +265,9 @@ class Posterior:
             return value * (low / value) ** ROUGH_STRETCH, value * (high / value) ** ROUGH_STRETCH
         return span
 
-    def total(self, metric: Metric, n_items: float) -> float:
-        """Return Σ weight · E[gain | outcome] over all cases, every case with the gain of its own (j, T).
-
-        Within a stratum, a case with a smaller j or T has another gain and another rank: the mean gain of the stratum at its
-        mean distribution would miss how they go together. Beyond the first ranks, where gains hardly differ, it serves.
-        """
-        groups = self.problem.counts.groups
-        rows, heads = self.problem.strata, self._heads
-        pooled, _ = self.problem.grid.pooled_gains(metric, n_items, groups, rows)
-        beyond = heads.shape[1]
-        total = float((self.mass * pooled)[:, beyond:].sum())
-        for _, which, gain in self.problem.grid.gains(metric, n_items, groups, rows):
-            first = gain[:, :beyond]
-            total += float((heads[which, : first.shape[1]] * first).sum())
-        return total
-
     @cached_property
-    def _heads(self) -> FloatArray:
-        """The expected weight of the cases of every (j, T) at each of the first ranks."""
+    def heads(self) -> FloatArray:
+        """The expected weight of the cases of every (j, T) at each of the first ranks, given their own outcomes."""
         from scipy.sparse import csr_array
 
         problem, counts = self.problem, self.problem.counts
