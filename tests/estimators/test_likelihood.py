@@ -157,9 +157,9 @@ def test_mle_recovers_a_smooth_truth(rng):
     [
         (lambda: fr.MLE(iterations=0), "`iterations` must be a positive whole number or None"),
         (lambda: fr.MLE(iterations=True), "`iterations` must be a positive whole number or None"),
-        (lambda: fr.MLE(start="random"), "`start` must be 'uniform' or 'log', not 'random'"),
-        (lambda: fr.WeightedMLE(weight="auc"), "`weight` must be 'ndcg' or 'ap', not 'auc'"),
-        (lambda: fr.WeightedMLE(c=0), "`c` must be positive, not 0"),
+        (lambda: fr.MLE(start="random"), "`start` must be 'uniform' or 'log', got 'random'"),
+        (lambda: fr.WeightedMLE(weight="auc"), "`weight` must be 'ndcg' or 'ap', got 'auc'"),
+        (lambda: fr.WeightedMLE(c=0), "`c` must be positive, got 0"),
         (
             lambda: fr.MLE(n_items="median").fit(fr.RankCounts.from_ranks([1], 9, "uni3")),
             "`n_items` must be 'bins' or 'mean'",

@@ -49,10 +49,9 @@ def test_the_aligned_curve_joins_the_points():
     mapping = fr.Mapping("beta", 0.5)
     fitted = mapping.fit(counts)
     f = mapping.f(np.arange(1, 11), 9, 1000)
-    np.testing.assert_allclose(fitted.at, f)
-    np.testing.assert_allclose(fitted.recall, [np.mean(r <= k) for k in range(1, 11)])
+    recall = [np.mean(r <= k) for k in range(1, 11)]
     for k in (1, 3, 50, 500, 1000, 5000):
-        assert fitted.expect(fr.Recall @ k) == pytest.approx(np.interp(k, [0, *f], [0, *fitted.recall]))
+        assert fitted.expect(fr.Recall @ k) == pytest.approx(np.interp(k, [0, *f], [0, *recall]))
         assert fitted.expect(fr.Precision @ k) == pytest.approx(fitted.expect(fr.Recall @ k) / k)
     np.testing.assert_allclose(fitted.curve("recall", 3), [fitted.expect(fr.Recall @ k) for k in (1, 2, 3)])
 
