@@ -79,7 +79,7 @@ ESTIMATORS: dict[str, Callable[[], Estimator]] = {
 
 
 def parse_estimator(text: str | Estimator) -> Estimator:
-    """The estimator a word means; ``bv0.1`` and ``beta0.5`` carry their number.
+    """Return the estimator a word means; ``bv0.1`` and ``beta0.5`` carry their number.
 
     >>> parse_estimator("bv0.1")
     BiasVariance(gamma=0.1, prior=None, n_items='mean')

@@ -33,7 +33,7 @@ class Grid:
 
     @classmethod
     def dense(cls, n_items: int) -> Grid:
-        """One cell per rank."""
+        """Return one cell per rank."""
         ranks = np.arange(1, int(n_items) + 1, dtype=np.int64)
         return cls(ranks, ranks)
 
@@ -44,7 +44,7 @@ class Grid:
 
     @classmethod
     def for_tables(cls, tables: list[PoolTable], replace: bool) -> Grid:
-        """The grid for these outcomes: fine where some observed outcome can tell neighbouring ranks apart."""
+        """Return the grid for these outcomes: fine where some observed outcome can tell neighbouring ranks apart."""
         N = int(np.ceil(max(table.n_items for table in tables) - 1e-6))  # a mean of equal pools may be off by rounding
         known = np.concatenate([table.hits[table.drawn == ALL] + 1 for table in tables])
         if N <= 2 * HEAD:
@@ -105,7 +105,7 @@ class Grid:
         return ranks.astype(np.float64), np.where(few[cell], 1.0 / width[cell], inner), start.astype(np.int64)
 
     def law(self, design: Design, n_items: float, drawn: IntArray, hits: IntArray) -> FloatArray:
-        """P(outcome | cell), the law averaged over the ranks of each cell that are not past ``n_items``."""
+        """Return P(outcome | cell), the law averaged over the ranks of each cell that are not past ``n_items``."""
         ranks, weights, start = self.nodes
         if not len(drawn):
             return np.empty((len(self), 0))

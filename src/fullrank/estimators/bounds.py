@@ -51,7 +51,7 @@ ENOUGH = 1e-6
 
 
 def bounds(counts: RankCounts, metric: Metric | str, level: float = 0.95) -> tuple[float, float]:
-    """The least and largest value of the metric over all rank distributions that the counts do not rule out.
+    """Return the least and largest value of the metric over all rank distributions that the counts do not rule out.
 
     No smoothness, no prior. The bounds cover the cases (whose sum of unlike Bernoullis varies less than a binomial) and,
     where no rank is known, the population too. Where they are much wider than an estimate's interval, what closes the gap is
@@ -134,7 +134,7 @@ class CompatibleRanks:
         return cls(counts, known, silent, unknown, level, grid, np.array(before), np.array(possible), bins, places)
 
     def bounds(self, metric: Metric) -> tuple[float, float]:
-        """The least and largest value of the metric.
+        """Return the least and largest value of the metric.
 
         With several targets per user the cases of one j differ in what they add by a factor only, which becomes their
         weight; those of each stratum of j have a programme of their own.
@@ -186,7 +186,7 @@ class _Programme:
     possible: BoolArray
 
     def least(self, gain: FloatArray) -> float:
-        """The least mean gain of a case, by column generation.
+        """Return the least mean gain of a case, by column generation.
 
         A programme over a few of the ranks prices all others; those that would lower it join until none does by more than
         ``ENOUGH``. The prices bound the whole programme from below, and that bound is returned.
@@ -237,7 +237,7 @@ class _Programme:
 
 
 def _bins(counts: RankCounts) -> IntArray:
-    """The bin of each cell of the counts: of pool sizes, or of sample sizes where these are many.
+    """Return the bin of each cell of the counts: of pool sizes, or of sample sizes where these are many.
 
     Sizes often go with (j, T): a bin of them may have ranks of its own.
     """
@@ -250,7 +250,7 @@ def _bins(counts: RankCounts) -> IntArray:
 
 
 def _clopper_pearson(share: FloatArray, cases: float, alpha: float) -> tuple[FloatArray, FloatArray]:
-    """Limits of each share of so many cases that miss it with a probability of at most ``alpha``."""
+    """Return limits of each share of so many cases that miss it with a probability of at most ``alpha``."""
     from scipy.special import betaincinv
 
     k = share * cases
@@ -297,7 +297,7 @@ def _worst_and_best(counts: RankCounts, metric: Metric, n_items: float) -> tuple
 
 
 def _speaks_for(drawn: IntArray, hits: IntArray, n_items: float | FloatArray) -> FloatArray:
-    """The rank an outcome speaks for, 1 + (N−1)(x + ½)/(m + 1): an order of outcomes that no data decide."""
+    """Return the rank an outcome speaks for, 1 + (N−1)(x + ½)/(m + 1): an order of outcomes that no data decide."""
     size = np.where(drawn == ALL, n_items - 1, drawn)
     return np.asarray(1 + (n_items - 1) * (hits + 0.5) / (size + 1))
 

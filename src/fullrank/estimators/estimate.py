@@ -56,7 +56,7 @@ class Estimator(Protocol):
     """Anything with ``fit(counts)`` that returns an :class:`Estimate`; fitting never changes the estimator."""
 
     def fit(self, counts: RankCounts) -> Estimate:
-        """The estimate from these counts."""
+        """Return the estimate from these counts."""
         ...
 
 
@@ -64,7 +64,7 @@ class Posterior(Protocol):
     """What an estimator knows about its own uncertainty."""
 
     def interval(self, metric: Metric, value: float, level: float, target: str, n_items: float) -> tuple[float, float]:
-        """(low, high) around ``value``."""
+        """Return (low, high) around ``value``."""
         ...
 
     @property
@@ -97,7 +97,7 @@ class Estimate(Protocol):
         ...
 
     def expect(self, metric: Metric | str) -> float:
-        """The estimated value of the metric."""
+        """Return the estimated value of the metric."""
         ...
 
     def interval(self, metric: Metric | str, level: float = 0.95, target: Target = "cases") -> tuple[float, float]:
@@ -115,11 +115,11 @@ class PointEstimate:
     fit_info: Fit = field(default_factory=Fit)
 
     def expect(self, metric: Metric | str) -> float:
-        """The estimated value of the metric."""
+        """Return the estimated value of the metric."""
         return self.value(parse_metric(metric))
 
     def interval(self, metric: Metric | str, level: float = 0.95, target: Target = "cases") -> tuple[float, float]:
-        """(low, high) by refitting to resampled or simulated counts; the estimator's own bias is not covered."""
+        """Return (low, high) by refitting to resampled or simulated counts; the estimator's own bias is not covered."""
         check_interval(level, target)
         return point_interval(self, parse_metric(metric), level, target)
 
@@ -131,7 +131,7 @@ class PointEstimate:
         return bounds_of(self, parse_metric(metric), level)
 
     def curve(self, metric: Metric | str, ks: int | Iterable[int]) -> FloatArray:
-        """The metric at every cut-off in ``ks`` (a number means 1..ks)."""
+        """Return the metric at every cut-off in ``ks`` (a number means 1..ks)."""
         return np.array([self.expect(parse_metric(metric) @ k) for k in cut_offs(ks)])
 
 
@@ -160,7 +160,7 @@ class RankDistribution:
     strata: IntArray | None = None
 
     def expect(self, metric: Metric | str) -> float:
-        """Σ_R P̂(R) M(R), the value the metric would have on the full ranking.
+        """Return Σ_R P̂(R) M(R), the value the metric would have on the full ranking.
 
         >>> import fullrank as fr
         >>> counts = fr.RankCounts.from_ranks([1, 1, 2, 5], n_items=50, design="full")
@@ -179,7 +179,7 @@ class RankDistribution:
         return (total + self._smooth_sum(metric, N)) / self.counts.users_weight
 
     def curve(self, metric: Metric | str, ks: int | Iterable[int]) -> FloatArray:
-        """The metric at every cut-off in ``ks`` (a number means 1..ks)."""
+        """Return the metric at every cut-off in ``ks`` (a number means 1..ks)."""
         metric, cuts = parse_metric(metric), list(cut_offs(ks))
         top = max(cuts, default=0)
         plain = self.known is None and not len(self.counts.groups.weight) > 1 and metric.name != "precision"
@@ -190,7 +190,7 @@ class RankDistribution:
         return np.array([self.expect(metric @ k) for k in cuts])
 
     def mass(self, ranks: ArrayLike) -> FloatArray:
-        """P̂(R) at the given ranks (zero past the last)."""
+        """Return P̂(R) at the given ranks (zero past the last)."""
         wanted = np.atleast_1d(np.asarray(ranks, dtype=np.int64))
         if len(wanted):
             refuse_closed(self.counts, Recall @ max(int(wanted.max()), 1))
@@ -215,7 +215,7 @@ class RankDistribution:
         return out / self.counts.users_weight
 
     def interval(self, metric: Metric | str, level: float = 0.95, target: Target = "cases") -> tuple[float, float]:
-        """(low, high) around :meth:`expect`.
+        """Return (low, high) around :meth:`expect`.
 
         ``target="cases"``: what full evaluation of these very cases would show; ``"population"``: of the population they
         come from, which is never narrower. From the posterior of an estimator that has one (LogSpline); else by refitting to
@@ -241,7 +241,7 @@ class RankDistribution:
         return bounds_of(self, parse_metric(metric), level)
 
     def _interval(self, metric: Metric, value: float, level: float, target: Target) -> tuple[float, float]:
-        """The estimator's own interval; a point where it knows the ranks or does not speak of the population."""
+        """Return the estimator's own interval; a point where it knows the ranks or does not speak of the population."""
         counts = self.counts
         from_counts = metric.whole_auc and self.n_items is None
         design = counts.design
@@ -279,7 +279,7 @@ class RankDistribution:
         return empirical_value(self.known, metric, n_items) / whole, 1 - self.known.users_weight / whole
 
     def _case_variance(self, metric: Metric, value: float) -> float:
-        """Σ w²(gain − value/T)² over the cases, their weights taken as alike."""
+        """Return Σ w²(gain − value/T)² over the cases, their weights taken as alike."""
         counts = self.counts
         squares = first = 0.0
         parts = [counts] if metric.whole_auc and self.n_items is None else [] if self.known is None else [self.known]
@@ -299,7 +299,7 @@ class RankDistribution:
         return total * float((counts.weight**2 / counts.cases).sum()) / float(counts.weight.sum())
 
     def _smooth_sum(self, metric: Metric, n_items: float) -> float:
-        """Σ weight · gain of the cases that the masses speak for.
+        """Return Σ weight · gain of the cases that the masses speak for.
 
         Within a stratum, a case with a smaller j or T has another gain and another rank: the mean gain of the stratum at its
         mean distribution misses how they go together. It serves where nothing better is known.
@@ -352,7 +352,7 @@ class RankDistribution:
         return problem.coarser(REPLICATE_POOLS), solve
 
     def cdf(self, k: ArrayLike) -> FloatArray | float:
-        """P̂(R ≤ k), which is Recall@k."""
+        """Return P̂(R ≤ k), which is Recall@k."""
         values = [self.expect(Recall @ int(each)) if each >= 1 else 0.0 for each in np.atleast_1d(np.asarray(k))]
         return values[0] if np.ndim(k) == 0 else np.array(values)
 
@@ -450,5 +450,5 @@ def describe(estimator: object) -> str:
 
 
 def cut_offs(ks: int | Iterable[int]) -> Iterable[int]:
-    """The cut-offs a user means: a number stands for 1..ks."""
+    """Return the cut-offs a user means: a number stands for 1..ks."""
     return range(1, ks + 1) if isinstance(ks, int) else ks

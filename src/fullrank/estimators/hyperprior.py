@@ -106,7 +106,7 @@ class HyperPrior:
         )  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists and numbers, rounded to what matters."""
+        """Return plain lists and numbers, rounded to what matters."""
         kinds = [
             {"name": kind.name, "weight": round(kind.weight, 6)}
             | {key: _rounded(getattr(kind, key)) for key in _ARRAYS}
@@ -174,13 +174,13 @@ class HyperPrior:
         return out
 
     def mean_coefficients(self, n_items: float) -> tuple[FloatArray, FloatArray]:
-        """Weight and mean coefficients of every kind for one target per user."""
+        """Return weight and mean coefficients of every kind for one target per user."""
         weights = np.array([kind.weight for kind in self.kinds])
         means = np.stack([kind.means[0] + self.trend(n_items) * kind.slope for kind in self.kinds])
         return weights / weights.sum(), means
 
     def for_several(self, several: HyperPrior) -> HyperPrior:
-        """The kinds of this prior for one target, with the bins of (j, T) of one learned from several targets.
+        """Return the kinds of this prior for one target, with the bins of (j, T) of one learned from several targets.
 
         For candidates from which ranks of several targets have not been seen: how the j-th best of T differs from the only
         one, and how bins go together, is taken over from the other prior's first kind.

@@ -78,7 +78,7 @@ def within_reach(
 
 
 def hull(*spans: tuple[float, float]) -> tuple[float, float]:
-    """The least interval that holds all of these."""
+    """Return the least interval that holds all of these."""
     return min(low for low, _ in spans), max(high for _, high in spans)
 
 
@@ -93,7 +93,7 @@ def final_interval(
     own: Callable[[Target], tuple[float, float]],
     variance: Callable[[], float] | None = None,
 ) -> tuple[float, float]:
-    """The interval that is reported, from the estimator's ``own`` for either target.
+    """Return the interval that is reported, from the estimator's ``own`` for either target.
 
     The population is never better known than these cases, nor than their full ranking would make it known.
     """
@@ -191,7 +191,7 @@ class Replicates:
 
 
 def resampled(problem: Problem, solve: Solve, size: int, rng: np.random.Generator) -> Replicates:
-    """Fits to bootstrap samples of user blocks (255 degrees of freedom, users stay whole)."""
+    """Return fits to bootstrap samples of user blocks (255 degrees of freedom, users stay whole)."""
     counts = problem.counts
     blocks, block = np.unique(counts.column("block"), return_inverse=True)
     block = block.ravel()
@@ -218,7 +218,7 @@ def resampled(problem: Problem, solve: Solve, size: int, rng: np.random.Generato
 
 
 def simulated(problem: Problem, solve: Solve, size: int, rng: np.random.Generator) -> Replicates:
-    """Fits to counts drawn from a likelihood fit of P(R) and the design's law, the ranks held fixed.
+    """Return fits to counts drawn from a likelihood fit of P(R) and the design's law, the ranks held fixed.
 
     Given the ranks, p̃ has covariance Σ_R P̂(R)(diag a_R − a_R a_Rᵀ)/M; it is drawn by stratified sampling of ranks: each
     case takes its own quantile of P̂, so that P̂ itself hardly varies between replicates. P̂ is MLE's whatever the estimator:
@@ -257,7 +257,7 @@ def z_of(level: float) -> float:
 
 
 def replicate_interval(values: FloatArray, value: float, level: float) -> tuple[float, float]:
-    """The estimate ± z standard deviations of the replicates.
+    """Return the estimate ± z standard deviations of the replicates.
 
     Their mean differs from the estimate by the estimator's own bias, which is no part of an interval around it.
     """
@@ -266,7 +266,7 @@ def replicate_interval(values: FloatArray, value: float, level: float) -> tuple[
 
 
 def point_interval(estimate: Estimate, metric: Metric, level: float, target: Target) -> tuple[float, float]:
-    """The interval of an estimate that has no rank distribution (CLS, Mapping), by :func:`refit_interval`."""
+    """Return the interval of an estimate that has no rank distribution (CLS, Mapping), by :func:`refit_interval`."""
     return final_interval(estimate, metric, level, target, lambda whose: refit_interval(estimate, metric, level, whose))
 
 
@@ -295,7 +295,7 @@ _REFITTED: WeakKeyDictionary[Estimate, dict[str, list[Estimate]]] = WeakKeyDicti
 
 
 def _slim(estimate: Estimate) -> Estimate:
-    """The estimate without what it would need to be fitted again, which is most of its memory."""
+    """Return the estimate without what it would need to be fitted again, which is most of its memory."""
     return replace(estimate, refit=None, posterior=None) if hasattr(estimate, "refit") else estimate  # type: ignore[type-var]
 
 
@@ -336,7 +336,7 @@ def _drawn_from(law: FloatArray, number: IntArray, rng: np.random.Generator, siz
 
 
 def columns_of(table: PoolTable, drawn: IntArray, hits: IntArray) -> IntArray:
-    """The column of each outcome in a table (nearest where merging of pools moved it)."""
+    """Return the column of each outcome in a table (nearest where merging of pools moved it)."""
     radix = int(max(table.hits.max(initial=0), hits.max(initial=0))) + 2
     keys = table.drawn * radix + table.hits
     order = np.argsort(keys)

@@ -44,7 +44,7 @@ class BiasVariance:
         _check_prior(self.prior)
 
     def fit(self, counts: RankCounts) -> RankDistribution:
-        """Signed masses P̂(R)."""
+        """Return signed masses P̂(R)."""
         return _fit_linear(self, counts)
 
     def _bin(self, A: FloatArray, P: FloatArray, p: FloatArray, problem: Problem) -> tuple[FloatArray, str | None]:
@@ -83,7 +83,7 @@ class Multinomial:
         _check_prior(self.prior)
 
     def fit(self, counts: RankCounts) -> RankDistribution:
-        """Signed masses P̂(R)."""
+        """Return signed masses P̂(R)."""
         return _fit_linear(self, counts)
 
     def _bin(self, A: FloatArray, P: FloatArray, p: FloatArray, problem: Problem) -> tuple[FloatArray, str | None]:
@@ -109,7 +109,7 @@ class CLS:
     """
 
     def fit(self, counts: RankCounts) -> PointEstimate | RankDistribution:
-        """A function from metrics to values."""
+        """Return a function from metrics to values."""
         if is_exhaustive(counts):
             return empirical(self, counts)
         one_size(counts, "CLS")
@@ -129,7 +129,7 @@ class CLS:
 
 
 def constrained(problem: Problem) -> Callable[[Metric, str, int, int], FloatArray]:
-    """M̂ of kr20 §5.2 for the outcomes of a problem with one table: a function of (metric, its word, j, T)."""
+    """Return M̂ of kr20 §5.2 for the outcomes of a problem with one table: a function of (metric, its word, j, T)."""
     from scipy.optimize import nnls  # takes a fifth of a second to import, and only CLS needs it
 
     (table,), (A,) = problem.tables, problem.laws
@@ -172,7 +172,7 @@ def prior_mass(prior: Estimator | None, problem: Problem) -> FloatArray:
 
 
 def _fit_linear(estimator: BiasVariance | Multinomial, counts: RankCounts) -> RankDistribution:
-    """The distribution by :func:`solve_linear`."""
+    """Return the distribution by :func:`solve_linear`."""
     return fit_distribution(
         estimator, counts, lambda p: solve_linear(estimator, p), n_items=estimator.n_items, all_outcomes=True
     )

@@ -39,7 +39,7 @@ class MLE:
         _check_em(self.iterations, self.start)
 
     def fit(self, counts: RankCounts) -> RankDistribution:
-        """π after the given number of EM steps."""
+        """Return π after the given number of EM steps."""
         steps = _steps(self.iterations, counts)
         return fit_distribution(
             self, counts, lambda p: em(p, steps, self.start, self.tolerance), n_items=self.n_items, compared=True
@@ -67,7 +67,7 @@ class WeightedMLE:
             raise ValueError(f"`c` must be positive, got {self.c!r}.")
 
     def fit(self, counts: RankCounts) -> RankDistribution:
-        """π after the given number of weighted EM steps."""
+        """Return π after the given number of weighted EM steps."""
         metric, steps = parse_metric(self.weight), _steps(self.iterations, counts)
 
         def solve(problem: Problem) -> tuple[FloatArray, Fit]:
@@ -81,7 +81,7 @@ class WeightedMLE:
 
 
 def em(problem: Problem, iterations: int, start: str, tolerance: float) -> tuple[FloatArray, Fit]:
-    """π ← π ∘ Σ_b A_b (c_b / A_bᵀπ) / M, for all (j, T) groups at once."""
+    """Iterate π ← π ∘ Σ_b A_b (c_b / A_bᵀπ) / M, for all (j, T) groups at once."""
     π = problem.uniform() if start == "uniform" else np.log1p(problem.grid.width / (problem.grid.lo - 0.5))
     π = np.tile(π / π.sum(), (len(problem.group_weight), 1))
     before, gain, step = -np.inf, np.inf, 0

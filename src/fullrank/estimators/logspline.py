@@ -372,14 +372,14 @@ class Posterior:
 
 
 def _inverse(root: FloatArray) -> FloatArray:
-    """Inverse of a lower triangular matrix."""
+    """Return the inverse of a lower triangular matrix."""
     from scipy.linalg import solve_triangular
 
     return np.asarray(solve_triangular(root, np.eye(len(root)), lower=True, check_finite=False))
 
 
 def _blend(model: SplineModel, members: list[Member], prior: HyperPrior) -> FloatArray:
-    """One π per stratum: the members' modes, each pulled towards its median, averaged by weight."""
+    """Return one π per stratum: the members' modes, each pulled towards its median, averaged by weight."""
     size = model.B.shape[1]
     out = np.zeros((len(members[0].mode.β), len(model.base)))
     for member in members:

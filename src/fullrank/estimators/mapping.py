@@ -42,7 +42,7 @@ class Mapping:
             raise ValueError(f"`a` must be positive, or None to fit it to the sample, got {self.a!r}.")
 
     def f(self, k: ArrayLike, negatives: int, n_items: float) -> FloatArray:
-        """The global cut-off f(k) that the sampled cut-off k = 1..negatives+1 stands for."""
+        """Return the global cut-off f(k) that the sampled cut-off k = 1..negatives+1 stands for."""
         n, N = negatives + 1, float(n_items)
         k = np.asarray(k, dtype=np.float64)
         if np.any((k < 1) | (k > n)):

@@ -32,7 +32,7 @@ class MaxEntropy:
             raise ValueError(f"`eta` must be positive or 'authors', got {self.eta!r}.")
 
     def fit(self, counts: RankCounts) -> RankDistribution:
-        """π, positive everywhere."""
+        """Return π, positive everywhere."""
         return fit_distribution(self, counts, self._solve, n_items="mean")
 
     def _solve(self, problem: Problem) -> tuple[FloatArray, Fit]:

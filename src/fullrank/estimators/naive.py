@@ -25,7 +25,7 @@ class Naive:
     """
 
     def fit(self, counts: RankCounts) -> RankDistribution:
-        """The distribution of sampled ranks; AUC and uncut Precision count the sample as all there is."""
+        """Return the distribution of sampled ranks; AUC and uncut Precision count the sample as all there is."""
         if is_exhaustive(counts):
             return empirical(self, counts)
         refuse_unordered(counts, "Naive")
@@ -44,7 +44,7 @@ class RankEstimate:
     interpolate: bool = False
 
     def fit(self, counts: RankCounts) -> RankDistribution:
-        """Each outcome's mass put at its estimated rank."""
+        """Return each outcome's mass put at its estimated rank."""
         if is_exhaustive(counts):
             return empirical(self, counts)
         refuse_unordered(counts, "RankEstimate")

@@ -77,7 +77,7 @@ class Problem:
         return np.asarray(sum(table.weight.sum(1) for table in self.tables))
 
     def uniform(self) -> FloatArray:
-        """The uniform distribution on ranks, per cell."""
+        """Return the uniform distribution on ranks, per cell."""
         return np.asarray(self.grid.width / self.grid.width.sum())
 
 
@@ -141,7 +141,7 @@ def pool_bins(counts: RankCounts, most: int = MAX_POOLS) -> IntArray:
 
 
 def cells_for(tables: list[PoolTable], design: Design) -> Grid:
-    """The grid for these tables, its head no finer than laws and distributions are.
+    """Return the grid for these tables, its head no finer than laws and distributions are.
 
     Single ranks past the first hundred are merged into cells of 1 % of the rank and at most 0.3 standard errors of it, where
     no rank is known and no law has an edge. With replacement the largest pool stands for all.
@@ -205,7 +205,7 @@ def merge_cells(grid: Grid, design: Design, drawn: int, pools: list[float], shar
 
 
 def with_all_outcomes(counts: RankCounts, table: PoolTable) -> PoolTable:
-    """The table with a column for every outcome that can happen, seen or not."""
+    """Return the table with a column for every outcome that can happen, seen or not."""
     if counts.design.plain:  # sizes may differ between cases: each has all its outcomes
         parts = [(np.full(m + 1, m), np.arange(m + 1)) for m in np.unique(table.drawn)]
         drawn, hits = (np.concatenate(each) for each in zip(*parts, strict=True))

@@ -46,7 +46,7 @@ class SplineModel:
 
 
 def spline_basis(x: FloatArray, size: int) -> FloatArray:
-    """Cubic B-splines on uniform knots over 0..1, one column per coefficient (Cox-de Boor)."""
+    """Return cubic B-splines on uniform knots over 0..1, one column per coefficient (Cox-de Boor)."""
     intervals = size - 3
     position = np.clip(x, 0.0, 1.0) * intervals
     first = np.minimum(position.astype(np.int64), intervals - 1)
@@ -145,7 +145,7 @@ def posterior_mode(model: SplineModel, data: Outcomes, μ: FloatArray, Q: FloatA
 def _slopes(
     model: SplineModel, parts: Sequence[tuple[FloatArray, FloatArray]], π: FloatArray
 ) -> tuple[FloatArray, list[FloatArray], list[FloatArray]]:
-    """Gradient of the log-likelihood, and its negative Hessian and Fisher information for each stratum."""
+    """Return the gradient of the log-likelihood, and its negative Hessian and Fisher information for each stratum."""
     B = model.B
     gradient = np.zeros((len(π), B.shape[1]))
     exact, fisher = [], []
@@ -165,7 +165,7 @@ def _slopes(
 
 
 def _with_blocks(Q: FloatArray, blocks: Sequence[FloatArray], size: int) -> FloatArray:
-    """Q with a symmetric block added for each stratum."""
+    """Return Q with a symmetric block added for each stratum."""
     H = Q.copy()
     for row, block in enumerate(blocks):
         here = slice(row * size, (row + 1) * size)
