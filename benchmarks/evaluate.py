@@ -155,7 +155,13 @@ def one_run(world: World, name: str, seed: int, wanted: float, estimator: Any, o
     row = {"name": name, "seed": seed, "seconds": time.perf_counter() - begin}
     full = float((world.pools - 1).sum())
     row |= {"share": world.asked / full, "counted": report.rows[0]["items_scored"] / full}
-    row |= {"stopped": report.runs["model"].stop_reason, "rounds": len(report.runs["model"].rounds)}
+    run = report.runs["model"]
+    audits = [(each["audited"], each["refuted"]) for each in run.rounds if "audited" in each]
+    row |= {"stopped": run.stop_reason, "rounds": len(run.rounds), "before_audit": run.rounds[-1]["items"] / full}
+    row |= {
+        "audited": max((number for number, _ in audits), default=0),
+        "refuted": sum(bool(each) for _, each in audits),
+    }
     for each in report.rows:
         true = world.truth(each["metric"])
         inside = bool(each["low"] - 1e-9 <= true <= each["high"] + 1e-9)

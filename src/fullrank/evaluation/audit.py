@@ -7,11 +7,11 @@ otherwise, the precision is not met, however narrow the interval (prediction-pow
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fullrank._types import BoolArray, FloatArray, IntArray
 from fullrank.estimators import RankDistribution
 from fullrank.estimators.intervals import z_of
 from fullrank.metrics import Metric
@@ -21,8 +21,6 @@ from fullrank.ranks.design import Sample
 
 __all__ = ["Audit"]
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 #: What an audit may ask for, as a share of what was asked before it; and the fewest users, whatever they cost.
 AUDIT_SHARE, FEWEST_USERS = 0.12, 4
@@ -31,34 +29,25 @@ AUDIT_SHARE, FEWEST_USERS = 0.12, 4
 class Audit:
     """Cases that were ranked in full for the audit; their order is fixed beforehand, by ``place`` of each case's user."""
 
-    def __init__(self, place: Ints) -> None:
+    def __init__(self, place: IntArray) -> None:
         self._place = place
         self.above = np.full(len(place), -1, dtype=np.int64)  # of audited cases
 
     @property
-    def cases(self) -> Ints:
+    def cases(self) -> IntArray:
         """The cases that were audited."""
         return np.flatnonzero(self.above >= 0)
 
     def extend(self, seen: Observation, cut: int, budget: Budget) -> None:
         """Rank some more of the undecided cases in full, as many as the audit's share of the cost pays for."""
-        undecided = self.undecided(seen, cut)
-        rest = np.where(seen.begun, seen.rest - seen.drawn, 0)
-        cost = np.bincount(self._place, rest)  # whole users: their targets are ranked together
-        users = np.unique(self._place[undecided])
+        cost = np.bincount(self._place, np.where(seen.begun, seen.rest - seen.drawn, 0))  # a user's targets go together
+        users = np.unique(self._place[undecided(seen, cut)])
         held = np.isin(users, self._place[self.cases])
-        share = min(AUDIT_SHARE * seen.items_scored, budget.items) - float(cost[users[held]].sum())
-        new = users[~held]
-        number = int(np.searchsorted(np.cumsum(cost[new]), share, side="right"))
-        if np.isfinite(budget.items) or np.isfinite(budget.deadline):
-            number = (
-                min(number, int(budget.affordable(seen.seconds_per_item) / max(float(cost[new].mean()), 1.0)))
-                if len(new)
-                else 0
-            )
-        else:
+        room = min(AUDIT_SHARE * seen.items_scored, budget.affordable(seen.seconds_per_item))
+        number = int(np.searchsorted(np.cumsum(cost[users[~held]]), room - cost[users[held]].sum(), side="right"))
+        if not budget.limited:
             number = max(number, FEWEST_USERS - int(held.sum()))
-        chosen = np.flatnonzero(np.isin(self._place, new[:number]) & seen.begun)
+        chosen = np.flatnonzero(np.isin(self._place, users[~held][:number]) & seen.begun)
         if len(chosen):
             trial = seen.copy()
             trial.advance(Sample(seen.split.n_items, replace=False), budget, chosen)
@@ -66,41 +55,47 @@ class Audit:
             ranked = chosen[trial.known[chosen]]
             self.above[ranked] = trial.above[ranked]
 
-    @staticmethod
-    def undecided(seen: Observation, cut: int) -> NDArray[np.bool_]:
-        """Which cases may still be within the cut-off, or not."""
-        return np.asarray(seen.begun & (seen.rest > 0) & (seen.above + seen.order <= cut))
-
-    def refuted(
+    def corrected(
         self, seen: Observation, dist: RankDistribution, half: Mapping[Metric, float], level: float, cut: int
-    ) -> list[Metric]:
-        """The metrics whose residuals are not zero on the mean, given what the interval of ``half`` width leaves open."""
-        undecided = self.undecided(seen, cut)
-        cases = self.cases[undecided[self.cases]]
+    ) -> dict[Metric, tuple[float, float]]:
+        """Intervals from the residuals, of those metrics where these are not zero on the mean.
+
+        ``half``: the half-widths that the estimate leaves open, its own error, which all cases share.
+        """
+        open_cases = undecided(seen, cut)
+        cases = self.cases[open_cases[self.cases]]
         if not len(cases) or dist.fitted is None:
-            return []
-        share = len(cases) / int(undecided.sum())
-        out = []
+            return {}
+        N, users, z = dist.counts.n_items, dist.counts.users_weight, z_of(level)
+        number = int(open_cases.sum())
+        share = len(cases) / number
+        out = {}
         for metric in half:
             mean, variance = predicted_gains(dist, seen, cases, metric)
-            true = metric.gain(self.above[cases] + 1, dist.counts.n_items, seen.order[cases], seen.targets[cases])
-            common = share * half[metric] / z_of(level) * dist.counts.users_weight  # the distribution's own error
-            spread = z_of(level) * float(np.sqrt(variance.sum() + common**2))
-            if abs(float((true - mean).sum())) > max(spread, 1e-9):
-                out.append(metric)
+            residual = metric.gain(self.above[cases] + 1, N, seen.order[cases], seen.targets[cases]) - mean
+            own = share * half[metric] / z * users
+            if abs(float(residual.sum())) > max(z * float(np.sqrt(variance.sum() + own**2)), 1e-9):
+                value = dist.expect(metric) + float(residual.mean()) * number / users
+                spread = float(np.sqrt(max(residual.var(), variance.mean()) / len(cases))) * number / users
+                out[metric] = value - z * spread, value + z * spread
         return out
 
 
+def undecided(seen: Observation, cut: int) -> BoolArray:
+    """Which cases may still be within the cut-off, or not."""
+    return np.asarray(seen.begun & (seen.rest > 0) & (seen.above + seen.order <= cut))
+
+
 def predicted_gains(
-    dist: RankDistribution, seen: Observation, cases: Iterable[int], metric: Metric
-) -> tuple[Floats, Floats]:
+    dist: RankDistribution, seen: Observation, cases: IntArray, metric: Metric
+) -> tuple[FloatArray, FloatArray]:
     """Mean and variance of the gain of each case, given its outcome and the estimated distribution of ranks."""
-    fitted, chosen = dist.fitted, np.asarray(cases)
+    fitted = dist.fitted
     if fitted is None or seen.design is None:
         raise ValueError("every rank is known: there is nothing to predict.")
     N = dist.counts.n_items
     row_of = {(int(j), int(T)): int(row) for j, T, row in zip(*fitted.groups[:2], dist.rows, strict=True)}
-    keys = np.stack([getattr(seen, name)[chosen] for name in ("drawn", "hits", "order", "targets")], axis=1)
+    keys = np.stack([getattr(seen, name)[cases] for name in ("drawn", "hits", "order", "targets")], axis=1)
     distinct, which = np.unique(keys, axis=0, return_inverse=True)
     law = dist.grid.law(seen.design, N, distinct[:, 0], distinct[:, 1])
     mean, square = np.zeros(len(distinct)), np.zeros(len(distinct))

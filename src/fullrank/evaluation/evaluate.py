@@ -185,7 +185,7 @@ def _report(job: Job, runs: dict[str, ModelRun], missing: list[str], about: dict
         {name: run.observation.counts() for name, run in runs.items()}, planner.metrics, estimator=job.estimator,
         level=planner.level, target=planner.target, runs=ended, provenance=provenance,
     )  # fmt: skip
-    rows = [replace(row, items_scored=runs[row.model].observation.items_scored) for row in report.rows]
+    rows = [_audited(row, runs[row.model]) for row in report.rows]
     notes = [note for name, run in runs.items() for note in _notes(job, name, run, rows)]
     if any(each.stop_reason == "interrupted" for each in ended.values()) or missing:
         left = f"; not observed: {', '.join(missing)}" if missing else ""
@@ -203,6 +203,16 @@ def _remarks(job: Job, run: ModelRun) -> Iterator[str]:
         yield f"the precision of {job.planner} was met after {rounds} with {share:.1%} of the items of a full ranking."
 
 
+def _audited(row: Row, run: ModelRun) -> Row:
+    """The row with all that the model was asked for; where an audit refutes the interval, as wide as it takes."""
+    interval = row.interval
+    if interval is not None and row.metric in run.corrected:
+        low, high = run.corrected[row.metric]
+        least, most = row.bounds or (0.0, 1.0)
+        interval = min(interval[0], max(low, least)), max(interval[1], min(high, most))
+    return replace(row, interval=interval, items_scored=run.observation.items_scored)
+
+
 def _notes(job: Job, name: str, run: ModelRun, rows: list[Row]) -> Iterator[str]:
     planner, seen, cases = job.planner, run.observation, len(job.split.users)
     if len(seen) < cases:
@@ -215,6 +225,11 @@ def _notes(job: Job, name: str, run: ModelRun, rows: list[Row]) -> Iterator[str]
         )  # fmt: skip
         reached = f"{widest:.4f}" if planner.absolute else f"{widest:.1%}"
         yield f"{name}: the budget was spent before the precision of {planner} was met; {metric} is known to ±{reached}."
+    for refuted in run.corrected:
+        yield (
+            f"{name}: {len(run.audit.cases)} cases that were ranked in full disagree with the estimate of {refuted}; its "
+            "interval is widened to what they say."
+        )
     for metric, needed in run.needed.items():
         yield (
             f"{name}: these {len(seen):,} cases cannot tell {metric} of the population to {planner}, not even ranked in "

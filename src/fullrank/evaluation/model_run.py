@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fullrank._types import IntArray
 from fullrank.estimators import MLE, Estimate, LogSpline, RankDistribution, WeightedMLE
-from fullrank.evaluation.audit import Audit
+from fullrank.evaluation.audit import Audit, undecided
 from fullrank.evaluation.rehearsal import AIM, Guess, Rehearsal
 from fullrank.evaluation.speeds import EXACT_SECONDS_ARE_WORTH, Exact, Speeds
 from fullrank.metrics import Metric
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ModelRun"]
 
-Ints = NDArray[np.int64]
 
 #: Rounds after which everything that can matter is compared.
 MOST_ROUNDS = 8
@@ -41,7 +40,7 @@ FIRST_USERS = 2000
 class Step:
     """What is to be observed next: these cases, up to so many hits or negatives."""
 
-    cases: Ints
+    cases: IntArray
     start: int
     stop: int
     ceiling: int
@@ -88,6 +87,8 @@ class ModelRun:
         place[np.random.default_rng([self.observation.seed, 7]).permutation(self.users)] = np.arange(self.users)
         self._place = place[which.ravel()]
         self.audit = Audit(self._place)
+        #: What an audit says of metrics whose interval it refutes.
+        self.corrected: dict[Metric, tuple[float, float]] = {}
 
     def carry_out(self) -> None:
         """Observe the model as far as the job wants."""
@@ -107,7 +108,7 @@ class ModelRun:
 
     # ------------------------------------------------------------------------------------------------ observe, fit
 
-    def observe_round(self, design: Design, cases: Ints | None = None) -> None:
+    def observe_round(self, design: Design, cases: IntArray | None = None) -> None:
         """Observe cases further. Estimators without a likelihood get nothing of a round that was cut short."""
         before = self.observation.copy()
         try:
@@ -124,7 +125,7 @@ class ModelRun:
     def refit(self) -> Fitted:
         """Fit what was observed, and note the round."""
         begin = time.perf_counter()
-        planner, seen = self.planner, self.observation
+        planner, seen, self.corrected = self.planner, self.observation, {}
         estimate = self.job.estimator.fit(seen.counts())
         half = {m: _half(estimate, m, planner.level, planner.target) for m in planner.metrics}
         goals = planner.goals({m: float(estimate.expect(m)) for m in planner.metrics})
@@ -140,13 +141,13 @@ class ModelRun:
         """Whether cases that were ranked in full agree with what the estimate says of them."""
         seen, planner = self.observation, self.planner
         dist = self._distribution(fitted)
-        if not any(m.k is not None for m in planner.metrics) or not self.audit.undecided(seen, self.cut).any():
+        if not any(m.k is not None for m in planner.metrics) or not undecided(seen, self.cut).any():
             return True
         self.audit.extend(seen, self.cut, self.budget)
         inside = {m: _half(dist, m, planner.level, "cases") for m in planner.metrics if m.k is not None}
-        refuted = self.audit.refuted(seen, dist, inside, planner.level, self.cut)
-        self.rounds[-1] |= {"audited": len(self.audit.cases), "refuted": [str(m) for m in refuted]}
-        return not refuted
+        self.corrected = self.audit.corrected(seen, dist, inside, planner.level, self.cut)
+        self.rounds[-1] |= {"audited": len(self.audit.cases), "refuted": [str(m) for m in self.corrected]}
+        return not self.corrected
 
     def _distribution(self, fitted: Fitted) -> RankDistribution:
         estimate = fitted.estimate
@@ -215,6 +216,10 @@ class ModelRun:
             return self._stop("precision")
         if self.stop_reason or self.budget.seconds < PLANNING_FITS * fitted.seconds:
             return self._stop("budget")
+        if fitted.met:  # the interval is narrow enough, but the audit refutes it: see more, whatever a plan believes
+            times = 2 if len(self.rounds) < MOST_ROUNDS else n_items
+            deeper = min(times * step.ceiling + 1, n_items - 1)
+            return Step(step.cases, step.start, max(step.stop, min(times * step.stop, self.cut)), deeper)
         guess = Guess.of(self._distribution(fitted))
         if planner.target == "population" and (grown := self._more_users(step, guess, fitted)) is not None:
             return grown
@@ -231,11 +236,8 @@ class ModelRun:
             ):
                 return self._stop("cases", fitted)
         rehearsal = planner.rehearse(guess, len(seen), step.start)
-        if fitted.met:  # the interval is narrow enough, but wrong: see more, whatever the plan believes
-            deeper = min(2 * step.ceiling + 1, n_items - 1)
-            return Step(step.cases, step.start, min(max(2 * step.stop, 2), max(rehearsal.most, step.stop)), deeper)
         if len(self.rounds) >= MOST_ROUNDS:
-            return Step(step.cases, step.start, max(step.stop, rehearsal.most), n_items - 1)
+            return Step(step.cases, step.start, max(step.stop, self.cut), n_items - 1)
         asked = {m: goal for m, goal in case_goals.items() if fitted.half[m] > fitted.goals[m]} or case_goals
         if len(self.rounds) > 2:  # plans fell short: by as much as the guess errs where we are, aim lower
             foreseen = rehearsal.fitted(asked, step.stop, rehearsal.nearest(step.ceiling), planner.level)
@@ -305,7 +307,7 @@ class ModelRun:
         """The largest cut-off that is asked for."""
         return max((metric.k or 10 for metric in self.planner.metrics), default=10)
 
-    def cases_of(self, users: int) -> Ints:
+    def cases_of(self, users: int) -> IntArray:
         """The cases of the first so many users."""
         return np.flatnonzero(self._place < users)
 

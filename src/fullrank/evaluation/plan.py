@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -124,9 +124,9 @@ class Plan:
                 f"{mark} {_short(str(each.design)):<46}{_share(each.share):>8}{per_case:>10,.0f}{half:>11}".rstrip()
             )
         best = self.recommended
-        told = f"> {_how(best)}: {best.items:,} items are scored, {_share(best.share)} of the full ranking"
-        told += f", for {best.cases:,} of the cases." if best.cases < self.cases else "."
-        out += textwrap.wrap(told, width, subsequent_indent="  ")
+        line = f"> {_how(best)}: {best.items:,} items are scored, {_share(best.share)} of the full ranking"
+        line += f", for {best.cases:,} of the cases." if best.cases < self.cases else "."
+        out += textwrap.wrap(line, width, subsequent_indent="  ")
         for note in self.notes:
             out += textwrap.wrap(f"! {note}", width, subsequent_indent="  ")
         return out
@@ -203,7 +203,7 @@ class Plan:
                     points[-1]["below"] = not below
                 points.append({
                     "items": x, "half": y, "name": str(each.design).replace(" without replacement", ""), "below": below,
-                    "left": left, "told": f"{each.design}: {_share(each.share)} of the items, ±{each.relative:.1%}",
+                    "left": left, "text": f"{each.design}: {_share(each.share)} of the items, ±{each.relative:.1%}",
                     "colour": style.series[1] if each.recommended else style.muted,
                 })  # fmt: skip
         low = 0.7 * min(each["items"] for each in [*line, *points])
@@ -221,7 +221,7 @@ class Plan:
             layers.append(goal.mark_rule(strokeDash=[4, 3], color=style.muted).encode(y=y_of))
         layers.append(alt.Chart(alt.Data(values=line)).mark_line(color=style.series[0]).encode(x=x_of, y=y_of))
         dots = alt.Chart(alt.Data(values=points))
-        tip = {"tooltip": alt.Tooltip("told:N", title=" "), "description": alt.Description("told:N")}
+        tip = {"tooltip": alt.Tooltip("text:N", title=" "), "description": alt.Description("text:N")}
         layers.append(
             dots.mark_point(filled=True, size=70, opacity=1).encode(
                 x=x_of, y=y_of, color=alt.Color("colour:N", scale=None), **tip
@@ -258,7 +258,7 @@ def plan(
     small run), else what recommenders usually show. Cases are made up from the guess and every design is rehearsed on
     them (:mod:`fullrank.evaluation.rehearsal`). ``gather_cost``: how many times dearer an item scored alone is than one in
     a whole row; where sampling then costs more than ranking everything, the plan says so. ``fr.evaluate(…,
-    design="adaptive", precision=…)`` carries the plan out, and corrects it as it goes.
+    design="adaptive", precision=…)`` carries the plan out, corrects it as it goes, and asks for about a tenth more to audit it.
 
     >>> import fullrank as fr
     >>> plan = fr.plan(n_items=20_000, cases=3_000, metric="ndcg@10", precision=0.1)
@@ -304,9 +304,9 @@ def plan(
     dist = guess.estimator.fit(rehearsal.counts(found.stop, found.ceiling))
     best = choice(found.design, found.items, found.half_widths, _bounds(dist, wanted, level), part)
     exact_is_cheaper = best.share * gather_cost >= 1.0 and (max_items is None or full <= max_items)
-    choices.append(Choice(**{**vars(best), "recommended": not exact_is_cheaper}))
+    choices.append(replace(best, recommended=not exact_is_cheaper))
     if exact_is_cheaper:
-        choices[0] = Choice(**{**vars(choices[0]), "recommended": True})
+        choices[0] = replace(choices[0], recommended=True)
         notes.append(
             f"an item scored alone costs {gather_cost:g} × one in a whole row: ranking everything is cheaper than "
             f"{_share(best.share)} of the items one by one."

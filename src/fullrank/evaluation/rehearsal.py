@@ -196,7 +196,8 @@ class Rehearsal:
         before = 0
         for place, (m, whole) in enumerate(zip(order.tolist(), doublings.tolist(), strict=True)):
             compared = np.full(len(live), before)
-            _, x[live] = Sample(m, replace=False).simulate(ranks[live], N, rng, compared=compared, hits=x[live])
+            if len(live):
+                _, x[live] = Sample(m, replace=False).simulate(ranks[live], N, rng, compared=compared, hits=x[live])
             hits[place] = x
             before = m
             if whole:
@@ -262,13 +263,6 @@ class Rehearsal:
             out[place, : len(possible)] = np.maximum(second @ weight / total - (first @ weight / total) ** 2, 0.0)
         self._open[metric] = out
         return out
-
-    def screened(self, metric: Metric, stop: int, ceiling: int, level: float) -> float:
-        """The half-width for these cases if P(R) were known."""
-        place, hits = self.outcomes(stop, ceiling)
-        table = self.left_open(metric)
-        variance = float(table[place, np.minimum(hits, table.shape[1] - 1)].mean()) / self.cases
-        return z_of(level) * float(np.sqrt(variance)) / self.guess.users_share
 
     def fitted(self, metrics: Iterable[Metric], stop: int, ceiling: int, level: float) -> dict[Metric, float]:
         """The half-widths for these cases that LogSpline gives on the made-up counts, at the guess's own values."""

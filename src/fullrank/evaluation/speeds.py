@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fullrank._files import write_atomically
+from fullrank._types import IntArray
 from fullrank.metrics import Metric
 from fullrank.observing.budget import Budget
 from fullrank.observing.observation import Observation, file_name
@@ -18,7 +18,6 @@ from fullrank.ranks.design import DEFAULT_START, Design, Exhaustive, Sample, Top
 
 __all__ = ["EXACT_SECONDS_ARE_WORTH", "Exact", "Speeds"]
 
-Ints = NDArray[np.int64]
 
 #: A measurement of speed lasts at least as long, if there are users enough; all that is done for it, no longer than that,
 #: and than this share of a budget.
@@ -61,7 +60,7 @@ class Speeds:
         return self.observation.split.n_items
 
     @cached_property
-    def users(self) -> Ints:
+    def users(self) -> IntArray:
         """Those of the split's cases."""
         return np.unique(self.observation.split.users)
 
@@ -128,7 +127,7 @@ class Speeds:
         whole = seconds / max(items, 1.0)
         return float(np.clip((seconds - before) / max(items - fewer, 1.0), whole / 50, whole))
 
-    def _timed(self, design: Design, users: Ints) -> tuple[float, float]:
+    def _timed(self, design: Design, users: IntArray) -> tuple[float, float]:
         seen = self.observation
         cases = np.flatnonzero(np.isin(seen.split.users, users))
         probe = seen.fresh(cases)
@@ -141,7 +140,7 @@ class Speeds:
         return seconds, len(users) * float(self.n_items) if design.exhaustive else float(probe.compared.sum())
 
 
-def _spread(users: Ints, number: int) -> Ints:
+def _spread(users: IntArray, number: int) -> IntArray:
     """So many of the users, evenly from all of them."""
     return users[:: max(1, len(users) // number)][:number]
 

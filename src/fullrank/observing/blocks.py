@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+
+from fullrank._types import Array, BoolArray, IntArray
 
 if TYPE_CHECKING:
     from fullrank.data.split import Split
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["OUTCOME", "Block", "Grouped", "Result", "outcome_of", "unfinished"]
 
-Ints = NDArray[np.int64]
-Array = NDArray[Any]
 
 #: What is known of a case once it was observed.
 OUTCOME = ("ahead", "rest", "drawn", "hits", "pool", "order")
@@ -27,11 +26,13 @@ class Result(NamedTuple):
 
     first: int
     last: int
-    outcome: tuple[Ints, ...]
+    outcome: tuple[IntArray, ...]
     scored: int
 
 
-def outcome_of(known: NDArray[np.bool_], drawn: Ints, hits: Ints, pool: Ints, order: Ints) -> tuple[Ints, ...]:
+def outcome_of(
+    known: BoolArray, drawn: IntArray, hits: IntArray, pool: IntArray, order: IntArray
+) -> tuple[IntArray, ...]:
     """The outcomes of a sample from all candidates; where all were compared, ``hits`` is how many beat the target."""
     none = np.zeros_like(hits)
     ahead, rest = np.where(known, hits, none), np.where(known, none, pool - 1)
@@ -44,16 +45,16 @@ class Block:
 
     first: int
     last: int
-    users: Ints
-    ptr: Ints
+    users: IntArray
+    ptr: IntArray
     targets: Array
-    lo: Ints
-    hi: Ints
+    lo: IntArray
+    hi: IntArray
     listed: Array
     explicit: bool
-    compared: Ints | None = None
-    hits: Ints | None = None
-    order: Ints | None = None
+    compared: IntArray | None = None
+    hits: IntArray | None = None
+    order: IntArray | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # `listed` is shared by all blocks here; what travels to another process is this block's own part.
@@ -74,17 +75,17 @@ class Block:
 class Grouped:
     """Cases sorted by user and target, with each user's listed items; ``cases`` are their places in the split."""
 
-    cases: Ints
-    users: Ints
-    ptr: Ints
+    cases: IntArray
+    users: IntArray
+    ptr: IntArray
     targets: Array
-    lo: Ints
-    hi: Ints
+    lo: IntArray
+    hi: IntArray
     listed: Array
     explicit: bool
 
     @classmethod
-    def of(cls, split: Split, cases: Ints, pools: Pools) -> Grouped:
+    def of(cls, split: Split, cases: IntArray, pools: Pools) -> Grouped:
         """These cases of a split."""
         users, items = (np.asarray(each, dtype=np.int64)[cases] for each in (split.users, split.items))
         if not (np.diff(users) > 0).all():  # the common case, one target each in order of users, needs no sorting
@@ -98,7 +99,7 @@ class Grouped:
             indptr[unique + 1], pools.listed.indices.astype(np.int32, copy=False), pools.explicit,
         )  # fmt: skip
 
-    def blocks(self, spans: Iterable[tuple[int, int]], before: Mapping[str, Ints] | None = None) -> Iterator[Block]:
+    def blocks(self, spans: Iterable[tuple[int, int]], before: Mapping[str, IntArray] | None = None) -> Iterator[Block]:
         """The blocks of these spans of users; ``before``: compared, hits and order of every case of the split."""
         for first, last in spans:
             a, b = self.ptr[first], self.ptr[last]
@@ -109,7 +110,7 @@ class Grouped:
             )  # fmt: skip
 
 
-def unfinished(done: NDArray[np.bool_], size: int, tile: int) -> Iterator[tuple[int, int]]:
+def unfinished(done: BoolArray, size: int, tile: int) -> Iterator[tuple[int, int]]:
     """Runs of at most ``size`` users that are not done, cut at multiples of ``tile``."""
     size = -(-size // tile) * tile
     edges = np.flatnonzero(np.diff(np.concatenate(([True], done, [True])).astype(np.int8)))

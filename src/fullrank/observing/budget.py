@@ -31,11 +31,6 @@ class Budget:
         """Whether there is any limit at all."""
         return bool(np.isfinite(self.items) or np.isfinite(self.deadline))
 
-    @property
-    def spent(self) -> bool:
-        """Whether nothing is left."""
-        return self.items <= 0 or self.seconds <= 0
-
     def share(self, parts: int) -> Budget:
         """An equal part of what is left; what is spent from it is spent from the whole."""
         items = max(self.items, 0.0) / parts if np.isfinite(self.items) else None

@@ -17,14 +17,13 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fullrank._files import write_atomically
+from fullrank._types import IntArray
 from fullrank.observing.blocks import OUTCOME, Result
 
 __all__ = ["Checkpoint"]
 
-Ints = NDArray[np.int64]
 
 _FORMAT, _VERSION = "fullrank observations", 2
 _HEAD = struct.Struct("<4sqqqqI")  # mark, first user, end, scores asked for, cases, checksum of all of it
@@ -80,7 +79,7 @@ class Checkpoint:
             self._file.close()
             self._file = None
 
-    def restore(self, users: int, ptr: Ints) -> Iterator[Result]:
+    def restore(self, users: int, ptr: IntArray) -> Iterator[Result]:
         """Yield the finished blocks, and leave the file ready for the next one.
 
         ``ptr`` says where each user's cases begin. A block must hold as many cases as its users have: what it claims is

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fullrank._progress import bar
+from fullrank._types import BoolArray, FloatArray, IntArray
 from fullrank.models.scorer import Rows, as_scorer
 from fullrank.observing.blocks import OUTCOME, Grouped, Result, unfinished
 from fullrank.observing.budget import Budget
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Observation", "file_name"]
 
-Ints = NDArray[np.int64]
 
 #: Cases turned into counts at a time.
 CASES_PER_PART = 1 << 18
@@ -64,8 +63,8 @@ class Observation:
     design: Design | None
     #: Whether the last call of :meth:`advance` observed all that it was asked to.
     complete: bool
-    begun: NDArray[np.bool_]
-    _current: NDArray[np.bool_]
+    begun: BoolArray
+    _current: BoolArray
 
     def __init__(
         self,
@@ -98,22 +97,22 @@ class Observation:
         return int(self.begun.sum())
 
     @property
-    def cases(self) -> Ints:
+    def cases(self) -> IntArray:
         """The cases that were begun, as places in the split."""
         return np.flatnonzero(self.begun)
 
     @property
-    def above(self) -> Ints:
+    def above(self) -> IntArray:
         """How many candidates were seen to beat each target: its rank less one where all were compared."""
         return self.ahead + self.hits
 
     @property
-    def compared(self) -> Ints:
+    def compared(self) -> IntArray:
         """How many candidates each target was compared with."""
         return np.where(self.begun, self.pool - 1 - self.rest + self.drawn, 0)
 
     @property
-    def known(self) -> NDArray[np.bool_]:
+    def known(self) -> BoolArray:
         """Which cases were compared with every candidate."""
         return np.asarray(self.begun & (self.rest == 0))
 
@@ -167,7 +166,7 @@ class Observation:
             here = cases[first : first + size]
             ahead, rest, drawn, hits, pool, order = (getattr(self, name)[here] for name in OUTCOME)
             drawn = np.where(rest == 0, ALL, drawn)
-            compared: dict[str, Ints] = {}
+            compared: dict[str, IntArray] = {}
             if partly:
                 drawn = np.where((drawn == 0) & (rest > 0), NOTHING, drawn)
                 compared = {"ahead": ahead, "rest": rest}
@@ -192,7 +191,7 @@ class Observation:
         _, user, number = np.unique(self.split.users, return_inverse=True, return_counts=True)
         self.targets = number[user.ravel()]
 
-    def fresh(self, cases: Ints) -> Observation:
+    def fresh(self, cases: IntArray) -> Observation:
         """A new observation of some of the cases, for a trial: it keeps no checkpoint."""
         new = copy(self)
         weights = None if self.split.weights is None else self.split.weights[cases]
@@ -227,7 +226,7 @@ class Observation:
             return task
         return task.with_calls_of(SHARE_PER_CALL * budget.affordable(self.seconds_per_item))
 
-    def _whole_users(self, cases: Any) -> Ints:
+    def _whole_users(self, cases: Any) -> IntArray:
         if cases is None:
             return np.arange(len(self.split.users))
         chosen = np.unique(np.asarray(cases, dtype=np.int64))
@@ -237,10 +236,10 @@ class Observation:
             )
         return chosen
 
-    def _of_whole_users(self, chosen: Ints) -> bool:
+    def _of_whole_users(self, chosen: IntArray) -> bool:
         return int(np.isin(self.split.users, self.split.users[chosen]).sum()) == len(chosen)
 
-    def _refuse_other_draws(self, design: Design, chosen: Ints) -> None:
+    def _refuse_other_draws(self, design: Design, chosen: IntArray) -> None:
         if self.design is None or design.exhaustive or not self.begun[chosen].any() or design == self.design:
             return
         if design.beyond is not None:
@@ -254,7 +253,7 @@ class Observation:
                 "the start."
             )
 
-    def _run(self, task: Task, cases: Ints, budget: Budget | None) -> bool:
+    def _run(self, task: Task, cases: IntArray, budget: Budget | None) -> bool:
         """Observe cases that are all new or all begun; false if the budget ended it."""
         grouped = Grouped.of(self.split, cases, self._pools)
         before = None
@@ -301,12 +300,12 @@ class Observation:
         self.begun[cases] = self._current[cases] = True
         self.items_scored += result.scored
 
-    def _path(self, task: Task, cases: Ints) -> Path | None:
+    def _path(self, task: Task, cases: IntArray) -> Path | None:
         if self.checkpoint is None or not self.checkpoint.is_dir():
             return self.checkpoint
         return self.checkpoint / file_name(self.name, f"{task.design}", cases.tobytes(), suffix=".blocks")
 
-    def _identity(self, task: Task, cases: Ints) -> dict[str, Any]:
+    def _identity(self, task: Task, cases: IntArray) -> dict[str, Any]:
         """What a checkpoint must agree on before it is continued."""
         from fullrank.models.scorer import digest_of
 
@@ -339,7 +338,7 @@ class Observation:
         return out
 
 
-def probe(scorer: Any, split: Split, cases: int = 64, items: int = 8) -> NDArray[np.float64]:
+def probe(scorer: Any, split: Split, cases: int = 64, items: int = 8) -> FloatArray:
     """Scores of a model for cases spread over the split: of the target, and of items spread over the catalogue."""
     chosen = np.unique(np.linspace(0, len(split.users) - 1, cases).astype(np.int64))
     places = np.arange(len(chosen))[:, None] * 7919 + np.linspace(0, split.n_items, items, endpoint=False).astype(

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fullrank._types import Array
 from fullrank.models.scorer import Factors, ItemItem, Rows, Table
 from fullrank.observing.blocks import Block, Grouped, Result
 from fullrank.observing.kernel_inputs import State, fixed, floats, scratch_of, structure
@@ -19,7 +19,6 @@ from fullrank.ranks.design import Course, Design, Exhaustive
 
 __all__ = ["SCORES_PER_CALL", "Task"]
 
-Array = NDArray[Any]
 
 #: Scores asked at once of a model that is only known by its function: the shape is fixed, so batches cannot change a digit.
 SCORES_PER_CALL, ROWS_PER_CALL = 1 << 18, 1024
