@@ -44,8 +44,9 @@ def test_a_design_alone_is_one_observation(world):
     assert {row["design"] for row in report.rows} == {"uni99"}
 
 
-def test_left_free_small_models_are_ranked_in_full_and_it_says_why(world):
+def test_left_free_small_models_are_ranked_in_full_and_it_says_why(world, monkeypatch):
     models, split = world
+    monkeypatch.setattr(speeds, "RANKED_SECONDS", np.inf)  # on a busy machine, too
     report = fr.evaluate(models, split, METRICS, progress=False)
     assert [row["value"] for row in report.rows] == [row["value"] for row in exact(models, split).rows]
     assert all(half(row) == 0 for row in report.rows)
