@@ -368,7 +368,7 @@ def test_bad_calls(three):
         fr.compare(three, target="users")
     with pytest.raises(ValueError, match="`level` must be between"):
         fr.compare(three, level=95)
-    with pytest.raises(ValueError, match="`paired` is 'yes'"):
+    with pytest.raises(ValueError, match="`paired` must be True, False or 'auto', got 'yes'"):
         fr.compare(three, paired="yes")
     with pytest.raises(ValueError, match="holds no estimates"):
         fr.compare(fr.Report(fr.correct(three, metrics="ndcg@10").rows))

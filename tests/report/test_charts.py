@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fullrank as fr
-from fullrank.report.charts import KINDS, NOTEBOOK, PAGE, _spread, finish, panels_of, sampled_bins
+from fullrank.report.charts import NOTEBOOK, PAGE, finish
 from fullrank.report.digest import digest
+from fullrank.report.panels import KINDS, _spread, panels_of, sampled_bins
 
 alt = pytest.importorskip("altair")
 
@@ -37,6 +38,16 @@ def test_plots_are_altair_charts(two, adaptive):
     dist.plot().to_dict()
     dist.counts.plot().to_dict()
     adaptive.estimates["A"].counts.plot().to_dict()
+
+
+def test_notebooks_show_charts_without_a_network(two):
+    pytest.importorskip("vl_convert")
+    for chart in (two.plot("results"), two.plot("ranks"), two.estimates["A"].counts.plot()):
+        (drawing,) = chart._repr_mimebundle_().values()
+        assert drawing.startswith("<svg ")
+        assert "<title>" in drawing
+        assert "http" not in drawing
+        assert "script" not in drawing
 
 
 def test_plots_say_what_they_cannot_draw(two, rows):

@@ -64,7 +64,7 @@ def compare(
     ('A', True, True)
     """
     if paired not in (True, False, "auto"):
-        raise ValueError(f"`paired` is {paired!r}: it must be True, False or 'auto'.")
+        raise ValueError(f"`paired` must be True, False or 'auto', got {paired!r}.")
     if isinstance(models, Report):
         wanted = models.metric(metric)
         level = models.level if level is None else level

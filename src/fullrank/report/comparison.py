@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable
 from collections.abc import Mapping as MappingType
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, overload
 
@@ -83,16 +83,10 @@ class Comparison:
             if (each.model, each.other) == (model, other):
                 return each
             if (each.model, each.other) == (other, model):
-                return Difference(
-                    model,
-                    other,
-                    -each.difference,
-                    -each.high,
-                    -each.low,
-                    1 - each.probability,
-                    each.p_value,
-                    each.p_holm,
-                )
+                return replace(
+                    each, model=model, other=other, difference=-each.difference, low=-each.high, high=-each.low,
+                    probability=1 - each.probability,
+                )  # fmt: skip
         raise ValueError(f"there is no pair {model!r}, {other!r}: models are {', '.join(map(repr, self.models))}.")
 
     def told_apart(self, model: str, other: str) -> bool:
@@ -129,7 +123,10 @@ class Comparison:
                 }
                 for model in self.models
             ],
-            "pairs": _pair_rows(self),
+            "pairs": [
+                {"metric": str(self.metric), **asdict(each), "low": finite(each.low), "high": finite(each.high)}
+                for each in self.pairs
+            ],
             "groups": [list(group) for group in self.groups],
             "notes": list(self.notes),
         }
@@ -274,24 +271,6 @@ class Comparison:
             table=(head[2:], [line[2:] for line in body[:60]]),
             notes=[*self.sentences(), *self.notes],
         )
-
-
-def _pair_rows(comparison: Comparison) -> list[dict[str, Any]]:
-    """The differences as flat rows."""
-    return [
-        {
-            "metric": str(comparison.metric),
-            "model": each.model,
-            "other": each.other,
-            "difference": each.difference,
-            "low": finite(each.low),
-            "high": finite(each.high),
-            "probability": each.probability,
-            "p_value": each.p_value,
-            "p_holm": each.p_holm,
-        }
-        for each in comparison.pairs
-    ]
 
 
 def _limits(row: MappingType[str, Any]) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from collections.abc import Mapping as MappingType
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from fullrank.report.words import NOTHING, clean, merged_notes, number
 if TYPE_CHECKING:
     from fullrank.report.comparison import Comparison
 
-__all__ = ["Bin", "Cell", "Curve", "Digest", "Pair", "Size", "blind_spot", "digest", "exact_to", "finite", "sizes"]
+__all__ = ["Bin", "Cell", "Curve", "Digest", "Size", "blind_spot", "digest", "exact_to", "finite", "sizes"]
 
 #: Models in tables, models in charts of one panel each, models in the matrix of pairs; metrics; remarks; designs.
 MOST_MODELS = 40
@@ -72,8 +72,7 @@ class Cell:
         return None if self.exact else self.interval
 
 
-@dataclass(frozen=True)
-class Curve:
+class Curve(NamedTuple):
     """A metric of one model over cut-offs; ``band`` holds (k, low, high)."""
 
     model: str
@@ -82,8 +81,7 @@ class Curve:
     band: tuple[tuple[int, float, float], ...] = ()
 
 
-@dataclass(frozen=True)
-class Bin:
+class Bin(NamedTuple):
     """Share of cases whose rank lies in ``low``..``high``."""
 
     low: int
@@ -91,22 +89,12 @@ class Bin:
     share: float
 
 
-@dataclass(frozen=True)
-class Size:
+class Size(NamedTuple):
     """Cases that ended with ``drawn`` negatives (0: all of them) and the items they took."""
 
     drawn: int
     cases: int
     scored: int
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Difference of two models, first minus second; without a comparison there is no interval."""
-
-    difference: float
-    low: float | None = None
-    high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -209,15 +197,6 @@ class Digest:
     def sizes(self, model: str) -> list[Size]:
         """How many cases ended with how many negatives, smallest sample first."""
         return sizes(self.estimates[model].counts)
-
-    def pair(self, metric: str, first: str, second: str) -> Pair | None:
-        """Difference of two models in a metric: as compared, when the report has a comparison, else value by value."""
-        held = self.comparison.get(metric)
-        if held is not None and {first, second} <= set(held.models):
-            each = held.pair(first, second)
-            return Pair(each.difference, finite(each.low), finite(each.high))
-        a, b = self.cell(first, metric).value, self.cell(second, metric).value
-        return None if a is None or b is None else Pair(a - b)
 
 
 def digest(report: Any) -> Digest:

@@ -15,13 +15,13 @@ from itertools import count
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
-from xml.etree import ElementTree
 
 from fullrank._files import write_atomically
 from fullrank._version import __version__
 from fullrank.ranks.design import ALL
-from fullrank.report.charts import KINDS, PAGE, Panel, difference_panel, panels_of, svg
+from fullrank.report.charts import inline, svg
 from fullrank.report.digest import MOST_DRAWN, MOST_MODELS, MOST_PAIRED, Digest, blind_spot, digest, exact_to, finite
+from fullrank.report.panels import KINDS, PAGE, Panel, difference_panel, panels_of
 from fullrank.report.words import clean, number, percent, ratio, short_design, signed
 
 if TYPE_CHECKING:
@@ -505,57 +505,6 @@ def _table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
         for row in body
     )
     return f"<table><thead>{_head(head)}</thead><tbody>{lines}</tbody></table>"
-
-
-def inline(drawing: str, about: str, serial: int, sized: bool = False) -> str:
-    """The SVG as part of a page: one image with a name, titles as tooltips, identifiers of its own, nothing else.
-
-    ``sized``: it keeps its size, where no style sheet says how wide it is.
-
-    Elements and attributes are kept by a list of what drawings need, so that nothing in a name can become markup.
-    """
-    root = ElementTree.fromstring(drawing)
-    tips: list[tuple[ElementTree.Element, str]] = []
-    for parent in list(root.iter()):
-        parent.tag = parent.tag.rpartition("}")[2]
-        for child in list(parent):
-            if child.tag.rpartition("}")[2] not in _ELEMENTS or _idle(child):
-                parent.remove(child)
-    for node in root.iter():
-        if node.tag == "path" and node.get("aria-label") and node.get("aria-roledescription") != "axis":
-            tips.append((node, str(node.get("aria-label"))))
-        kept = {name: value for name, value in node.attrib.items() if name in _ATTRIBUTES}
-        for name in ("id", "clip-path"):
-            if name in node.attrib:
-                kept[name] = node.attrib[name].replace("url(#", f"url(#f{serial}-") if name == "clip-path" else (
-                    f"f{serial}-{node.attrib[name]}"
-                )  # fmt: skip
-        node.attrib.clear()
-        node.attrib.update(kept)
-    for node, text in tips:
-        ElementTree.SubElement(node, "title").text = text
-    box = root.get("viewBox", "0 0 340 200")
-    size = {name: root.get(name, "") for name in ("width", "height") if sized}
-    root.attrib.clear()
-    root.attrib.update({**size, "viewBox": box, "role": "img", "aria-labelledby": f"about-{serial}"})
-    title = ElementTree.Element("desc", {"id": f"about-{serial}"})
-    title.text = about
-    root.insert(0, title)
-    return ElementTree.tostring(root, encoding="unicode", short_empty_elements=False)
-
-
-_ELEMENTS = {"svg", "g", "path", "line", "rect", "circle", "text", "tspan", "defs", "clipPath"}
-_ATTRIBUTES = {
-    "d", "x", "y", "x1", "x2", "y1", "y2", "dx", "dy", "cx", "cy", "r", "width", "height", "transform", "fill", "stroke",
-    "stroke-width", "stroke-dasharray", "stroke-linecap", "stroke-linejoin", "stroke-miterlimit", "opacity", "fill-opacity",
-    "stroke-opacity", "text-anchor", "dominant-baseline", "font-size", "font-weight", "font-style", "display", "viewBox",
-    "pointer-events",
-}  # fmt: skip
-
-
-def _idle(node: ElementTree.Element) -> bool:
-    """Empty backgrounds and foregrounds, of which Vega draws many."""
-    return node.get("class") in {"background", "foreground"} and not node.get("fill") and not node.get("stroke")
 
 
 def _scroll(table: str, name: str) -> str:

@@ -54,7 +54,7 @@ def distribution_html(distribution: Any) -> str:
 
 def counts_html(counts: RankCounts) -> str:
     """What was seen: cases, design, cost, and sampled ranks or sample sizes."""
-    from fullrank.report.charts import sampled_bins
+    from fullrank.report.panels import sampled_bins
 
     low, high = (round(each) for each in counts.pool_range)
     full = len(counts) * max(counts.n_items - 1, 1)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 from collections.abc import Mapping as MappingType
 from dataclasses import asdict, dataclass, field, replace
+from importlib import import_module
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, overload
@@ -320,20 +321,12 @@ class Report:
 
     def to_pandas(self) -> Any:
         """The rows as a pandas frame."""
-        try:
-            import pandas as pd
-        except ImportError:
-            raise ImportError("`to_pandas` needs pandas: pip install pandas.") from None
-        return pd.DataFrame([_flat(row) for row in self.rows])
+        return _library("pandas").DataFrame([_flat(row) for row in self.rows])
 
     def to_polars(self) -> Any:
         """The rows as a polars frame."""
-        try:
-            import polars as pl
-        except ImportError:
-            raise ImportError("`to_polars` needs polars: pip install polars.") from None
         # a column may start with many missing values
-        return pl.DataFrame([_flat(row) for row in self.rows], infer_schema_length=None)
+        return _library("polars").DataFrame([_flat(row) for row in self.rows], infer_schema_length=None)
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -364,6 +357,13 @@ class Report:
             *(line for remark in self.remarks for line in wrapped(clean(remark, 400), width)),
             *(line for note in notes for line in wrapped(clean(note, 400), width, "! ")),
         ]
+
+
+def _library(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError:
+        raise ImportError(f"`to_{name}` needs {name}: pip install {name}.") from None
 
 
 def _leans(row: Row) -> bool:
