@@ -26,7 +26,7 @@ __all__ = ["Checkpoint"]
 
 Ints = NDArray[np.int64]
 
-_FORMAT, _VERSION = "fullrank observations", 2
+_FORMAT, _VERSION = "fullrank observations", 3
 _HEAD = struct.Struct("<4sqqqqI")  # mark, first user, end, scores asked for, cases, checksum of all of it
 _MARK = b"BLK2"
 #: A header is shorter than this many bytes.
@@ -41,6 +41,7 @@ _WORDS = {
     "seed": "another seed",
     "previous": "other earlier outcomes",
     "model": "another model",
+    "guide": "another guide",
 }
 
 
