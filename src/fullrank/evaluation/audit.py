@@ -8,6 +8,7 @@ otherwise, the precision is not met, however narrow the interval (prediction-pow
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,7 +18,8 @@ from fullrank.estimators.intervals import z_of
 from fullrank.metrics import Metric
 from fullrank.observing.budget import Budget
 from fullrank.observing.observation import Observation
-from fullrank.ranks.design import Sample
+from fullrank.ranks.design import Design, Sample
+from fullrank.ranks.guided import Guided
 
 __all__ = ["Audit"]
 
@@ -50,7 +52,10 @@ class Audit:
         chosen = np.flatnonzero(np.isin(self._place, users[~held][:number]) & seen.begun)
         if len(chosen):
             trial = seen.copy()
-            trial.advance(Sample(seen.split.n_items, replace=False), budget, chosen)
+            everything: Design = Sample(seen.split.n_items, replace=False)
+            if isinstance(seen.design, Guided):
+                everything = replace(seen.design, negatives=seen.split.n_items, max_negatives=None)
+            trial.advance(everything, budget, chosen)
             seen.items_scored = trial.items_scored
             ranked = chosen[trial.known[chosen]]
             self.above[ranked] = trial.above[ranked]
@@ -83,7 +88,7 @@ class Audit:
 
 def undecided(seen: Observation, cut: int) -> BoolArray:
     """Which cases may still be within the cut-off, or not."""
-    return np.asarray(seen.begun & (seen.rest > 0) & (seen.above + seen.order <= cut))
+    return np.asarray(seen.begun & ~seen.known & (seen.above + seen.order <= cut))
 
 
 def predicted_gains(
@@ -93,15 +98,18 @@ def predicted_gains(
     fitted = dist.fitted
     if fitted is None or seen.design is None:
         raise ValueError("every rank is known: there is nothing to predict.")
-    N = dist.counts.n_items
-    row_of = {(int(j), int(T)): int(row) for j, T, row in zip(*fitted.groups[:2], dist.rows, strict=True)}
-    keys = np.stack([getattr(seen, name)[cases] for name in ("drawn", "hits", "order", "targets")], axis=1)
+    N, partly = dist.counts.n_items, dist.counts.has_compared_part
+    row_of = {tuple(key): int(row) for key, row in zip(fitted.group_keys.tolist(), dist.rows, strict=True)}
+    columns = ("drawn", "hits", "rest", "order", "targets", "ahead", "recent")
+    keys = np.stack([getattr(seen, name)[cases] for name in columns], axis=1)
+    if not partly:
+        keys[:, [2, 5, 6]] = round(N) - 1, 0, 0
     distinct, which = np.unique(keys, axis=0, return_inverse=True)
-    law = dist.grid.law(seen.design, N, distinct[:, 0], distinct[:, 1])
     mean, square = np.zeros(len(distinct)), np.zeros(len(distinct))
-    for place, (_, _, j, T) in enumerate(distinct.tolist()):
-        weight = np.maximum(dist.masses[row_of[j, T]], 0.0) * law[:, place]
-        gain = dist.grid.mean_gain(metric, N, j, T)
+    for place, (drawn, hits, rest, j, T, ahead, recent) in enumerate(distinct.tolist()):
+        law = dist.grid.law(seen.design, rest + 1.0 if partly else N, np.array([drawn]), np.array([hits]))[:, 0]
+        weight = np.maximum(dist.masses[row_of[j, T, ahead, recent]], 0.0) * law
+        gain = dist.grid.mean_gain(metric, N, j, T, ahead)
         weight = weight / max(float(weight.sum()), 1e-300)
         mean[place], square[place] = weight[: len(gain)] @ gain, weight[: len(gain)] @ gain**2
     return mean[which.ravel()], np.maximum(square - mean**2, 0.0)[which.ravel()]

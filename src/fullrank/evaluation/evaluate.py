@@ -22,6 +22,7 @@ import numpy as np
 from fullrank.estimators import DEFAULT_ESTIMATOR, Estimator, parse_estimator
 from fullrank.estimators.intervals import check_interval
 from fullrank.evaluation.correct import DEFAULT_METRICS, report_on
+from fullrank.evaluation.guided_run import GuidedRun
 from fullrank.evaluation.model_run import ModelRun
 from fullrank.evaluation.planner import DEFAULT_PRECISION, Planner, check_precision
 from fullrank.metrics import Metric, parse_metrics
@@ -45,6 +46,7 @@ def evaluate(
     precision: float | None = None,
     target: str = "cases",
     candidates: Any = "unseen",
+    guide: Any = None,
     ties: str = "random",
     max_items: int | None = None,
     max_seconds: float | None = None,
@@ -74,6 +76,11 @@ def evaluate(
     any               none           one observation under this design
     ================  =============  =================================================================================
 
+    ``guide``: for models that take long to score an item, a cheap one that knows where to look: any scorer, ``"popularity"``
+    or a list of items per user. What it puts first is compared in full, and only the rest is sampled; a guide that leads
+    nowhere is left. It is taken where items are asked for one by one, and with ``design="guided"`` always. Among ``"all"``
+    candidates a user's training items are compared in full.
+
     ``max_items`` (scores asked for, all models together, timing probes included) and ``max_seconds`` end the run early; so
     does Ctrl-C. The report then has what was reached, with its intervals and a note. ``checkpoint``: a folder; the same call
     takes up there what a killed one left, and gives the same digits. ``backend``: a name or an object with ``.map`` that
@@ -86,7 +93,10 @@ def evaluate(
             raise ValueError(f"`{name}` must be None or a number above zero, got {value!r}.")
     budget = Budget(max_items, max_seconds)
     check_interval(level, target)
-    chosen = None if design is None else parse_design(design)
+    forced = isinstance(design, str) and design.strip().lower() == "guided"
+    if guide is None and (forced or (isinstance(design, Design) and design.compares)):
+        raise ValueError("`guide` is missing: a guided design needs a scorer, lists of items or 'popularity'.")
+    chosen = None if design is None or forced else parse_design(design)
     if chosen is not None and precision is not None and not chosen.grows:
         raise ValueError(
             f"`precision` and `design` '{chosen}' exclude each other: a fixed design reaches what it reaches; "
@@ -102,18 +112,19 @@ def evaluate(
     if isinstance(backend, str):
         backend = import_module("fullrank.backends").resolve(backend)
     job = Job(
-        split=_split(split), planner=planner, design=chosen, fixed=fixed,
+        split=_split(split), planner=planner, design=chosen, fixed=fixed, forces_guide=forced,
         estimator=parse_estimator(DEFAULT_ESTIMATOR if estimator is None else estimator),
         observing={
-            "candidates": candidates, "ties": ties, "rng": seed_of(rng), "map": map if backend is None else backend,
-            "checkpoint": _folder(checkpoint), "progress": progress,
+            "candidates": candidates, "guide": guide, "ties": ties, "rng": seed_of(rng),
+            "map": map if backend is None else backend, "checkpoint": _folder(checkpoint), "progress": progress,
         },
     )  # fmt: skip
     named = _named(models)
     runs: dict[str, ModelRun] = {}
     try:
         for place, (name, model) in enumerate(named.items()):
-            run = ModelRun(job, model, name, budget.share(len(named) - place))
+            kind = ModelRun if guide is None else GuidedRun
+            run = kind(job, model, name, budget.share(len(named) - place))
             runs[name] = run
             run.carry_out()
     except KeyboardInterrupt:
@@ -133,6 +144,7 @@ class Job:
     design: Design | None
     fixed: bool  # one observation under the design, whatever it reaches
     estimator: Estimator
+    forces_guide: bool
     observing: dict[str, Any]  # how models are observed: the keywords of Observation
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ __all__ = ["OUTCOME", "Block", "Grouped", "Result", "outcome_of", "unfinished"]
 
 
 #: What is known of a case once it was observed.
-OUTCOME = ("ahead", "rest", "drawn", "hits", "pool", "order")
+OUTCOME = ("ahead", "rest", "drawn", "hits", "pool", "order", "recent")
 
 
 class Result(NamedTuple):
@@ -36,7 +36,7 @@ def outcome_of(
     """The outcomes of a sample from all candidates; where all were compared, ``hits`` is how many beat the target."""
     none = np.zeros_like(hits)
     ahead, rest = np.where(known, hits, none), np.where(known, none, pool - 1)
-    return ahead, rest, np.where(known, none, drawn), np.where(known, none, hits), pool, order
+    return ahead, rest, np.where(known, none, drawn), np.where(known, none, hits), pool, order, none
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,10 @@ class Block:
     compared: IntArray | None = None
     hits: IntArray | None = None
     order: IntArray | None = None
+    # behind a guide `compared` and `hits` are of the rest; of the guide's first `depth`, `ahead` beat the target
+    ahead: IntArray | None = None
+    recent: IntArray | None = None
+    depth: IntArray | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # `listed` is shared by all blocks here; what travels to another process is this block's own part.
@@ -69,6 +73,16 @@ class Block:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+
+    def part(self, first: int, last: int) -> Block:
+        """Users first..last−1 of the block."""
+        a, b = self.ptr[first], self.ptr[last]
+        per_case = ("targets", "compared", "hits", "order", "ahead", "recent", "depth")
+        own = {name: values[a:b] for name in per_case if (values := getattr(self, name)) is not None}
+        return replace(
+            self, first=self.first + first, last=self.first + last, users=self.users[first:last],
+            ptr=self.ptr[first : last + 1] - a, lo=self.lo[first:last], hi=self.hi[first:last], **own,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -100,7 +114,7 @@ class Grouped:
         )  # fmt: skip
 
     def blocks(self, spans: Iterable[tuple[int, int]], before: Mapping[str, IntArray] | None = None) -> Iterator[Block]:
-        """The blocks of these spans of users; ``before``: compared, hits and order of every case of the split."""
+        """The blocks of these spans of users; ``before``: what each case of the split brings along."""
         for first, last in spans:
             a, b = self.ptr[first], self.ptr[last]
             known = {key: values[self.cases[a:b]] for key, values in (before or {}).items()}

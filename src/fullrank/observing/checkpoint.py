@@ -25,7 +25,7 @@ from fullrank.observing.blocks import OUTCOME, Result
 __all__ = ["Checkpoint"]
 
 
-_FORMAT, _VERSION = "fullrank observations", 2
+_FORMAT, _VERSION = "fullrank observations", 3
 _HEAD = struct.Struct("<4sqqqqI")  # mark, first user, end, scores asked for, cases, checksum of all of it
 _MARK = b"BLK2"
 #: A header is shorter than this many bytes.
@@ -40,6 +40,7 @@ _WORDS = {
     "seed": "another seed",
     "previous": "other earlier outcomes",
     "model": "another model",
+    "guide": "another guide",
 }
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from fullrank.observing.compiled import CHUNK, NAN_SCORE, NO_CANDIDATE, Array, Cases, Rules, Scratch, kernel
 from fullrank.observing.kernel_draws import draw_items, list_negatives, mark_negatives, next_goal, unmark
+from fullrank.observing.kernel_guided import count_listed, score_matrix, score_rows
 from fullrank.observing.kernel_products import by_norm, count_tile, prepare, row_norms
 from fullrank.observing.kernel_scores import (
     DenseItemModel,
@@ -57,6 +58,7 @@ __all__ = [
     "by_norm",
     "choose_courses",
     "count_batch",
+    "count_listed",
     "count_tile",
     "exhaust",
     "fill_draws",
@@ -65,6 +67,8 @@ __all__ = [
     "prepare",
     "row_norms",
     "sample",
+    "score_matrix",
+    "score_rows",
 ]
 
 

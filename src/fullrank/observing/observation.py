@@ -26,6 +26,7 @@ from fullrank.models.scorer import Rows, as_scorer
 from fullrank.observing.blocks import OUTCOME, Grouped, Result, unfinished
 from fullrank.observing.budget import Budget
 from fullrank.observing.checkpoint import Checkpoint
+from fullrank.observing.guides import continues, guide_of, training_items
 from fullrank.observing.inputs import candidates_name, check_options, check_sizes, mapper, pools_of, seed_of
 from fullrank.observing.task import Task, is_compiled
 from fullrank.ranks.counts import NOTHING, RankCounts
@@ -72,6 +73,8 @@ class Observation:
         split: Split,
         *,
         candidates: Any = "unseen",
+        compare_train: bool = False,
+        guide: Any = None,
         ties: str = "random",
         rng: int | np.random.Generator | None = 0,
         map: Any = map,
@@ -90,6 +93,12 @@ class Observation:
         self.candidates = candidates_name(candidates)
         self.checkpoint = None if checkpoint is None else Path(checkpoint)
         self._pools = pools_of(candidates, split)
+        self._guide = guide_of(guide, split)
+        self._train = training_items(split) if compare_train else None
+        if compare_train and candidates != "all":
+            raise ValueError(
+                "`compare_train` must be False unless `candidates` is 'all': training items are no candidates."
+            )
         self.items_scored, self.seconds, self._timed = 0, 0.0, 0
         self.forget()
 
@@ -114,7 +123,8 @@ class Observation:
     @property
     def known(self) -> BoolArray:
         """Which cases were compared with every candidate."""
-        return np.asarray(self.begun & (self.rest == 0))
+        every = (self.drawn == self.rest) & (self.design is not None and self.design.compares > 0)
+        return np.asarray(self.begun & ((self.rest == 0) | every))
 
     @property
     def compiled(self) -> bool:
@@ -146,6 +156,7 @@ class Observation:
         if self.design is None or str(task.design) != str(self.design):
             self._current[:] = False
         chosen = chosen[~self._current[chosen]]
+        self._previous = self.design or task.design
         self.design, self.complete = task.design, False
         begun = self.begun[chosen]
         self.complete = all(
@@ -158,18 +169,20 @@ class Observation:
         if self.design is None or not self.begun.any():
             raise ValueError("nothing was observed yet: call `advance` with a design first.")
         split, cases = self.split, self.cases
-        partly = bool(((self.rest > 0) & (self.rest < self.pool - 1))[cases].any())
+        behind = self.design.compares > 0
+        partly = behind or bool(((self.rest > 0) & (self.rest < self.pool - 1))[cases].any())
         # in parts of a fixed size a million cases take little room; a part must not weigh nothing
         size = CASES_PER_PART if split.weights is None else len(cases)
         parts = []
         for first in range(0, len(cases), size):
             here = cases[first : first + size]
-            ahead, rest, drawn, hits, pool, order = (getattr(self, name)[here] for name in OUTCOME)
-            drawn = np.where(rest == 0, ALL, drawn)
+            ahead, rest, drawn, hits, pool, order, recent = (getattr(self, name)[here] for name in OUTCOME)
+            nothing = (drawn == 0) & (rest > 0)
+            drawn = np.where((rest == 0) | ((drawn == rest) & behind), ALL, drawn)
             compared: dict[str, IntArray] = {}
             if partly:
-                drawn = np.where((drawn == 0) & (rest > 0), NOTHING, drawn)
-                compared = {"ahead": ahead, "rest": rest}
+                drawn = np.where(nothing, NOTHING, drawn)
+                compared = {"ahead": ahead, "rest": rest, "recent": np.minimum(recent, ahead)}
             else:
                 hits = ahead + hits
             weights = None if split.weights is None else split.weights[here]
@@ -186,7 +199,9 @@ class Observation:
         self.design, self.complete = None, True
         n = len(self.split.users)
         self.begun, self._current = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
-        self.ahead, self.rest, self.drawn, self.hits, self.pool = (np.zeros(n, dtype=np.int64) for _ in range(5))
+        self.ahead, self.rest, self.drawn, self.hits, self.pool, self.recent = (
+            np.zeros(n, dtype=np.int64) for _ in range(6)
+        )
         self.order = np.ones(n, dtype=np.int64)
         _, user, number = np.unique(self.split.users, return_inverse=True, return_counts=True)
         self.targets = number[user.ravel()]
@@ -221,7 +236,13 @@ class Observation:
     # ------------------------------------------------------------------------------------------------ inside
 
     def _task(self, design: Design, budget: Budget | None) -> Task:
+        guide = self._guide if design.compares else None if design.exhaustive else self._train
+        if design.compares and guide is None:
+            raise ValueError(
+                f"`guide` is missing: '{design}' compares what a guide puts first; give one, or 'popularity'."
+            )
         task = Task.of(self.scorer, self.name, design, self._pools.largest, self.split.n_items, self.ties, self.seed)
+        task = replace(task, guide=guide)
         if budget is None or not budget.limited or task.compiled:
             return task
         return task.with_calls_of(SHARE_PER_CALL * budget.affordable(self.seconds_per_item))
@@ -240,6 +261,10 @@ class Observation:
         return int(np.isin(self.split.users, self.split.users[chosen]).sum()) == len(chosen)
 
     def _refuse_other_draws(self, design: Design, chosen: IntArray) -> None:
+        if self.design is not None and self.begun[chosen].any() and bool(design.compares) != bool(self.design.compares):
+            raise ValueError(
+                f"'{design}' cannot continue what was observed under '{self.design}': observe it from the start."
+            )
         if self.design is None or design.exhaustive or not self.begun[chosen].any() or design == self.design:
             return
         if design.beyond is not None:
@@ -258,7 +283,7 @@ class Observation:
         grouped = Grouped.of(self.split, cases, self._pools)
         before = None
         if self.begun[cases[0]] and not task.exhaustive:
-            before = {"compared": self.compared, "hits": self.above, "order": self.order}
+            before = self._before(task.design, task.guide is not None)
         users = len(grouped.users)
         done = np.zeros(users, dtype=bool)
         pace = None if budget is None or not budget.limited else budget.pace(task.most_scores(users, len(cases)))
@@ -293,6 +318,18 @@ class Observation:
             )
         return True
 
+    def _before(self, design: Design, guided: bool) -> dict[str, IntArray]:
+        """What cases bring along that were observed under the design before, for another that goes on from there."""
+        if not guided:
+            return {"compared": self.compared, "hits": self.above, "order": self.order}
+        compared, drawn = continues(self._previous, design)
+        out = {"order": self.order}
+        if compared:
+            out |= {"ahead": self.ahead, "recent": self.recent, "depth": self.pool - 1 - self.rest}
+        if drawn:
+            out |= {"compared": self.drawn, "hits": self.hits}
+        return out
+
     def _take(self, grouped: Grouped, result: Result) -> None:
         cases = grouped.cases[grouped.ptr[result.first] : grouped.ptr[result.last]]
         for name, values in zip(OUTCOME, result.outcome, strict=True):
@@ -318,8 +355,9 @@ class Observation:
             "candidates": digest_of(listed.indptr, listed.indices) if explicit else f"listed {listed.nnz}",
             "ties": self.ties,
             "seed": self.seed,
-            "previous": digest_of(self.compared[cases], self.above[cases]) if begun else None,
+            "previous": digest_of(self.compared[cases], self.above[cases], self.rest[cases]) if begun else None,
             "model": self._fingerprint,
+            "guide": None if task.guide is None else task.guide.identity,
         }
 
     @functools.cached_property

@@ -28,6 +28,8 @@ def observe(
     design: Design | str,
     *,
     candidates: Any = "unseen",
+    compare_train: bool = False,
+    guide: Any = None,
     ties: str = "random",
     rng: int | np.random.Generator | None = 0,
     map: Any = map,
@@ -42,6 +44,10 @@ def observe(
     out (kr20), ``"all"`` does not (jin21, li23); or one pool per user: a sparse users × items mask, a dict or a sequence of
     item lists, used as it is, plus the targets (the counts call these candidates ``"given"``). The other targets of a user
     are never negatives.
+
+    ``guide``: for :class:`fullrank.Guided`, what orders each user's candidates: any scorer, ``"popularity"``, or a list of
+    items per user, such as those a retrieval stage returned. It is asked for whole rows, and what it scores is not counted.
+    ``compare_train``: among ``"all"`` candidates, compare a user's training items one by one, and sample the others.
 
     ``ties``: an item whose score equals the target's ranks above it never (``"optimistic"``), always
     (``"pessimistic"``), or by a seeded key per user and item (``"random"``), the same in every design. NaN is refused.
@@ -58,7 +64,7 @@ def observe(
     if checkpoint is not None and os.path.isdir(checkpoint):
         raise ValueError(f"`checkpoint` must be a file, got the folder {str(checkpoint)!r}: name a file in it.")
     seen = Observation(
-        model, split, candidates=candidates, ties=ties, rng=rng, map=map, checkpoint=checkpoint, progress=progress,
-        batch=batch, name=name,
+        model, split, candidates=candidates, compare_train=compare_train, guide=guide, ties=ties, rng=rng, map=map,
+        checkpoint=checkpoint, progress=progress, batch=batch, name=name,
     )  # fmt: skip
     return seen.advance(design).counts()

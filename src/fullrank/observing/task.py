@@ -12,6 +12,7 @@ import numpy as np
 from fullrank._types import Array
 from fullrank.models.scorer import Factors, ItemItem, Rows, Table
 from fullrank.observing.blocks import Block, Grouped, Result
+from fullrank.observing.guides import TILE, Guide, observe_guided
 from fullrank.observing.kernel_inputs import State, fixed, floats, scratch_of, structure
 from fullrank.observing.products import count_products
 from fullrank.observing.threads import Team
@@ -38,6 +39,7 @@ class Task:
     limit: int = 0  # a case that so many beat may be left there, unless it has no more than `few` negatives; 0: never
     few: int = 0
     scores_per_call: int = SCORES_PER_CALL
+    guide: Guide | None = None  # what is compared one by one, before the rest is sampled
 
     @classmethod
     def of(cls, scorer: Any, name: str, design: Design, pool: int, n_items: int, ties: str, seed: int) -> Task:
@@ -63,7 +65,8 @@ class Task:
         """The most scores that the model can be asked for, for so many users and cases."""
         if self.asks_rows:
             return users * self.n_items
-        return cases * max(course.stages[-1] or self.n_items for course in self.courses)
+        first = 0 if self.guide is None else self.design.compares
+        return cases * first + cases * max(course.stages[-1] or self.n_items for course in self.courses)
 
     @property
     def asks_rows(self) -> bool:
@@ -95,6 +98,8 @@ class Task:
     @property
     def tile(self) -> int:
         """Users asked of the model together. Fixed by model, design and catalogue: never by the batch, nor by part."""
+        if self.guide is not None:
+            return max(1, min(TILE, self.scores_per_call // (1 + self.first_stage)))
         if self.compiled:
             return 1
         if self.asks_rows:
@@ -124,6 +129,8 @@ class Task:
             raise
 
     def _observe(self, block: Block) -> Result:
+        if self.guide is not None:
+            return observe_guided(self, block)
         if self.parts is not None:
             sample, ranks = self.parts
             return self.joined(sample._observe(block), ranks._observe(block))

@@ -357,6 +357,12 @@ class RankCounts:
         return np.asarray(~self.all_compared & self.design.closed(self.column("ahead")))
 
     @property
+    def known_to(self) -> float:
+        """The largest cut-off of metrics that can be told: cases that were closed are known to lie beyond, but not where."""
+        offset = self.column("ahead") + self.column("order") - 1
+        return float(offset[self.closed].min(initial=MOST_ITEMS))
+
+    @property
     def leads(self) -> IntArray:
         """Of every cell, how many compared candidates are ahead of the ranks among the rest, of which its outcome speaks."""
         return np.where(self.column("rest") == 0, 0, self.column("ahead"))
@@ -392,6 +398,11 @@ class RankCounts:
         pairs, _ = self._pairs
         order, targets, ahead, _ = pairs.T
         return Groups(order, targets, ahead, sum_by(self.group_of, self.weight, len(pairs)))
+
+    @property
+    def group_keys(self) -> IntArray:
+        """Of each of :attr:`groups`, (j, T, ahead, recent)."""
+        return self._pairs[0]
 
     @property
     def lead_bins(self) -> IntArray:

@@ -168,7 +168,8 @@ class Digest:
             estimate = self.estimates.get(model)
             if estimate is None:
                 continue
-            deepest = max(min(DEEPEST, math.floor(estimate.counts.pool_range[1])), 1)
+            counts = estimate.counts
+            deepest = max(int(min(DEEPEST, math.floor(counts.pool_range[1]), counts.known_to)), 1)
             # without a distribution (CLS, Mapping) every interval is sixty fits of its own: a curve, but no band
             cuts = BAND_CUTS if hasattr(estimate, "mass") else ()
             ks = range(1, deepest + 1)
@@ -187,7 +188,7 @@ class Digest:
     def ranks(self, model: str) -> list[Bin]:
         """Share of cases at rank 1, 2-3, 4-7, 8-15, …: doublings are equally wide on a logarithmic axis."""
         estimate = self.estimates[model]
-        last = max(math.ceil(estimate.counts.pool_range[1]), 1)
+        last = max(int(min(math.ceil(estimate.counts.pool_range[1]), estimate.counts.known_to)), 1)
         lows = [2**i for i in range(last.bit_length())]
         highs = [min(2 * low - 1, last) for low in lows]
         below = [0.0, *(float(estimate.expect(Recall @ high)) for high in highs)]

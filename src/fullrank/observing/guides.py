@@ -1,0 +1,291 @@
+"""Guides: in which order a user's candidates are compared with the target one by one, before the rest is sampled.
+
+A guide is a scorer, asked for whole rows and never counted as scored; or lists of items, those a retrieval stage returned or
+the user's training items. What a block gives stays a pure function of (model, guide, block, design, seed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from fullrank._types import Array, BoolArray, IntArray
+from fullrank.models.scorer import Rows, as_scorer
+from fullrank.observing.blocks import Block, Result
+from fullrank.observing.compiled import NO_CANDIDATE
+from fullrank.observing.inputs import check_sizes
+from fullrank.observing.kernel_inputs import State, fixed, floats, scratch_of, structure
+from fullrank.ranks.design import Design
+
+if TYPE_CHECKING:
+    from fullrank.data.split import Split
+    from fullrank.observing.task import Task
+
+__all__ = ["Guide", "continues", "guide_of", "observe_guided", "training_items"]
+
+#: Users that are observed together behind a guide, and whose rows a guide is asked for together.
+TILE, ROWS = 512, 64
+#: More negatives than any case has: a case that comes with so many draws none.
+_NO_MORE = 1 << 40
+
+
+@dataclass(frozen=True, eq=False)
+class Guide:
+    """An order of each user's candidates: by a scorer's rows, or as lists give it."""
+
+    name: str
+    scorer: Any = None
+    lists: Any = None  # CSR, the items of each user in their order
+    ordered: bool = True  # whether those that come first are the more likely to beat the target
+
+    def first(self, task: Task, block: Block, depth: int) -> tuple[IntArray, IntArray]:
+        """The first ``depth`` candidates of every user of the block, targets left out: where each list starts, and items."""
+        lists: list[IntArray] = []
+        key = np.random.default_rng(task.seed).permutation(task.n_items)
+        for start in range(0, len(block.users), ROWS):
+            users = np.array(block.users[start : start + ROWS])
+            rows = None if self.scorer is None else self._rows(task, users)
+            for place, user in enumerate(users):
+                allowed = self.candidates(task, block, start + place)
+                if rows is not None:
+                    lists.append(_top(rows[place], np.flatnonzero(allowed), key, depth))
+                else:
+                    items = self.lists.indices[self.lists.indptr[user] : self.lists.indptr[user + 1]]
+                    lists.append(items[allowed[items]][:depth].astype(np.int64))
+        ptr = np.cumsum([0, *map(len, lists)])
+        return ptr, np.concatenate([np.zeros(0, dtype=np.int64), *lists])
+
+    def candidates(self, task: Task, block: Block, g: int) -> BoolArray:
+        """Which items the targets of the block's g-th user are ranked among."""
+        listed = block.listed[block.lo[g] : block.hi[g]]
+        allowed = np.full(task.n_items, not block.explicit)
+        allowed[listed] = block.explicit
+        allowed[block.targets[block.ptr[g] : block.ptr[g + 1]]] = False
+        return allowed
+
+    def _rows(self, task: Task, users: IntArray) -> Array:
+        from fullrank.observing import kernels as k
+        from fullrank.observing.task import is_compiled
+
+        if is_compiled(self.scorer):
+            model, work = structure(replace(task, scorer=self.scorer))
+            scores = np.empty((len(users), task.n_items), dtype=work.dtype)
+            k.score_rows(model, users, work.copy(), np.empty(k.CHUNK, dtype=work.dtype), scores)
+        elif isinstance(self.scorer, Rows):
+            scores = floats(self.scorer.rows(users))
+        else:
+            catalogue = np.arange(task.n_items, dtype=np.int64)
+            scores = floats(self.scorer.score(users, np.tile(catalogue, (len(users), 1))))
+        if scores.ndim != 2 or scores.shape[0] != len(users) or scores.shape[1] < task.n_items:
+            raise ValueError(
+                f"guide `{self.name}` must give a score for each of {task.n_items} items, got rows of shape {scores.shape} "
+                f"for {len(users)} users."
+            )
+        wrong = np.flatnonzero(np.isnan(scores[:, : task.n_items]).any(1))
+        if len(wrong):
+            raise ValueError(f"guide `{self.name}` gave a score that is not a number (NaN) for user {users[wrong[0]]}.")
+        return scores
+
+    @property
+    def identity(self) -> Any:
+        """What a checkpoint must agree on."""
+        from fullrank.models.scorer import digest_of
+
+        digest = getattr(self.scorer, "digest", None)
+        if self.lists is not None:
+            return digest_of(self.lists.indptr, self.lists.indices)
+        return [self.name, None if digest is None else digest()]
+
+
+def _top(scores: Array, items: IntArray, key: IntArray, depth: int) -> IntArray:
+    """The items with the highest scores, in order; a seeded key decides between equal ones."""
+    own = scores[items]
+    if len(items) > depth:
+        least = np.partition(own, len(own) - depth)[len(own) - depth]
+        items, own = items[own >= least], own[own >= least]
+    return items[np.lexsort((key[items], -own))][:depth]
+
+
+def guide_of(given: Any, split: Split) -> Guide | None:
+    """Return the guide that is meant: a scorer, ``"popularity"``, or lists of items, one per user."""
+    if given is None or isinstance(given, Guide):
+        return given
+    if isinstance(given, str):
+        if given != "popularity":
+            raise ValueError(f"`guide` must be a scorer, lists of items or 'popularity', got {given!r}.")
+        from fullrank.models.popularity import Popularity
+
+        given = Popularity().fit(split.train)
+    if isinstance(given, dict) or (isinstance(given, Sequence) and not isinstance(given, tuple)):
+        return Guide("lists", lists=_as_lists(given, split))
+    scorer = as_scorer(given, split, name=None)
+    name = str(getattr(scorer, "name", "guide"))
+    try:
+        check_sizes(scorer, split, name)
+    except ValueError as error:
+        raise ValueError(str(error).replace("model `", "guide `", 1)) from None
+    return Guide(name, scorer)
+
+
+def training_items(split: Split) -> Guide:
+    """A guide to nothing but the user's training items: they are compared in full, and have no order."""
+    return Guide("training items", lists=sp.csr_matrix(split.train), ordered=False)
+
+
+def _as_lists(given: Any, split: Split) -> Any:
+    lists = [given.get(user, ()) for user in range(split.n_users)] if isinstance(given, dict) else given
+    if len(lists) != split.n_users:
+        raise ValueError(
+            f"`guide` must have a list for each of the split's {split.n_users} users, got {len(lists)} lists."
+        )
+    parts = [np.asarray(items, dtype=np.int64) for items in lists]
+    flat = np.concatenate([np.zeros(0, dtype=np.int64), *parts])
+    if len(flat) and (flat.min() < 0 or flat.max() >= split.n_items):
+        wrong = flat[(flat < 0) | (flat >= split.n_items)][0]
+        raise ValueError(f"`guide` must list items from 0 to {split.n_items - 1}, got {wrong}.")
+    unique = [items[np.sort(np.unique(items, return_index=True)[1])] for items in parts]
+    ptr = np.cumsum([0, *map(len, unique)])
+    data = np.ones(int(ptr[-1]), dtype=np.int8)
+    return sp.csr_matrix((data, np.concatenate([flat[:0], *unique]), ptr), shape=(split.n_users, split.n_items))
+
+
+def continues(before: Design, after: Design) -> tuple[bool, bool]:
+    """Whether a case that was observed under one design keeps what was compared, and what was drawn, under another.
+
+    How many of the hits came late is known again if all that was compared is now early: four times as many are.
+    """
+    same = before.compares == after.compares
+    kept = before.steps[:1] == after.steps[:1] and _stop(before) == _stop(after)
+    return kept and (same or after.compares >= 4 * before.compares > 0), kept and same
+
+
+def _stop(design: Design) -> int:
+    return int(np.argmax(design.closed(np.arange(1 << 12))))
+
+
+# -------------------------------------------------------------------------------------------------- observing
+
+
+def observe_guided(task: Task, block: Block) -> Result:
+    """Compare the guide's first items of every case, then sample the rest of those that are open."""
+    users, tile = len(block.users), task.tile
+    results = [_observe_tile(task, block.part(first, min(first + tile, users))) for first in range(0, users, tile)]
+    outcome = tuple(np.concatenate(each) for each in zip(*(result.outcome for result in results), strict=True))
+    return Result(block.first, block.last, outcome, sum(result.scored for result in results))
+
+
+def _observe_tile(task: Task, block: Block) -> Result:
+    guide, design = task.guide, task.design
+    if guide is None:
+        raise ValueError("there is no guide to observe behind.")
+    ptr, items = guide.first(task, block, design.compares or task.n_items)
+    state = State.of(replace(task, guide=None), replace(block, compared=None, hits=None))
+    group = np.repeat(np.arange(len(block.users)), np.diff(block.ptr))
+    size = np.diff(ptr)[group]
+    count = np.array([guide.candidates(task, block, g).sum() for g in range(len(block.users))], dtype=np.int64)[group]
+    if not count.all():
+        state.status[group[count == 0]] = NO_CANDIDATE
+    ahead, recent, depth = (
+        np.zeros(len(group), dtype=np.int64) if each is None else each.copy()
+        for each in (block.ahead, block.recent, block.depth)
+    )
+    recent[(depth <= size // 4) & (depth < size)] = 0  # what was late has become early
+    if block.order is None:
+        scores = _score(task, block.users[group], np.asarray(block.targets, dtype=np.int64)[:, None])
+        _order_targets(task, state, scores[:, 0].astype(np.float64))
+    scored = _compare(task, block, state, group, ptr, items, ahead, recent, depth)
+    state.complain(task.name)
+    rest = count - depth
+    drawn, hits = np.zeros_like(rest), np.zeros_like(rest)
+    more = np.flatnonzero(~design.closed(ahead) & (rest > 0))
+    if len(more):
+        sample, cases = _sample_rest(task, block, group, more, ptr, items, state.order)
+        on = np.isin(cases, more)
+        cases = cases[on]
+        beaten, left, number, seen, *_ = (each[on] for each in sample.outcome)
+        known = left == 0
+        drawn[cases], hits[cases] = np.where(known, rest[cases], number), np.where(known, beaten, seen)
+        if not design.compares:  # nothing is learned from a rest that is known: the rank is
+            whole = cases[known]
+            ahead[whole] += beaten[known]
+            rest[whole] = drawn[whole] = hits[whole] = 0
+        scored += sample.scored
+    outcome = (ahead, rest, drawn, hits, count + 1, state.order, recent if guide.ordered else ahead)
+    return Result(block.first, block.last, outcome, scored)
+
+
+def _compare(
+    task: Task, block: Block, state: State, group: IntArray, ptr: IntArray, items: IntArray, ahead: IntArray,
+    recent: IntArray, depth: IntArray,
+) -> int:  # fmt: skip
+    """Compare cases with the guide's items, step by step until they are closed; return how many scores were asked for."""
+    from fullrank.observing import kernels as k
+
+    size, targets, scored = np.diff(ptr)[group], np.asarray(block.targets, dtype=np.int64), 0
+    for goal in task.design.steps or (task.n_items,):
+        rows = np.flatnonzero((depth < np.minimum(goal, size)) & ~task.design.closed(ahead))
+        while len(rows):
+            left = np.minimum(goal, size[rows]) - depth[rows]
+            width = int(min(left.max(), max(task.scores_per_call // len(rows), 1)))
+            left = np.minimum(left, width)
+            asked = np.repeat(targets[rows, None], width + 1, axis=1)
+            inside = np.arange(width) < left[:, None]
+            asked[:, 1:][inside] = items[((ptr[:-1][group[rows]] + depth[rows])[:, None] + np.arange(width))[inside]]
+            scores = _score(task, block.users[group[rows]], asked)
+            k.count_listed(
+                state.cases, state.rules, rows, group[rows], left, depth[rows], size[rows] // 4, fixed(asked),
+                fixed(scores), ahead, recent, state.status,
+            )  # fmt: skip
+            scored += int(left.sum())
+            depth[rows] += left
+            rows = rows[depth[rows] < np.minimum(goal, size[rows])]
+    return scored
+
+
+def _score(task: Task, users: IntArray, items: IntArray) -> Array:
+    """Scores of the model, by the same arithmetic as that of its samples."""
+    from fullrank.observing import kernels as k
+
+    users, items = np.ascontiguousarray(users), np.ascontiguousarray(items)
+    if not task.compiled:
+        return floats(task.scorer.score(users, items))
+    model, work = structure(task)
+    out = np.empty(items.shape, dtype=work.dtype)
+    ids, scores = np.empty(k.CHUNK, dtype=np.int64), np.empty(k.CHUNK, dtype=work.dtype)
+    k.score_matrix(model, users, items, work.copy(), ids, scores, out)
+    return out
+
+
+def _order_targets(task: Task, state: State, scores: Array) -> None:
+    from fullrank.observing import kernels as k
+
+    k.order_targets(state.cases, state.rules, scratch_of(task, state, np.zeros(0)), scores, state.order)
+
+
+def _sample_rest(
+    task: Task, block: Block, group: IntArray, more: IntArray, ptr: IntArray, items: IntArray, order: IntArray
+) -> tuple[Result, IntArray]:
+    """Sample the rest of the users that have open cases; what was seen, and of which cases."""
+    users = np.unique(group[more])
+    cases = np.flatnonzero(np.isin(group, users))
+    listed = []
+    for g in users:
+        own, first = block.listed[block.lo[g] : block.hi[g]], items[ptr[g] : ptr[g + 1]]
+        join = np.setdiff1d if block.explicit else np.union1d
+        listed.append(join(own, first).astype(np.int32))
+    hi = np.cumsum([len(each) for each in listed])
+    compared, hits = (
+        np.zeros(len(cases), dtype=np.int64) if each is None else each[cases].copy()
+        for each in (block.compared, block.hits)
+    )
+    compared[~np.isin(cases, more)] = _NO_MORE
+    part = Block(
+        block.first, block.last, block.users[users], np.append(0, np.cumsum(np.diff(block.ptr)[users])),
+        block.targets[cases], np.append(0, hi[:-1]), hi, np.concatenate(listed), block.explicit, compared, hits,
+        order[cases].copy(),
+    )  # fmt: skip
+    return replace(task, guide=None)._observe(part), cases

@@ -1,0 +1,214 @@
+"""Observing behind a guide: what is compared, what is left, and what is drawn from it, against a stupid second way."""
+
+from __future__ import annotations
+
+from multiprocessing.pool import ThreadPool
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import fullrank as fr
+from fullrank.observing.observation import Observation
+
+USERS, ITEMS, FACTORS = 90, 120, 5
+QUIET = {"progress": False}
+
+
+@pytest.fixture(scope="module")
+def world():
+    rng = np.random.default_rng(0)
+    U, V = rng.normal(size=(USERS, FACTORS)), rng.normal(size=(ITEMS, FACTORS))
+    near = V + rng.normal(scale=0.5, size=V.shape)
+    train = sp.random(USERS, ITEMS, 0.08, format="csr", random_state=1, data_rvs=lambda n: np.ones(n))
+    users = np.repeat(np.arange(USERS), 2)  # two targets each
+    items = np.concatenate(
+        [rng.choice(np.setdiff1d(np.arange(ITEMS), train[u].indices), 2, False) for u in range(USERS)]
+    )
+    return fr.Split(train, users, items), (U, V), (U, near)
+
+
+def expected(split, model, guide, design, candidates="unseen"):
+    """(ahead, rest, recent, B of the rest) of every case, by sorting."""
+    scores, order = model[0] @ model[1].T, guide[0] @ guide[1].T
+    out = []
+    for u, target in zip(split.users, split.items, strict=True):
+        left_out = set(split.train[u].indices if candidates == "unseen" else ()) | set(split.items[split.users == u])
+        others = np.array([i for i in range(ITEMS) if i not in left_out])
+        others = others[np.argsort(-order[u, others])]
+        beats = scores[u, others] > scores[u, target]
+        limit = min(design.first, len(others))
+        depth = limit
+        for step in design.steps:
+            if beats[: min(step, limit)].sum() >= (design.stop_at or 1 << 30):
+                depth = min(step, limit)
+                break
+        ahead = beats[:depth].sum()
+        out.append((ahead, len(others) - depth, beats[limit // 4 : depth].sum(), beats.sum() - ahead, len(others) + 1))
+    return np.array(out).T
+
+
+def forms(model):
+    U, V = model
+    return {
+        "factors": model,
+        "rows": fr.models.scorer.Rows(lambda users: U[users] @ V.T, ITEMS, USERS),
+        "function": lambda users, items: np.einsum("bd,bmd->bm", U[users], V[items]),
+    }
+
+
+@pytest.mark.parametrize("form", ["factors", "rows", "function"])
+@pytest.mark.parametrize(
+    "design", [fr.Guided(30, 10, stop_at=4), fr.Guided(50, 10), fr.Guided(20, 5, 40, stop_at=4)], ids=str
+)
+def test_what_is_compared_and_what_is_left(world, form, design):
+    split, model, guide = world
+    seen = Observation(forms(model)[form], split, guide=guide, **QUIET).advance(design)
+    ahead, rest, recent, B, pool = expected(split, model, guide, design)
+    np.testing.assert_array_equal(seen.ahead, ahead)
+    np.testing.assert_array_equal(seen.rest, rest)
+    np.testing.assert_array_equal(seen.pool, pool)
+    opened = ~design.closed(ahead)
+    np.testing.assert_array_equal(seen.recent[opened], recent[opened])
+    assert (seen.drawn[~opened] == 0).all()
+    assert (seen.drawn[opened] >= min(design.negatives, 5)).all()
+    assert (seen.hits <= B).all()
+    np.testing.assert_array_equal(seen.order, Observation(model, split, **QUIET).advance("full").order)
+    assert seen.items_scored >= (pool - 1 - rest).sum() + (seen.drawn if form != "rows" else 0 * rest).sum()
+    counts = seen.counts()
+    assert counts.has_compared_part
+    assert len(counts) == len(split.users)
+
+
+def test_what_is_drawn_follows_the_law_of_the_rest(world):
+    split, model, guide = world
+    design = fr.Guided(30, 10, stop_at=6)
+    ahead, rest, _, B, _ = expected(split, model, guide, design)
+    opened = ~design.closed(ahead) & (rest > 0)
+    hits = np.array(
+        [Observation(model, split, guide=guide, rng=seed, **QUIET).advance(design).hits for seed in range(60)]
+    )
+    mean = 10 * B / np.maximum(rest, 1)
+    spread = np.sqrt(np.maximum(mean * (1 - B / np.maximum(rest, 1)) * (rest - 10) / np.maximum(rest - 1, 1), 1e-9))
+    z = (hits.mean(0) - mean)[opened] / np.maximum(spread[opened] / np.sqrt(60), 0.02)
+    assert np.abs(z).max() < 5
+    assert abs(z.mean()) < 0.4
+
+
+def test_a_guide_that_covers_everything_gives_the_ranks(world):
+    split, model, guide = world
+    full = fr.observe(model, split, "full", **QUIET)
+    counts = fr.observe(model, split, fr.Guided(ITEMS), guide=guide, **QUIET)
+    for metric in ("ndcg@10", "recall@5", "auc"):
+        assert fr.LogSpline().fit(counts).expect(metric) == pytest.approx(fr.LogSpline().fit(full).expect(metric))
+    deep = fr.observe(model, split, fr.Guided(10, 10, "all", stop_at=5), guide="popularity", **QUIET)
+    assert fr.LogSpline().fit(deep).expect("recall@5") == pytest.approx(fr.LogSpline().fit(full).expect("recall@5"))
+
+
+@pytest.mark.parametrize("form", ["factors", "function"])
+def test_batches_maps_and_restarts_change_nothing(world, form, tmp_path):
+    split, model, guide = world
+    design, scorer = fr.Guided(30, 10, 40, stop_at=4), forms(model)[form]
+    whole = fr.observe(scorer, split, design, guide=guide, **QUIET)
+    assert fr.observe(scorer, split, design, guide=guide, batch=7, **QUIET) == whole
+    with ThreadPool(3) as pool:
+        assert fr.observe(scorer, split, design, guide=guide, batch=20, map=pool.imap_unordered, **QUIET) == whole
+    path = tmp_path / "kept"
+    assert fr.observe(scorer, split, design, guide=guide, checkpoint=path, **QUIET) == whole
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.truncate(size - 10)
+    assert fr.observe(scorer, split, design, guide=guide, checkpoint=path, **QUIET) == whole
+    with pytest.raises(ValueError, match="another guide"):
+        fr.observe(scorer, split, design, guide="popularity", checkpoint=path, **QUIET)
+
+
+def test_going_on_is_as_good_as_beginning_there(world):
+    split, model, guide = world
+    first, more, deeper = fr.Guided(10, 5, stop_at=6), fr.Guided(10, 20, stop_at=6), fr.Guided(40, 20, stop_at=6)
+    seen = Observation(model, split, guide=guide, **QUIET).advance(first)
+    at_first = seen.items_scored
+    for design in (more, deeper):
+        anew = Observation(model, split, guide=guide, **QUIET).advance(design)
+        assert seen.advance(design).counts() == anew.counts()
+    assert (
+        seen.items_scored
+        < at_first + Observation(model, split, guide=guide, **QUIET).advance(deeper).items_scored * 1.5
+    )
+    again = seen.advance(fr.Guided(60, 20, stop_at=6))  # not four times as many: compared again
+    assert (
+        again.counts() == Observation(model, split, guide=guide, **QUIET).advance(fr.Guided(60, 20, stop_at=6)).counts()
+    )
+    with pytest.raises(ValueError, match="cannot continue what was observed under 'guided"):
+        seen.advance("uni99 without replacement")
+
+
+def test_pools_lists_and_ties(world):
+    split, model, guide = world
+    pools = [np.arange(u % 7, ITEMS, 3) for u in range(USERS)]
+    lists = {u: [5, 3, 3, 90, 61, 8] for u in range(USERS)}
+    seen = Observation(model, split, guide=lists, candidates=pools, **QUIET).advance(fr.Guided(4, 9))
+    known = Observation(model, split, candidates=pools, **QUIET).advance("full")
+    assert (seen.pool == known.pool).all()
+    assert (seen.above <= known.above).all()
+    sizes = seen.pool - 1 - seen.rest
+    assert sizes.max() <= 4
+    tied = np.zeros((USERS, ITEMS))
+    for ties, share in (("optimistic", 0.0), ("pessimistic", 1.0)):
+        same = Observation(tied, split, guide=guide, ties=ties, **QUIET).advance(fr.Guided(20, 9))
+        assert (same.ahead == share * 20).all()
+
+
+def test_training_items_compared_in_full(world):
+    split, model, _ = world
+    seen = Observation(model, split, candidates="all", compare_train=True, **QUIET).advance("uni30")
+    scores = model[0] @ model[1].T
+    for case in (0, 50, 170):
+        u, target = split.users[case], split.items[case]
+        train = split.train[u].indices
+        assert seen.ahead[case] == (scores[u, train] > scores[u, target]).sum()
+        assert seen.pool[case] - 1 - seen.rest[case] == len(train)
+    np.testing.assert_array_equal(seen.recent, seen.ahead)
+    dist = fr.LogSpline().fit(seen.counts())
+    low, high = dist.interval("recall@10")
+    assert (
+        low
+        <= fr.LogSpline().fit(fr.observe(model, split, "full", candidates="all", **QUIET)).expect("recall@10")
+        <= high
+    )
+    plain = fr.observe(model, split, "uni30", candidates="all", **QUIET)
+    assert not plain.has_compared_part
+    exact = fr.observe(model, split, "full", candidates="all", compare_train=True, **QUIET)
+    assert exact.all_compared.all()
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({}, "`guide` is missing: 'guided 20, then uni9' compares what a guide puts first"),
+        ({"guide": "best"}, "`guide` must be a scorer, lists of items or 'popularity', got 'best'"),
+        ({"guide": [[1]]}, "`guide` must have a list for each of the split's 90 users, got 1 lists"),
+        ({"guide": {0: [500]}}, "`guide` must list items from 0 to 119, got 500"),
+        ({"guide": (np.ones((20, 2)), np.ones((ITEMS, 2)))}, "guide `.*` knows 20 users, but the split has 90"),
+        ({"guide": (np.ones((USERS, 2)), np.ones((9, 2)))}, "guide `.*` knows 9 items, but the split has 120"),
+        (
+            {"guide": np.full((USERS, ITEMS), np.nan)},
+            r"guide `.*` gave a score that is not a number \(NaN\) for user 0",
+        ),
+        (
+            {"guide": fr.models.scorer.Rows(lambda u: np.ones((len(u), 7)), ITEMS)},
+            "guide `rows` must give a score for each",
+        ),
+        ({"compare_train": True}, "`compare_train` must be False unless `candidates` is 'all'"),
+    ],
+)
+def test_guides_that_cannot_be(world, given, error):
+    split, model, _ = world
+    with pytest.raises(ValueError, match=error):
+        fr.observe(model, split, fr.Guided(20, 9), **given, **QUIET)
+
+
+def test_a_model_that_gives_no_number(world):
+    split, _, guide = world
+    with pytest.raises(ValueError, match=r"model `.*` gave a score that is not a number \(NaN\) for user"):
+        fr.observe(lambda users, items: np.full(items.shape, np.nan), split, fr.Guided(20, 9), guide=guide, **QUIET)
