@@ -47,7 +47,8 @@ class Claim:
     def judge(self, results: Results) -> Verdict:
         """The verdict; open where the results it needs are not there."""
         try:
-            return self.test(results)
+            found = self.test(results)
+            return Verdict(None if found.holds is None else bool(found.holds), found.evidence)
         except (KeyError, ValueError, ZeroDivisionError, IndexError):
             return Verdict(None, "not run")
 

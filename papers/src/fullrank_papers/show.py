@@ -64,18 +64,18 @@ def _verdicts(result: Result) -> dict[Row, Cell]:
 
 def _block(rows: Sequence[Row], verdicts: Mapping[Row, Cell]) -> list[str]:
     """Metric, estimator, published, measured, how many standard errors apart, and the verdict."""
-    out = [f"  {'metric':<11}{'estimator':<23}{'published':>13}{'measured':>15}{'errors':>7}", ]  # fmt: skip
-    out[0] += "  verdict" if any(row in verdicts for row in rows) else ""
+    out = [f"  {'metric':<12}{'estimator':<23}{'published':>13}{'measured':>15}{'errors':>7}", ]  # fmt: skip
+    out[0] += " verdict" if any(row in verdicts for row in rows) else ""
     before = ""
     for row in rows:
         digits = _digits(row)
         name = row.metric if row.metric != before else ""
         before = row.metric
         mark = MARK if "LogSpline" in row.estimator and row.data in KNOWN else ""
-        line = f"  {name:<11}{row.estimator + mark:<23}{_pair(row.published, row.published_sd, digits):>13}"
+        line = f"  {name:<12}{row.estimator + mark:<23}{_pair(row.published, row.published_sd, digits):>13}"
         cell = verdicts.get(row)
         line += f"{_pair(row.measured, row.sd, digits):>15}{_errors(cell):>7}"
-        line += f"  {_short(cell)}" if cell is not None else ""
+        line += f" {_short(cell)}" if cell is not None else ""
         out.append(line.rstrip())
     return out
 
@@ -424,7 +424,8 @@ def _claims(claims: Sequence[Claim], by_name: Mapping[str, Result]) -> list[str]
 
 def _word(claim: Claim, verdict: Verdict) -> str:
     word = _WORDS[verdict.holds]
-    return f"{word}; but: {claim.caveat}" if claim.caveat and verdict.holds is not None else word
+    link = "but" if verdict.holds else "note"
+    return f"{word}; {link}: {claim.caveat}" if claim.caveat and verdict.holds is not None else word
 
 
 _WORDS = {True: "holds", False: "does not hold", None: "open"}
