@@ -52,7 +52,7 @@ docs: .venv/.docs  ## build the documentation into site/ (open site/index.html)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 
 REPRODUCTION ?= artifacts/reproduction
-NEURAL ?= ml-1m
+NEURAL ?= ml-1m citeulike pinterest-20
 JOBS ?= 2
 REPRODUCE = $(BIN)/fullrank-papers --all --jobs $(JOBS) --out $(REPRODUCTION) --html $(REPRODUCTION)/index.html --doc docs/reproduction.md
 
@@ -63,7 +63,7 @@ REPRODUCE = $(BIN)/fullrank-papers --all --jobs $(JOBS) --out $(REPRODUCTION) --
 reproduce: .venv/.papers  ## the papers' tables and figures, as far as the data at hand allow; goes on where it stopped
 	$(REPRODUCE)
 
-reproduce-neural: .venv/.papers  ## the same after training NeuMF, MultiVAE and NGCF on NEURAL (ml-1m: under an hour)
+reproduce-neural: .venv/.papers  ## the same after training NeuMF, MultiVAE and NGCF on NEURAL (hours; each model is kept once trained)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e . -e "papers[neural]"
 	$(REPRODUCE) $(NEURAL:%=--neural %)
 

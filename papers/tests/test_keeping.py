@@ -35,8 +35,10 @@ def forget():
     keeping.own_code.cache_clear()
 
 
-def change(path):
-    path.write_text(path.read_text(encoding="utf-8") + "\n", encoding="utf-8")
+def change(path, more=None):
+    """Add to a source: by default a statement, or a space in what is no code."""
+    more = more or (" " if path.suffix == ".json" else "\nCHANGED = 1\n")
+    path.write_text(path.read_text(encoding="utf-8") + more, encoding="utf-8")
     forget()
 
 
@@ -57,6 +59,7 @@ def result_files(folder):
         ("LIBRARY/report/html.py", False, False, False, False),
         ("OWN/simulate.py", False, False, True, True),
         ("OWN/ranks.py", True, True, False, True),
+        ("OWN/comparing.py", True, True, True, True),
         ("OWN/neural/training.py", False, True, False, True),
         ("OWN/figures.py", False, False, False, True),
         ("OWN/show.py", False, False, False, False),
@@ -71,6 +74,17 @@ def test_a_changed_file_invalidates_what_rests_on_it(sources, file, ranks, netwo
     change(sources / file)
     after = keys()
     assert [one != two for one, two in zip(before, after, strict=True)] == [ranks, network, value, result]
+
+
+def test_comments_and_docstrings_change_nothing(sources):
+    before = value_code()
+    path = sources / "OWN" / "simulate.py"
+    change(path, "\n# a comment\n")
+    path.write_text(path.read_text().replace('"""Many samples', '"""More samples'), encoding="utf-8")
+    forget()
+    assert value_code() == before
+    change(path)
+    assert value_code() != before
 
 
 def test_a_new_file_of_the_library_counts_too(sources):

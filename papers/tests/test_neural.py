@@ -16,7 +16,7 @@ from fullrank.testing import check_scorer
 from fullrank_papers.neural import NGCF, FittedNeuMF, MultiVAE, NeuMF, training
 
 SMALL = [
-    NeuMF(factors=4, epochs=3, batch=64, validation=10),
+    NeuMF(factors=4, width=16, epochs=3, batch=64, validation=10),
     MultiVAE(hidden=12, latent=6, epochs=3, batch=16, validation=10),
     NGCF(factors=6, layers=2, epochs=3, batch=16, validation=10),
 ]
@@ -65,7 +65,7 @@ def test_multivae_finds_the_distribution_of_each_taste():
 def test_neumf_tells_what_is_from_what_is_not():
     # the cross-entropy is 0 where interactions score +∞ and everything else −∞
     train = tastes()
-    model = NeuMF(factors=4, learning_rate=0.01, batch=256, epochs=40, validation=0).fit(train)
+    model = NeuMF(factors=4, width=16, learning_rate=0.01, batch=256, epochs=40, validation=0).fit(train)
     found = scores(model)
     assert found[train > 0].min() > found[train == 0].max() + 4
 
@@ -156,14 +156,22 @@ def test_the_loss_of_multivae_is_the_bound(one_thread):
 def test_neumf_scores_by_its_network(one_thread, monkeypatch):
     from fullrank_papers.neural import neumf
 
-    network = neumf._Network.start(one_thread, (9, 7), 4, np.random.default_rng(0))
-    fitted = network.fitted(NeuMF(factors=4))
+    network = neumf._Network.start(one_thread, (9, 7), 4, 16, np.random.default_rng(0))
     users, items = np.repeat(np.arange(9), 7), np.tile(np.arange(7), 9)
-    with one_thread.no_grad():
-        expected = network.logits(*(one_thread.from_numpy(each) for each in (users, items))).numpy()
-        few = network.logits(*(one_thread.from_numpy(each[:3]) for each in (users, items))).numpy()
-    np.testing.assert_allclose(few, expected[:3], rtol=1e-4, atol=1e-6)  # tables or rows through the first layer
+
+    def logits(*halves):
+        with one_thread.no_grad():
+            return network.logits(*(one_thread.from_numpy(each) for each in (users, items)), halves).numpy()
+
+    expected = logits("product", "tower")
+    np.testing.assert_allclose(logits("product") + logits("tower"), expected, rtol=1e-4, atol=1e-6)
+    for half in ("product", "tower"):
+        alone = scores(network.fitted(NeuMF(factors=4), (half,))).ravel()
+        np.testing.assert_allclose(alone, logits(half), rtol=1e-4, atol=1e-6)
+    fitted = network.fitted(NeuMF(factors=4))
     np.testing.assert_allclose(scores(fitted).ravel(), expected, rtol=1e-4, atol=1e-6)
+    network.halve()
+    np.testing.assert_allclose(logits("product", "tower"), expected / 2, rtol=1e-4, atol=1e-6)
     monkeypatch.setattr(neumf, "_PAIRS", 5)
     np.testing.assert_allclose(scores(fitted).ravel(), expected, rtol=1e-4, atol=1e-6)
 
@@ -194,6 +202,29 @@ def test_validation_ranks_as_observe_does(monkeypatch):
     assert task.ndcg(lambda users: table[users]) == pytest.approx(expected)
 
 
+def test_sampled_recall_compares_with_items_the_user_does_not_have():
+    task = training.Task.of(toy(), 30, np.random.default_rng(0), "x")
+    asked = task.asked(np.random.default_rng(0))
+    assert (asked[:, 0] == task.items).all()
+    assert not toy()[task.users[:, None], asked[:, 1:]].any()
+    table = np.random.default_rng(1).normal(size=(40, 17))
+    ranks = [
+        1 + sum(table[u, j] > table[u, i] for j in row)
+        for u, i, row in zip(task.users, task.items, asked[:, 1:], strict=True)
+    ]
+    found = task.sampled_recall(lambda users, items: table[users[:, None], items], asked)
+    assert found == pytest.approx(np.mean(np.array(ranks) <= 10))
+    assert task.sampled_recall(lambda users, items: np.zeros(items.shape), asked) == 0  # equal scores are no success
+    assert np.isnan(task.sampled_recall(lambda users, items: np.full(items.shape, np.nan), asked))
+
+
+def test_pretraining_hands_over_what_it_learned(one_thread):
+    train = sp.csr_matrix(toy())
+    given = {"factors": 4, "width": 16, "batch": 64, "epochs": 1, "validation": 0}
+    with_it, without = (NeuMF(**given, pretrain=pretrain).fit(train, progress=False) for pretrain in (True, False))
+    assert not np.allclose(scores(with_it), scores(without))
+
+
 def test_equal_scores_are_no_success():
     task = training.Task.of(np.tile(toy(), 60), 30, np.random.default_rng(0), "x")
     assert task.ndcg(lambda users: np.zeros((len(users), 17 * 60))) == 0
@@ -214,7 +245,7 @@ def test_training_stops_early_and_keeps_the_best(one_thread):
         lift = np.linspace(-2, 2, 6)[int(value[0])]
         return np.random.default_rng(0).random((len(users), 17)) + lift * wanted
 
-    training.train({"v": value}, task, epoch, rows, epochs=6, patience=2, who="x", progress=False)
+    training.train({"v": value}, task, epoch, lambda: task.ndcg(rows), epochs=6, patience=2, who="x", progress=False)
     assert ran == [0, 1, 2, 3, 4]
     assert value.item() == 5.0
 
@@ -228,7 +259,7 @@ def test_where_nobody_can_lend_all_epochs_run(one_thread):
         value[0] = number
         return 1.0
 
-    training.train({"v": value}, task, epoch, lambda users: None, epochs=5, patience=2, who="x", progress=False)
+    training.train({"v": value}, task, epoch, lambda: 0.0, epochs=5, patience=2, who="x", progress=False)
     assert ran == list(range(5))
     assert value.item() == 4
 
@@ -326,7 +357,7 @@ def test_a_learning_rate_too_high_is_said(recommender):
     [
         (lambda: NeuMF(factors=0), "`factors`"),
         (lambda: NeuMF(negatives=0), "`negatives`"),
-        (lambda: NeuMF(regularization=-1), "`regularization`"),
+        (lambda: NeuMF(width=6), "`width`"),
         (lambda: MultiVAE(hidden=2.5), "`hidden`"),
         (lambda: MultiVAE(dropout=1), "`dropout` is 1"),
         (lambda: MultiVAE(beta=float("nan")), "`beta`"),
@@ -368,7 +399,7 @@ def test_scoring_and_loading_need_no_torch(tmp_path):
         (lambda a: a.update(user_input=a["user_input"][:, 1:]), "do not fit together"),
         (lambda a: a.update(item_input=a["item_input"][1:]), "do not fit together"),
         (lambda a: a.update(out=a["out"][1:]), "do not fit together"),
-        (lambda a: a.update(layer_1=a["layer_1"].ravel()), "do not fit together"),
+        (lambda a: a.update(layer_0=a["layer_0"].ravel()), "do not fit together"),
         (lambda a: a.update(user_input=a["user_input"].ravel()), "do not fit together"),
         (lambda a: a.pop("layer_0"), "layer_0"),
         (lambda a: a.pop("user_products"), "user_products"),

@@ -21,7 +21,7 @@ from fullrank_papers.keeping import keep, kept
 from fullrank_papers.kinds import TABLES, Bench, Row, alignment_gaps, check
 from fullrank_papers.neural import NeuMF
 from fullrank_papers.ranks import NotHereError, Ranks, rank_key, recipes, true_ranks
-from fullrank_papers.show import aligned, as_html, as_markdown, as_text, listing, matches
+from fullrank_papers.show import aligned, as_html, as_markdown, as_text, listing, pictures
 from fullrank_papers.simulate import METRICS, column, exact, fits, sampled, theory
 
 N = 600
@@ -57,7 +57,7 @@ def test_every_table_and_figure_of_the_papers_is_there():
     wanted += [f"li20-table{i}" for i in (2, 3, 5, 6, 7)] + [f"li20-fig{i}" for i in range(1, 9)]
     wanted += [f"jin21-table{i}" for i in (2, 3, 4, 6, 7, 8, 9, 10)] + [f"jin21-fig{i}" for i in (1, 2, 3)]
     wanted += [f"li23-table{i}" for i in (6, 7, 8, 9, 10, 11)] + ["li23-fig1", "li23-fig2"]
-    assert {*wanted, "jin21-table2-weights"} == set(experiments())
+    assert {*wanted, "jin21-table2-weights", "kr20-table3-starts"} == set(experiments())
     assert experiment("li23-table1").name == "li23-table6"
 
 
@@ -94,7 +94,7 @@ def test_an_unknown_name_is_refused_with_a_hint():
 
 
 def test_batched_fits_are_the_fits_one_by_one(ranks):
-    samples = sampled(ranks, "uni19", 3, np.random.default_rng(0))
+    samples = sampled(ranks, "uni19", 3, 0)
     for name, estimator in {
         "sampled": fr.Naive(), "rank_estimate": fr.RankEstimate(), "CLS": fr.CLS(), "BV0.01": fr.BiasVariance(0.01),
         "MLE": fr.MLE(), "MES": fr.MaxEntropy("authors"), "MN_MLE, own prior": fr.Multinomial(prior=fr.MLE()),
@@ -108,7 +108,7 @@ def test_batched_fits_are_the_fits_one_by_one(ranks):
 
 
 def test_the_pooled_prior_is_the_mean_of_all_repeats(ranks):
-    samples = sampled(ranks, "uni19", 4, np.random.default_rng(0))
+    samples = sampled(ranks, "uni19", 4, 0)
     pooled, own = (fits(name, samples)[0] for name in ("BV_MLE", "BV_MLE, own prior"))
     assert not np.allclose(pooled, own)
     one = replace(samples, seen=samples.seen[:1])
@@ -117,7 +117,7 @@ def test_the_pooled_prior_is_the_mean_of_all_repeats(ranks):
 
 @pytest.mark.parametrize("design", ["uni19", "uni19 without replacement", "adaptive 9..79 stop 1"])
 def test_draws_follow_the_law_of_the_design(ranks, design):
-    samples = sampled(ranks, design, 200, np.random.default_rng(0))
+    samples = sampled(ranks, design, 200, 0)
     law = samples.design.law(ranks.ranks, N, samples.drawn, samples.hits).sum(0)
     sd = np.sqrt(np.maximum(law, 1) / 200)
     assert (np.abs(samples.seen.mean(0) - law) < 5 * sd).all()
@@ -125,19 +125,19 @@ def test_draws_follow_the_law_of_the_design(ranks, design):
 
 def test_counts_of_a_sample_know_their_candidates(ranks):
     for candidates in ("all", "unseen"):
-        samples = sampled(replace(ranks, candidates=candidates), "uni19", 1, np.random.default_rng(0))
+        samples = sampled(replace(ranks, candidates=candidates), "uni19", 1, 0)
         assert samples.counts().candidates == candidates
 
 
 def test_samples_may_be_corrected_with_another_law(ranks):
-    samples = sampled(ranks, "uni19 without replacement", 2, np.random.default_rng(0), law="uni19")
+    samples = sampled(ranks, "uni19 without replacement", 2, 0, law="uni19")
     assert samples.design == fr.Sample(19)
 
 
 @pytest.mark.parametrize("name", ["sampled", "CLS", "BV0.1", "BV0.01", "MLE", "MES"])
 def test_theory_gives_mean_and_spread_of_the_simulation(ranks, name):
     mean, sd = theory(ranks, name, "uni19")
-    found, _ = fits(name, sampled(ranks, "uni19", 600, np.random.default_rng(0)))
+    found, _ = fits(name, sampled(ranks, "uni19", 600, 0))
     at = [column(metric) for metric in ("recall@10", "ndcg@10", "ap")]
     z = (found.mean(0) - mean)[at] / (sd[at] / np.sqrt(600))
     assert np.abs(z).max() < 4
@@ -206,7 +206,7 @@ def test_every_kind_of_figure_gives_finite_lines():
             options |= {"full": [N], "sample": [10]}
             estimators = ("bound", "beta@0.5")
         if kind == "sizes compared":
-            options |= {"n": [10, 20]}
+            options |= {"n": [10, 20], "to": 400}
         if kind == "metric shapes":
             options |= {"to": [50, 10]}
         metrics = ("recall",) if kind == "blind spot" else ("ap",) if kind == "corrected metric" else ("recall@10",)
@@ -251,13 +251,22 @@ def test_missing_data_is_one_sentence_and_the_rest_runs(tmp_path, monkeypatch):
 def test_text_fits_80_columns_and_pages_are_made():
     result = run(experiment("kr20-table2"), repeats=5, progress=False)
     figure = run(experiment("li20-fig4"), repeats=5, progress=False)
+    other = run(experiment("li20-fig5"), repeats=5, progress=False)
     assert max(len(line) for line in as_text(result) if not line.startswith(("note", "missing"))) <= 80
-    page = as_markdown([result, figure])
+    page = as_markdown([result, figure, other])
     assert "### kr20-table2" in page
     assert "| kr20 |" in page
+    assert "| kr20-table2 | reproduced | 12 of 12 |" in page
+    assert "![" in page
+    assert "(reproduction/li20-fig4.svg)" in page
+    assert "does not hold" in page  # 1.06 ranks are not less than one
     assert max(map(len, listing())) <= 96
     pytest.importorskip("altair")
     pytest.importorskip("vl_convert")
+    small = pictures([result, figure])
+    assert list(small) == ["li20-fig4.svg"]
+    assert small["li20-fig4.svg"].startswith("<svg ")
+    assert len(small["li20-fig4.svg"]) < 20_000
     whole = as_html([result, figure])
     assert "<svg" in whole
     assert "0.990" in whole
@@ -277,6 +286,11 @@ def test_command_line(tmp_path):
     assert len(told["rows"]) == 12
     machine = runner.invoke(app, ["kr20-table1", "--json"])
     assert json.loads(machine.output)[0]["name"] == "kr20-table1"
+    pytest.importorskip("vl_convert")
+    page = tmp_path / "docs" / "reproduction.md"
+    assert runner.invoke(app, ["li20-fig4", "--doc", str(page)]).exit_code == 0
+    assert (tmp_path / "docs" / "reproduction" / "li20-fig4.svg").exists()
+    assert "(reproduction/li20-fig4.svg)" in page.read_text()
 
 
 # ------------------------------------------------------------------------------------------------ official files
@@ -401,20 +415,9 @@ def test_claims_about_figures_read_their_panels():
         for name, panels in (("li23-fig1", (bars, error)), ("li23-fig2", (cost,)))
     }
     told = [claim.judge(results) for claim in CLAIMS if claim.paper == "li23"]
-    assert [each.holds for each in told if each.evidence != "not run"] == [True, True]
+    # the corner: log C_j grows from 0.3 to 1.7 per doubling; softened, that is enough too
+    assert [each.holds for each in told if each.evidence != "not run"] == [True, True, True]
     assert any("40 % at K = 1, 3 % at 50" in each.evidence for each in told)
-
-
-def test_a_page_says_which_models_match():
-    def rows(model, gap):
-        return [Row("d", model, "m", word, 1 + gap, 0.1, 1.0, 0.1) for word in ("BV0.1", "MLE")]
-
-    made = experiment("jin21-table2")
-    good, bad = matches(Result(made, 100, (*rows("EASE", 0.0), *rows("ALS", 1.0))))
-    assert good == "Matches: EASE on d."
-    assert bad == "Does not match: ALS on d (0%)."
-    counts = [Row("d", "winner", f"recall@{k}", "MLE", 60.0 + k, published=60.0) for k in (1, 20)]
-    assert matches(Result(experiment("jin21-table4"), 100, tuple(counts))) == ["Does not match: winner on d (50%)."]
 
 
 def test_neural_rows_say_how_to_get_them_and_run_once_ranks_are_kept(tmp_path, monkeypatch):
@@ -428,13 +431,14 @@ def test_neural_rows_say_how_to_get_them_and_run_once_ranks_are_kept(tmp_path, m
 
     class Trained:
         def fit(self, train, *, progress=True):
-            return np.asarray(train.shape[0] * [[1.0]]), np.linspace(0, 1, train.shape[1])[:, None]
+            users, items = np.ones((train.shape[0], 1)), np.linspace(0, 1, train.shape[1])[:, None]
+            return fr.models.FittedFactors(NeuMF(), users, items)
 
         def __repr__(self):
             return "NeuMF()"
 
     before = rank_key("yelp", "NeuMF")
-    monkeypatch.setattr(module, "recommender", lambda data, name: NeuMF(factors=8))
+    monkeypatch.setattr(module, "recommender", lambda data, name: NeuMF(factors=8, width=16))
     assert rank_key("yelp", "NeuMF") != before
     monkeypatch.setattr(module, "recommender", lambda data, name: Trained())
     found = true_ranks("yelp", "NeuMF", neural=True, progress=False)

@@ -15,7 +15,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-__all__ = ["Experiment", "Key", "Published", "experiment", "experiments", "published"]
+__all__ = ["Experiment", "Key", "Published", "experiment", "experiments", "published", "steps"]
 
 #: (data set, model, metric, estimator)
 Key = tuple[str, str, str, str]
@@ -125,6 +125,16 @@ def published(file: str) -> dict[Key, Published]:
         sd = row.get("std") or None
         out[_key(row)] = float(row["value"]), None if sd is None else float(sd)
     return out
+
+
+@cache
+def steps(file: str) -> dict[Key, float]:
+    """Half a unit of the last digit printed, by the same keys: what rounding may have changed."""
+    if not file:
+        return {}
+    text = resources.files("fullrank_papers").joinpath("published").joinpath(file).read_text(encoding="utf-8")
+    rows = csv.DictReader(text.splitlines())
+    return {_key(row): 0.5 * 10.0 ** -len(row["value"].partition(".")[2]) for row in rows}
 
 
 def _key(row: dict[str, str]) -> Key:

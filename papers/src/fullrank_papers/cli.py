@@ -25,7 +25,12 @@ def papers(
     out: Annotated[
         Path | None, typer.Option("--out", help="Write figures (PNG) and results (JSON) to this folder.")
     ] = None,
-    doc: Annotated[Path | None, typer.Option("--doc", help="Write the page of the documentation to this file.")] = None,
+    doc: Annotated[
+        Path | None,
+        typer.Option(
+            "--doc", help="Write the page of the documentation to this file, its pictures to a folder beside it."
+        ),
+    ] = None,
     neural: Annotated[
         list[str] | None,
         typer.Option("--neural", help="Data set to train NeuMF, MultiVAE and NGCF on (long); repeatable."),
@@ -52,7 +57,7 @@ def papers(
     from . import experiment, run_all, time_spent
     from .figures import png
     from .keeping import write
-    from .show import as_html, as_markdown, as_text, listing
+    from .show import as_html, as_markdown, as_text, listing, pictures
 
     if list_:
         typer.echo("\n".join(listing()))
@@ -80,7 +85,9 @@ def papers(
         write(html, as_html(results).encode())
         typer.echo(f"page: {html}", err=True)
     if doc is not None:
-        write(doc, as_markdown(results, time_spent()).encode())
+        for name, picture in pictures(results).items():
+            write(doc.with_suffix("") / name, picture.encode())
+        write(doc, as_markdown(results, time_spent(), doc.stem).encode())
 
 
 def main() -> None:

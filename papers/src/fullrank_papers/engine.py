@@ -28,7 +28,7 @@ __all__ = ["Result", "run", "run_all", "time_spent"]
 #: Kinds whose work is kept by (data set, model), and so can be done ahead by several processes.
 SHARED = ("metrics", "pairs", "winners", "relative errors", "rank distributions", "blind spot", "expected by size")
 #: Files that decide what a result holds; the others show it.
-CODE = ("catalogue.py", "figures.py", "kinds.py", "neural", "ranks.py", "simulate.py")
+CODE = ("catalogue.py", "comparing.py", "figures.py", "kinds.py", "neural", "ranks.py", "simulate.py")
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from importlib import import_module
@@ -16,7 +17,7 @@ from .catalogue import Experiment
 from .keeping import keep, kept, key_of
 from .kinds import Bench, _curves, _hit_ratio, _mapping
 from .ranks import Ranks
-from .simulate import ESTIMATORS, answers, column, corrected, exact, sampled, stream, value_code, values, weighted
+from .simulate import ESTIMATORS, answers, column, corrected, exact, sampled, value_code, values, weighted
 
 __all__ = ["FIGURES", "Panel", "Series", "draw", "png", "svg"]
 
@@ -195,7 +196,7 @@ def hit_ratio_curves(made: Experiment, bench: Bench) -> list[Panel]:
 
 def _shr(made: Experiment, bench: Bench, ranks: Ranks, design: str | None = None) -> FloatArray:
     design = design or made.design
-    return np.asarray(_curves(sampled(ranks, design, bench.repeats, stream(ranks, design, made.seed))).mean(0))
+    return np.asarray(_curves(sampled(ranks, design, bench.repeats, made.seed)).mean(0))
 
 
 def curve_relationship(made: Experiment, bench: Bench) -> list[Panel]:
@@ -214,7 +215,7 @@ def curve_relationship(made: Experiment, bench: Bench) -> list[Panel]:
         lines = (
             _series("HR@K", K, _hit_ratio(ranks, K.astype(float))),
             _series("SHR@k at f(k)", f, shr),
-            _series("P(R) × 100, smoothed", K, 100 * smooth),
+            _series("W_R × 100, smoothed", K, 100 * smooth),
             _series(f"1[R ≤ f({k})]", K, (f[k - 1] >= K).astype(float)),
             _series(f"P(r ≤ {k} | R)", K, p),
         )
@@ -230,9 +231,7 @@ def beta_fits(made: Experiment, bench: Bench) -> list[Panel]:
         edges = np.unique(np.round(np.geomspace(1, N + 1, 40)).astype(int))
         middle = np.sqrt(edges[:-1] * (edges[1:] - 1.0))
         share = np.histogram(ranks.ranks, edges)[0] / len(ranks.ranks)
-        fitted = (
-            fr.Mapping("beta").fitted(sampled(ranks, made.design, 1, stream(ranks, made.design, made.seed)).counts()).a
-        )
+        fitted = fr.Mapping("beta").fitted(sampled(ranks, made.design, 1, made.seed).counts()).a
         lines = [_series("empirical", middle, share)]
         for a in (*made.options["a"], fitted):
             cdf = (np.clip(edges - 1, 0, N) / N) ** float(a or 1)
@@ -303,7 +302,7 @@ def sizes_compared(made: Experiment, bench: Bench) -> list[Panel]:
         lines = [_series("full ranking", K, _hit_ratio(ranks, K.astype(float)))]
         for n in made.options["n"]:
             shr = _shr(made, bench, ranks, f"uni{n - 1}")
-            f = fr.Mapping("beta", 0.5).f(np.arange(1, len(shr) + 1), len(shr) - 1, N)
+            f = fr.Mapping("beta", 1.0).f(np.arange(1, len(shr) + 1), len(shr) - 1, N)  # Beta@1, as in the paper
             lines.append(_series(f"n = {n}", f[f <= last], shr[f <= last]))
         panels.append(Panel(f"{model} on {data}{_stand_in(made, data)}", "K", "hit ratio", tuple(lines), log_x=True))
     return panels
@@ -341,7 +340,7 @@ def blind_spot(made: Experiment, bench: Bench) -> list[Panel]:
     panels = []
     for data, model, ranks in bench.each(made):
         label = f"{model} on {data}{_stand_in(made, data)}"
-        samples = sampled(ranks, made.design, bench.repeats, stream(ranks, made.design, made.seed))
+        samples = sampled(ranks, made.design, bench.repeats, made.seed)
         share = np.bincount(samples.hits, samples.seen.mean(0) / samples.cases)
         bars = (_series("share", np.arange(1, len(share) + 1)[:30], share[:30]),)
         panels.append(Panel(f"sampled rank, {label}", "sampled rank", "share of cases", bars, bars=True))
@@ -410,8 +409,8 @@ FIGURES: dict[str, Callable[[Experiment, Bench], list[Panel]]] = {
 _COLOURS = ("#1b1b1b", "#2a7fbf", "#d2601a", "#1f9e79", "#c45a9a", "#a67c00", "#7a74c9", "#b03030")
 
 
-def draw(panels: Iterable[Panel]) -> Any:
-    """The panels as one Altair chart, two beside each other, with the names below each."""
+def draw(panels: Iterable[Panel], small: bool = False) -> Any:
+    """The panels as one Altair chart, two beside each other, with the names below each; ``small``: fewer points."""
     alt = _drawn_with("altair")
     charts = []
     panels = list(panels)
@@ -422,7 +421,7 @@ def draw(panels: Iterable[Panel]) -> Any:
         rows = [
             {"name": each.name, "x": x, "y": y, "place": place}
             for place, each in enumerate(panel.series)
-            for x, y in zip(each.x, each.y, strict=True)
+            for x, y in _points(each, panel, 60 if small else 400)
             if np.isfinite(y) and not (panel.log_x and x <= 0) and not (panel.log_y and y <= 0)
         ]
         names = [each.name for each in panel.series]
@@ -438,11 +437,22 @@ def draw(panels: Iterable[Panel]) -> Any:
             mark = base.mark_bar(size=max(2, 300 // max(len(rows), 1) - 1))
         else:
             mark = base.mark_line(strokeWidth=1.6, point=len(rows) <= 12 * len(names))
-        charts.append(mark.encode(x=x, y=y, color=colour).properties(width=330, height=200, title=panel.title))
+        width, height = (290, 160) if small else (330, 200)
+        charts.append(mark.encode(x=x, y=y, color=colour).properties(width=width, height=height, title=panel.title))
     together = alt.concat(*charts, columns=2).resolve_scale(color="independent")
     return together.configure(background="white", padding=8).configure_view(stroke="#ddd").configure_axis(
-        gridColor="#eee", labelFontSize=10, titleFontSize=10, titleFontWeight="normal"
+        grid=not small, gridColor="#eee", labelFontSize=10, titleFontSize=10, titleFontWeight="normal", tickCount=5
     )  # fmt: skip
+
+
+def _points(line: Series, panel: Panel, most: int) -> list[tuple[float, float]]:
+    """The points of a line, thinned evenly on the scale it is drawn on; bars keep all."""
+    points = list(zip(line.x, line.y, strict=True))
+    if panel.bars or len(points) <= most:
+        return points
+    x = np.log(np.maximum(line.x, 1e-9)) if panel.log_x else np.array(line.x)
+    places = np.unique(np.searchsorted(x, np.linspace(x[0], x[-1], most)))
+    return [points[min(place, len(points) - 1)] for place in places]
 
 
 def png(panels: Iterable[Panel], scale: float = 1.5) -> bytes:
@@ -450,9 +460,14 @@ def png(panels: Iterable[Panel], scale: float = 1.5) -> bytes:
     return bytes(_drawn_with("vl_convert").vegalite_to_png(draw(panels).to_dict(validate=False), scale=scale))
 
 
-def svg(panels: Iterable[Panel]) -> str:
-    """The figure as SVG text."""
-    return str(_drawn_with("vl_convert").vegalite_to_svg(draw(panels).to_dict(validate=False)))
+def svg(panels: Iterable[Panel], small: bool = False) -> str:
+    """The figure as SVG text; ``small``: with fewer points and digits, for a page that keeps many."""
+    text = str(_drawn_with("vl_convert").vegalite_to_svg(draw(panels, small).to_dict(validate=False)))
+    if small:  # a tenth of a pixel is enough, and nothing reads the labels of single marks
+        text = re.sub(r"-?\d+\.\d\d+", lambda found: f"{float(found[0]):.1f}".removesuffix(".0"), text)
+        text = re.sub(r' (aria-[a-z]+|role|class|pointer-events|opacity|font-family)="[^"]*"', "", text)
+        text = text.replace("<svg ", '<svg font-family="sans-serif" ', 1)
+    return text
 
 
 def _drawn_with(module: str) -> Any:

@@ -1,11 +1,12 @@
 """What was trained, sampled or fitted is kept in a folder, under a key of everything it rests on.
 
 That includes the code: a value is worked out anew when a source file that could have changed it has changed, in the library
-or here. The folder is ``FULLRANK_CACHE``, else the platform's cache.
+or here, in more than its comments and docstrings. The folder is ``FULLRANK_CACHE``, else the platform's cache.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import io
 import json
@@ -28,7 +29,7 @@ VERSION = 1
 LIBRARY = Path(fr.__file__).parent
 OWN = Path(__file__).parent
 #: The library's front doors: nothing that is kept here rests on them, and by the library's layers nothing below them does.
-DOORS = ("backends", "cli", "evaluate", "report", "testing")
+DOORS = ("backends", "cli", "evaluate", "evaluation", "report", "testing")
 
 
 def cache_folder() -> Path:
@@ -83,7 +84,7 @@ def library_code(*without: str) -> str:
 @cache
 def own_code(*parts: str) -> str:
     """A fingerprint of these files and folders of this package."""
-    return _fingerprint(OWN, (path for path in _sources(OWN) if path.parts[0] in parts))
+    return _fingerprint(OWN, (path for path in _sources(OWN) if path.parts[0] in parts or path.as_posix() in parts))
 
 
 def _sources(folder: Path) -> Iterator[Path]:
@@ -92,4 +93,20 @@ def _sources(folder: Path) -> Iterator[Path]:
 
 
 def _fingerprint(folder: Path, files: Iterator[Path]) -> str:
-    return key_of([(path.as_posix(), (folder / path).read_text(encoding="utf-8")) for path in sorted(files)])
+    return key_of(
+        [(path.as_posix(), _meaning((folder / path).read_text(encoding="utf-8"), path)) for path in sorted(files)]
+    )
+
+
+def _meaning(text: str, path: Path) -> str:
+    """A source without comments, layout and docstrings."""
+    if path.suffix != ".py":
+        return text
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+            and ast.get_docstring(node, clean=False) is not None
+        ):
+            node.body = node.body[1:]
+    return ast.dump(tree)

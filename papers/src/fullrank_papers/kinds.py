@@ -7,7 +7,7 @@ was missing. A row is measured beside published: see :class:`Row`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,11 @@ from numpy.typing import NDArray
 import fullrank as fr
 
 from .catalogue import Experiment, published
-from .ranks import NotHereError, Ranks, true_ranks
+from .comparing import compare_all
+from .keeping import keep, kept, key_of
+from .ranks import NotHereError, Ranks, rank_code, recommender, split_of, true_ranks
 from .simulate import (
+    CODED,
     ESTIMATORS,
     Samples,
     answers,
@@ -25,7 +28,6 @@ from .simulate import (
     exact,
     expected,
     sampled,
-    stream,
     theory,
     values,
     weighted,
@@ -109,7 +111,7 @@ class Bench:
 
 def _design_of(made: Experiment, estimator: str, ranks: Ranks) -> str:
     if estimator.startswith("adaptive"):
-        return str(made.options["adaptive"])
+        return str(made.options["adaptive"]) + (CODED if estimator.endswith(CODED) else "")
     return made.design
 
 
@@ -213,9 +215,41 @@ def relative_error_table(made: Experiment, bench: Bench) -> list[Row]:
             found, size = bench.values(made, ranks, estimator)
             error = (np.abs(found[:, at] - truth)[:, fine] / truth[fine]).mean(1)
             rows.append(_row(made, (data, model, f"{name}@1-50", estimator), error.mean(), error.std(ddof=1), 100.0))
-            if estimator == "adaptive_MLE":
-                key = (data, model, f"{name}@1-50", "adaptive size")
+            if estimator.startswith("adaptive_MLE"):
+                key = (data, model, f"{name}@1-50", "adaptive size" + estimator.removeprefix("adaptive_MLE"))
                 rows.append(_row(made, key, size.mean(), size.std(ddof=1), 1.0))
+    return rows
+
+
+def starts_table(made: Experiment, bench: Bench) -> list[Row]:
+    """Exact metrics of one model from several random starts, by rounds of training: mean and deviation over the starts."""
+    rows = []
+    (data,), (model,) = made.data, made.models
+    try:
+        split = split_of(data)
+    except NotHereError as error:
+        bench.missing.append(str(error))
+        return []
+    for iterations in made.options["iterations"]:
+        found = []
+        for start in range(made.options["starts"]):
+            bench.tick(f"{iterations} rounds, start {start}")
+            unfitted = replace(recommender(data, model), iterations=iterations, rng=start)
+            key = key_of("start", split.checksum, repr(unfitted), made.candidates, rank_code(model))
+            truth = kept("values", key)
+            if truth is None:
+                cases = compare_all(unfitted.fit(split.train, progress=False), split)
+                truth = {"exact": exact(Ranks(*cases.ranks(made.candidates), key, made.candidates))}
+                keep("values", key, **truth)
+            found.append(truth["exact"])
+        name, each = f"{model}, {iterations} rounds", made.scale * np.array(found)
+        for metric in made.metrics:
+            told, _ = published(made.options["tables"][0])[data, model, metric, "exact"]
+            values = each[:, column(metric)]
+            low, high = values.min(), values.max()
+            rows.append(Row(data, name, metric, "exact", float(values.mean()), float(values.std(ddof=1)), told))
+            where = "inside" if low <= told <= high else "outside"
+            bench.notes.append(f"{name}: {metric} from {low:.2f} to {high:.2f}; published {told:.2f}, {where}.")
     return rows
 
 
@@ -223,7 +257,7 @@ def beta_table(made: Experiment, bench: Bench) -> list[Row]:
     """Beta@P: the parameter a fitted to each repeat by eq. 19 (li20 Table 2)."""
     rows = []
     for data, model, ranks in bench.each(made):
-        samples = sampled(ranks, made.design, bench.repeats, stream(ranks, made.design, made.seed))
+        samples = sampled(ranks, made.design, bench.repeats, made.seed)
         found = np.array(
             [fr.Mapping("beta").fitted(samples.counts(repeat)).a for repeat in range(bench.repeats)], dtype=float
         )
@@ -279,7 +313,7 @@ def mapping_error_table(made: Experiment, bench: Bench) -> list[Row]:
     """|HR@f(k) − SHR@k| and the same over SHR@k, averaged over ranges of k and over the repeats (li20 Table 7)."""
     rows = []
     for data, model, ranks in bench.each(made):
-        samples = sampled(ranks, made.design, bench.repeats, stream(ranks, made.design, made.seed))
+        samples = sampled(ranks, made.design, bench.repeats, made.seed)
         shr = _curves(samples)
         n = shr.shape[1]
         ks = np.arange(1, n + 1)
@@ -288,6 +322,8 @@ def mapping_error_table(made: Experiment, bench: Bench) -> list[Row]:
             if word == "beta@P":
                 fitted = [fr.Mapping("beta").fitted(samples.counts(repeat)) for repeat in range(bench.repeats)]
                 hr = np.stack([_hit_ratio(ranks, each.f(ks, n - 1, ranks.n_items)) for each in fitted])
+            elif word == "optimal":
+                hr = _hit_ratio(ranks, fr.optimal_mapping(ks, ranks.ranks, round(ranks.n_items), made.design))[None]
             else:
                 hr = _hit_ratio(ranks, _mapping(word).f(ks, n - 1, ranks.n_items))[None]
             gap = np.abs(hr - shr)
@@ -348,7 +384,7 @@ def _mapping(word: str) -> fr.Mapping:
     return fr.Mapping(word)  # type: ignore[arg-type]
 
 
-def _hit_ratio(ranks: Ranks, cuts: FloatArray) -> FloatArray:
+def _hit_ratio(ranks: Ranks, cuts: NDArray[Any]) -> FloatArray:
     """HR at each cut-off, which need not be whole."""
     return np.searchsorted(np.sort(ranks.ranks), np.floor(cuts + 1e-9), side="right") / len(ranks.ranks)
 
@@ -362,7 +398,7 @@ def _curves(samples: Samples) -> FloatArray:
 
 
 def _sampled_recall(ranks: Ranks, design: str, repeats: int, seed: int) -> FloatArray:
-    return _curves(sampled(ranks, design, repeats, stream(ranks, design, seed)))
+    return _curves(sampled(ranks, design, repeats, seed))
 
 
 def _by_metric(made: Experiment, rows: list[Row]) -> list[Row]:
@@ -378,6 +414,7 @@ TABLES: dict[str, Callable[[Experiment, Bench], list[Row]]] = {
     "pairs": pair_table,
     "winners": winner_table,
     "relative errors": relative_error_table,
+    "starts": starts_table,
     "beta": beta_table,
     "mapped": mapped_table,
     "mapping errors": mapping_error_table,

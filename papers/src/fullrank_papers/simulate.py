@@ -1,8 +1,8 @@
-"""Many samples from known ranks, and what every estimator makes of them.
+"""Many samples of known rankings, and what every estimator makes of them.
 
-A sample of a case whose rank is known is one binomial or hypergeometric draw, so nothing is scored. Each sample becomes
-`fullrank.RankCounts` and each estimator is fitted to it as anyone would fit it. Samples of different models are independent
-draws here, not the same negatives.
+Where it is known which items stand before each target, negatives are drawn item by item, the same for every model, as li23
+did. Elsewhere (toys, and catalogues too large for that) a sample is one binomial or hypergeometric draw from the rank, on
+its own for every model. Each sample becomes `fullrank.RankCounts` and each estimator is fitted to it as anyone would.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 import fullrank as fr
 
+from .comparing import draw
 from .keeping import keep, kept, key_of, library_code, own_code
 from .ranks import Ranks
 
@@ -74,6 +75,8 @@ LINEAR = ("sampled", "rank_estimate", "rank_estimate, m+1", "CLS", "BV1", "BV0.1
 POOLED = {"BV_MLE": "MLE", "BV_MES": "MES", "MN_MLE": "MLE", "MN_MES": "MES"}
 #: Added to a name: the prior of BV_* and MN_* is the repeat's own estimate.
 OWN = ", own prior"
+#: Added to a name and to its design: drawn as the code of li23 does it (see :func:`fullrank_papers.comparing.draw`).
+CODED = ", as coded"
 
 
 def column(metric: str | fr.Metric) -> int:
@@ -127,31 +130,54 @@ def weighted(drawn: IntArray, hits: IntArray, weights: FloatArray, n_items: int,
     return fr.RankCounts.from_ranks(hits + 1, n_items, design, drawn=drawn, weights=weights)
 
 
-def sampled(
-    ranks: Ranks, design: fr.Design | str, repeats: int, rng: np.random.Generator, law: fr.Design | str | None = None
-) -> Samples:
-    """Draw ``repeats`` samples by ``design``; correct them as if drawn by ``law`` (the same, unless given)."""
-    design = fr.parse_design(design)
+def sampled(ranks: Ranks, design: str, repeats: int, seed: int, law: str | None = None) -> Samples:
+    """Draw ``repeats`` samples by ``design``; correct them as if drawn by ``law`` (the same, unless given).
+
+    Kept, as every estimator looks at the same ones.
+    """
+    corrected_by = fr.parse_design(design.removesuffix(CODED) if law is None else law)
+    key = key_of("samples", ranks.key, ranks.code, design, repeats, seed, sample_code())
+    found = kept("samples", key)
+    if found is None:
+        drawn, hits, seen = _outcomes(ranks, design, repeats, seed)
+        found = {"drawn": drawn, "hits": hits, "seen": seen}
+        keep("samples", key, **found)
+    return Samples(found["drawn"], found["hits"], found["seen"], ranks.n_items, corrected_by, ranks.candidates)
+
+
+def _outcomes(ranks: Ranks, design: str, repeats: int, seed: int) -> tuple[IntArray, IntArray, IntArray]:
+    """The outcomes (drawn, hits) that came, and how often in each repeat."""
     found: list[tuple[IntArray, IntArray]] = []
-    for _ in range(repeats):
-        drawn, hits = _draw(ranks.ranks, ranks.pool, design, rng)
+    drawn_by, coded = fr.parse_design(design.removesuffix(CODED)), design.endswith(CODED)
+    if drawn_by.exact_to:
+        raise ValueError(f"samples are drawn by 'uni99' or an adaptive design, not by '{design}'.")
+    if drawn_by.grows and not drawn_by.replace:
+        raise ValueError(f"'{design}': experiments draw adaptive samples with replacement, as published.")
+    rng = stream(ranks, design, seed)
+    for repeat in range(repeats):
+        if ranks.cases is not None:
+            drawn, hits = draw(ranks.cases, drawn_by, ranks.candidates, seed, repeat, coded=coded)
+        elif coded:
+            drawn, hits = _as_coded(ranks.ranks, ranks.pool, drawn_by, rng)
+        else:
+            drawn, hits = drawn_by.simulate(ranks.ranks, ranks.pool, rng)
         keys, times = np.unique(drawn << 32 | hits, return_counts=True)
         found.append((keys, times))
     every = np.unique(np.concatenate([keys for keys, _ in found]))
     seen = np.zeros((repeats, len(every)), dtype=np.int64)
     for row, (keys, times) in zip(seen, found, strict=True):
         row[np.searchsorted(every, keys)] = times
-    law = design if law is None else fr.parse_design(law)
-    return Samples(every >> 32, every & 0xFFFFFFFF, seen, ranks.n_items, law, ranks.candidates)
+    return every >> 32, every & 0xFFFFFFFF, seen
 
 
-def _draw(R: IntArray, N: IntArray, design: fr.Design, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
-    """(drawn, hits) of every case."""
-    if design.exact_to:
-        raise ValueError(f"samples are drawn by 'uni99' or an adaptive design, not by '{design}'.")
-    if design.grows and not design.replace:
-        raise ValueError(f"'{design}': experiments draw adaptive samples with replacement, as published.")
-    return design.simulate(R, N, rng)
+def _as_coded(R: IntArray, N: IntArray, design: fr.Design, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+    """(drawn, hits) of every case as the code of li23 draws: one item more, the target among those that may be drawn."""
+    drawn, hits, left, have = np.zeros_like(R), np.zeros_like(R), np.arange(len(R)), 0
+    for size in design.stages(int(N.max())):
+        hits[left] += rng.binomial(size + 1 - have, (R[left] - 1) / N[left])
+        drawn[left], have = size, size + 1
+        left = left[hits[left] < int(getattr(design, "stop_at", None) or 1)]
+    return drawn, np.minimum(hits, drawn)
 
 
 # ------------------------------------------------------------------------------------------------ fits
@@ -195,7 +221,7 @@ def fits(name: str, samples: Samples, prior: FloatArray | None = None) -> tuple[
 
     ``prior`` is the mean P̂ that BV_* and MN_* take for their prior, found here unless given.
     """
-    estimator: Any = ESTIMATORS[name.removesuffix(OWN)]
+    estimator: Any = ESTIMATORS[name.removesuffix(OWN).removesuffix(CODED)]
     if name in POOLED:
         estimator = replace(estimator, prior=Given(fits(POOLED[name], samples)[1] if prior is None else prior))
     every = np.arange(1, int(np.ceil(samples.n_items)) + 1)
@@ -223,14 +249,13 @@ def values(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """(repeats × METRICS, mean P̂(1..N), mean sample size per repeat), from the cache where it was done before.
 
-    The seed is mixed with the model's key, so that models are independent, and with nothing else: every estimator sees
-    the same samples.
+    Every estimator sees the same samples, and models see the same negatives where these are drawn item by item.
     """
     key = key_of("values", ranks.key, ranks.code, estimator, design, law, repeats, seed, value_code())
     found = kept("values", key)
     if found is None:
         prior = values(ranks, POOLED[estimator], design, repeats, seed, law)[1] if estimator in POOLED else None
-        samples = sampled(ranks, design, repeats, stream(ranks, design, seed), law)
+        samples = sampled(ranks, design, repeats, seed, law)
         answered, mass = fits(estimator, samples, prior)
         size = samples.seen @ (samples.drawn + 1.0) / samples.cases
         found = {"values": answered, "mass": mass, "size": size}
@@ -238,13 +263,18 @@ def values(
     return found["values"], found["mass"], found["size"]
 
 
+def sample_code() -> str:
+    """A fingerprint of the code that kept samples rest on, besides that of the ranks: estimators come after."""
+    return key_of(library_code("estimators"), own_code("simulate.py", "comparing.py"))
+
+
 def value_code() -> str:
     """A fingerprint of the code that kept values rest on, besides that of the ranks."""
-    return key_of(library_code(), own_code("simulate.py"))
+    return key_of(library_code(), own_code("simulate.py", "comparing.py"))
 
 
 def stream(ranks: Ranks, design: str, seed: int) -> np.random.Generator:
-    """The random stream of an experiment's samples of one model."""
+    """The random stream of samples that are drawn from the ranks of one model."""
     return np.random.default_rng([seed, zlib.crc32(f"{ranks.key} {design}".encode())])
 
 

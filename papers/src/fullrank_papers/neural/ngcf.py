@@ -144,7 +144,16 @@ class _Network:
         def rows(users: Ints) -> Any:
             return latest["table"][users] @ latest["table"][n_users:].T
 
-        train(v, task, epoch, rows, epochs=how.epochs, patience=how.patience, who="NGCF", progress=progress)
+        train(
+            v,
+            task,
+            epoch,
+            lambda: task.ndcg(rows),
+            epochs=how.epochs,
+            patience=how.patience,
+            who="NGCF",
+            progress=progress,
+        )
 
     def loss(self, history: Any, users: Ints, how: NGCF, rng: np.random.Generator) -> Any:
         """BPR over all interactions of `users`, one negative each, and the penalty.
