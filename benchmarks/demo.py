@@ -1,6 +1,6 @@
 """Do the demo's 95 % intervals hold its own full ranking in 95 %? The demo over many seeds.
 
-    python benchmarks/demo.py [--seeds 60] [--first 0]
+python benchmarks/demo.py [--seeds 60] [--first 0]
 """
 
 from __future__ import annotations
