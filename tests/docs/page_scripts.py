@@ -57,6 +57,7 @@ if __name__ == "__main__":
     for name in map(Path, sys.argv[1:]):
         text, home = name.read_text(encoding="utf-8"), Path.cwd()
         with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "docs").symlink_to(home / "docs")
             os.chdir(folder)
             for _, printed, (first, last) in reversed(outputs(text)):
                 text = text[:first] + printed.rstrip("\n") + "\n" + text[last:]

@@ -89,6 +89,7 @@ def test_scripts_print_what_the_page_shows(page, tmp_path, monkeypatch):
     for name in (NEEDS.search(text) or ["", ""])[1].replace(" ", "").split(","):
         if name:
             pytest.importorskip(name)
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"file://{tmp_path}/mlruns")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
@@ -107,6 +108,14 @@ def test_every_python_block_of_every_page_is_run():
         text = page.read_text(encoding="utf-8")
         for block in re.findall(r"^[ ]*```(?:python|py)\n(.*?)^[ ]*```", text, re.MULTILINE | re.DOTALL):
             assert block.lstrip().startswith(">>> ") or block in scripts or page in SCRIPTS, (page.name, block[:80])
+
+
+def test_the_readme_stands_alone():
+    """Where it is shown without the rest of the checkout, as on PyPI, no link and no picture of it is broken."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [target for target in re.findall(r"\]\(([^)]+)\)", text) if "://" not in target] == []
+    assert f'version = "{fr.__version__}"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert f"## [{fr.__version__}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
 def test_no_recipe_imports_from_inside():
