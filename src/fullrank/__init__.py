@@ -36,12 +36,13 @@ from fullrank.estimators import (
 
 from fullrank.ranks.theory import expected_naive, hoeffding, optimal_mapping, sampled_recall
 from fullrank.report import Comparison, Report
-from fullrank.evaluation import Accumulator, compare, correct, evaluate, plan
+from fullrank.evaluation import Accumulator, compare, correct, plan
 
 if TYPE_CHECKING:  # loaded when first asked for: they bring SciPy's sparse matrices, files and models
     from fullrank import models
     from fullrank.data import Split, load
     from fullrank.models import as_scorer
+    from fullrank.evaluation.evaluate import evaluate
     from fullrank.evaluation.recbole import from_recbole
     from fullrank.evaluation.torchmetrics import FullRankMetric as FullRankMetric
     from fullrank.observing.observation import Observation
@@ -55,6 +56,7 @@ _LATER = {
     "as_scorer": ".models",
     "observe": ".observing.observe",
     "Observation": ".observing.observation",
+    "evaluate": ".evaluation.evaluate",
     "from_recbole": ".evaluation.recbole",
     "FullRankMetric": ".evaluation.torchmetrics",  # needs torchmetrics, so it is not in __all__
 }

@@ -92,7 +92,7 @@ def evaluate(
     Ctrl-C ends the run with what was reached so far; --checkpoint goes on there.
     """
     from fullrank.evaluation import DEFAULT_METRICS
-    from fullrank.evaluation import evaluate as run
+    from fullrank.evaluation.evaluate import evaluate as run
 
     flags = {
         "data": data, "train": train, "test": test, "how": how, "models": model, "metrics": metric, "precision": precision,

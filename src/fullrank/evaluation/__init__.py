@@ -3,7 +3,6 @@
 from fullrank.evaluation.accumulator import Accumulator
 from fullrank.evaluation.compare import compare
 from fullrank.evaluation.correct import DEFAULT_METRICS, correct, report_on
-from fullrank.evaluation.evaluate import evaluate
 from fullrank.evaluation.plan import Choice, Plan, plan
 
 __all__ = [
@@ -13,7 +12,6 @@ __all__ = [
     "Plan",
     "compare",
     "correct",
-    "evaluate",
     "plan",
     "report_on",
 ]
