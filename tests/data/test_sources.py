@@ -139,7 +139,7 @@ def test_other_ways_to_split(folder):
     assert fd.load("gowalla", how="given") == fd.load("gowalla")
     assert fd.load("gowalla", how="random").cases == 1
     assert fd.load("gowalla", how="ratio", share=0.5).cases == 5
-    with pytest.raises(ValueError, match="`how` must be 'last', .*got 'loo'"):
+    with pytest.raises(ValueError, match=r"`how` must be 'last', .*got 'loo'"):
         fd.load("gowalla", how="loo")
 
 
@@ -166,7 +166,7 @@ def test_unknown_names(name, folder):
 def test_a_near_miss_gets_a_hint(folder):
     with pytest.raises(ValueError, match="did you mean 'gowalla'"):
         fd.load("gowala")
-    with pytest.raises(TypeError, match="`name` must .*got 3"):
+    with pytest.raises(TypeError, match=r"`name` must .*got 3"):
         fd.load(3)
 
 

@@ -352,7 +352,7 @@ def test_bad_splits(call, message):
 
 
 def test_bad_types_of_splits():
-    with pytest.raises(TypeError, match="`rng` must .*got 'x'"):
+    with pytest.raises(TypeError, match=r"`rng` must .*got 'x'"):
         leave_one_out(([0, 0], [0, 1]), rng="x")
     with pytest.raises(TypeError, match="strings in one"):
         given_test(([0, 0], [0, 1]), (["0"], [1]))
