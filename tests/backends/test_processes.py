@@ -201,12 +201,12 @@ def test_backends_by_name() -> None:
     mine = ProcessBackend(1)
     assert resolve(mine) is mine
     for wrong, options, words in (
-        ("dask", {}, "'dask'; allowed are 'processes', 'ray'"),
-        (7, {}, "`backend` is 7"),
+        ("dask", {}, "must be 'processes', 'ray', or an object with `.map`, got 'dask'"),
+        (7, {}, "object with `.map`, got 7"),
         ("processes", {"address": "auto"}, "has no option `address`"),
         (None, {"workers": 2}, "`workers` is an option of a backend"),
-        ("processes", {"workers": 0}, "`workers` is 0; allowed is a whole number from 1"),
-        ("ray", {"num_cpus": -1.0}, "`num_cpus` is -1.0"),
+        ("processes", {"workers": 0}, "`workers` must be a whole number of at least 1 or None, got 0"),
+        ("ray", {"num_cpus": -1.0}, "`num_cpus` must be a finite number above 0, got -1.0"),
         ("processes", {"timeout": 0}, "above 0"),
     ):
         with pytest.raises((ValueError, TypeError), match=words):

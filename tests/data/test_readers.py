@@ -230,7 +230,7 @@ def test_negatives(write, monkeypatch, end):
         assert found.users.tolist() == [0, 1, 2]
         assert found.targets.tolist() == [25, 133, 7]
         assert [found.of(case).tolist() for case in range(3)] == [[1064, 174, 174], [], [3]]
-    with pytest.raises(ValueError, match="`case` is 3; allowed are 0 to 2"):
+    with pytest.raises(ValueError, match="`case` must be from 0 to 2, got 3"):
         found.of(3)
 
 

@@ -139,7 +139,7 @@ def test_other_ways_to_split(folder):
     assert fd.load("gowalla", how="given") == fd.load("gowalla")
     assert fd.load("gowalla", how="random").cases == 1
     assert fd.load("gowalla", how="ratio", share=0.5).cases == 5
-    with pytest.raises(ValueError, match="`how` is 'loo'; allowed are None, last"):
+    with pytest.raises(ValueError, match=r"`how` must be 'last', .*got 'loo'"):
         fd.load("gowalla", how="loo")
 
 
@@ -159,14 +159,14 @@ def test_offline_one_sentence_says_which_file_goes_where(name, folder):
 
 @pytest.mark.parametrize("name", ["movie", "", "../ml-1m", "/etc", "ml-1m/..", "."])
 def test_unknown_names(name, folder):
-    with pytest.raises(ValueError, match="allowed are ml-1m, citeulike-a"):
+    with pytest.raises(ValueError, match="must be one of ml-1m, citeulike-a"):
         fd.load(name)
 
 
 def test_a_near_miss_gets_a_hint(folder):
     with pytest.raises(ValueError, match="did you mean 'gowalla'"):
         fd.load("gowala")
-    with pytest.raises(TypeError, match="`name` is 3"):
+    with pytest.raises(TypeError, match=r"`name` must .*got 3"):
         fd.load(3)
 
 
@@ -211,7 +211,7 @@ def test_a_truncated_parquet(folder):
         ({"user": [0], "thing": [0]}, "has no column `item`; its columns are user, thing"),
         ({"user": [0, None], "item": [0, 1]}, "has 1 missing values in `user`"),
         ({"user": [0, -4], "item": [0, 1]}, "has `user` -4 in row 1"),
-        ({"user": ["a"], "item": [0]}, "holds string in `user`"),
+        ({"user": ["a"], "item": [0]}, "`user` in .* must hold zero-based positions"),
         ({"user": pa.array([], pa.int32()), "item": pa.array([], pa.int32())}, "is empty"),
         ({"user": [0, 0], "item": [0, 1]}, "no time here"),
     ],
@@ -315,9 +315,7 @@ def test_an_archive_of_known_checksum_is_verified(folder, tmp_path):
     away.mkdir()
     with zipfile.ZipFile(away / "ml-100k.zip", "w") as archive:
         archive.writestr("ml-100k/u.data", OFFICIAL["ml-100k"][0]["u.data"])
-    with pytest.raises(
-        ValueError, match="the official file 4924029: fetch it again, or take it as it is with verify=False"
-    ):
+    with pytest.raises(ValueError, match="the official file 4924029: fetch it again, or accept it with verify=False"):
         fd.import_files("ml-100k", away / "ml-100k.zip")
     fd.import_files("ml-100k", away / "ml-100k.zip", verify=False)
     assert fd.load("ml-100k").cases == 1

@@ -94,13 +94,13 @@ def test_shapes_that_do_not_fit_are_refused(factors: Any) -> None:
     U, V = factors
     with pytest.raises(ValueError, match=r"shape \(12, 4\) and item factors of shape \(4, 25\).*transpose"):
         as_scorer((U, V.T))
-    with pytest.raises(ValueError, match="one per item"):
+    with pytest.raises(ValueError, match="one item bias per item"):
         as_scorer((U, V, np.zeros(3)))
-    with pytest.raises(ValueError, match="a matrix was expected"):
+    with pytest.raises(ValueError, match="must be a matrix, got shape"):
         as_scorer((U, V[0]))
     with pytest.raises(TypeError, match="of 4"):
         as_scorer((U, V, U, V))
-    with pytest.raises(TypeError, match="numbers were expected"):
+    with pytest.raises(TypeError, match="must be numbers, got"):
         as_scorer((U.astype(str), V))
     with pytest.raises(TypeError, match=r"shape \(1, 2, 3\)"):
         as_scorer(np.zeros((1, 2, 3)))
@@ -261,9 +261,9 @@ def test_what_is_no_model_is_refused_with_what_is() -> None:
         def fit(self) -> None: ...
 
     for model, match in (
-        (3, "a builtins.int; allowed are a pair of factor arrays"),
-        ("ease", "the string 'ease'; .* Load the model first"),
-        (Unfitted, r"the class `Unfitted`; .* did you mean an instance, `Unfitted\(...\)`"),
+        (3, "must be a pair of factor arrays.*got a builtins.int"),
+        ("ease", "got the string 'ease'. Load the model first"),
+        (Unfitted, r"the class `Unfitted`.* did you mean an instance, `Unfitted\(...\)`"),
         (Unfitted(), "Is it fitted"),
         (None, "NoneType"),
     ):

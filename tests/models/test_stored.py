@@ -155,10 +155,13 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
         (tmp_path / "nowhere.parquet", "cannot be read as a dataset"),
         (tmp_path / "text.parquet", "cannot be read as a dataset"),
         (tmp_path / "empty", "holds no files"),
-        (np.zeros(3), "a matrix of numbers was expected"),
+        (np.zeros(3), "must be a matrix of numbers"),
         (V[:, :4], "width 6 and item factors of width 4"),
         (shards(tmp_path / "twice", V, ids=twice), "holds a position twice"),
-        (shards(tmp_path / "beyond", V, ids=beyond), "no vector for position 5"),
+        (
+            shards(tmp_path / "beyond", V, ids=beyond),
+            "must have a vector for every position below 300, and have none for 5",
+        ),
     ):
         with pytest.raises((ValueError, FileNotFoundError), match=words):
             read_factors(U, source, cache=tmp_path / "cache").items  # noqa: B018
@@ -167,5 +170,5 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
         read_factors(U, good, vectors="vec")
     with pytest.raises(ValueError, match="no column 'number'"):
         read_factors(U, good, ids="number")
-    with pytest.raises(ValueError, match=r"`bias` has shape \(2,\)"):
+    with pytest.raises(ValueError, match=r"`bias` must be one number per item, \(300,\), got shape \(2,\)"):
         read_factors(U, good, [1, 2])

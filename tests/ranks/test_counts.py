@@ -553,7 +553,7 @@ BAD = {
         make([4], n_items=10, design=fr.Top(3, 9), drawn=[9]),
         r"`drawn` is 9 at case 0: it must be 0 \(the rank is exact\) among no more than 10 items",
     ),
-    "too far a top": (lambda: fr.Top(2000), "`k` is 2000; allowed are 1 to 1000: to rank further, use `Exhaustive"),
+    "too far a top": (lambda: fr.Top(2000), "`k` must be from 1 to 1000, got 2000: to rank further, use `Exhaustive"),
     "popularity": (make(design="pop99"), "draws negatives by popularity"),
     "unknown design": (make(design="unl9"), "unknown design 'unl9'"),
     "weights of other length": (make(weights=[1, 2]), r"`weights` has shape \(2,\) for 3 cases"),

@@ -92,7 +92,7 @@ class ProcessBackend:
         return max(1, cores() // self.size)
 
     def close(self) -> None:
-        """Send the workers home."""
+        """Stop the workers."""
         while self._team:
             self._team.pop().stop()
 

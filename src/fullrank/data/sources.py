@@ -9,17 +9,14 @@ published split exists. What the data sets are called, where they come from and 
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import os
 import re
 import sys
-import uuid
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -28,15 +25,21 @@ import numpy as np
 
 from fullrank._checks import check_choice, did_you_mean
 from fullrank._progress import bar
-from fullrank._tables import require_pyarrow
 from fullrank._types import RNG
 from fullrank.data import readers
+from fullrank.data.folder import (
+    INTERACTIONS,
+    TEST,
+    Found,
+    check_provenance,
+    counts_in,
+    make_folder,
+    read_folder,
+    sha256,
+    write_folder,
+)
 from fullrank.data.frames import Interactions, among, k_core
 from fullrank.data.split import HOW, Split, given_test
-
-Found = tuple[Interactions, Interactions | None]
-
-INTERACTIONS, TEST, PROVENANCE = "interactions.parquet", "test.parquet", "provenance.json"
 
 
 @functools.cache
@@ -101,8 +104,8 @@ def load(
         if not folder.is_dir() or _find(folder, source) is None:
             raise FileNotFoundError(_missing(name))
         import_files(name, folder, progress=progress)
-    provenance = _check_provenance(folder)
-    data, test = _read_folder(folder, provenance)
+    provenance = check_provenance(folder)
+    data, test = read_folder(folder, provenance)
     notes = [str(note) for note in provenance.get("notes", ())]
     source = catalogue().get(name, {})
     if source:
@@ -144,7 +147,7 @@ def available() -> list[dict[str, Any]]:
         test = None
         if present:
             try:
-                counts, test = _parquet_counts(folder)
+                counts, test = counts_in(folder)
             except ValueError:
                 present = False
         rows.append(
@@ -200,7 +203,7 @@ def import_files(
         "notes": [note for note in (entry.get("note"), option.get("note")) if note],
         "differences": _differences(data, entry["counts"]),
     }
-    return _write_folder(data_folder() / name, name, data, test, facts)
+    return write_folder(data_folder() / name, name, data, test, facts)
 
 
 def download(name: str, *, progress: bool | None = None, timeout: float = 30.0) -> Path:
@@ -215,7 +218,7 @@ def download(name: str, *, progress: bool | None = None, timeout: float = 30.0) 
         raise ValueError(f"{name} has no address that is certain; {_missing(name)}" if name in catalogue() else
                          f"{name} is a folder of your own: there is nothing to fetch.")  # fmt: skip
     folder = data_folder() / name
-    _make(folder)
+    make_folder(folder)
     for file in options[0]["downloads"]:
         _fetch(file["url"], folder / file["name"], file["bytes"], file["sha256"], _show(progress), timeout)
     return folder
@@ -293,7 +296,7 @@ def _is_zip(path: Path) -> bool:
 
 def _verified(origin: Path, option: dict[str, Any], verify: bool) -> dict[str, Any]:
     """Return name, size and checksum of a source file, checked against `sources.json` where that knows them."""
-    facts = {"name": origin.name, "bytes": origin.stat().st_size, "sha256": _sha256(origin)}
+    facts = {"name": origin.name, "bytes": origin.stat().st_size, "sha256": sha256(origin)}
     for known in option["downloads"]:
         if verify and known["name"] == origin.name:
             for what in ("bytes", "sha256"):
@@ -336,77 +339,6 @@ _READERS: dict[str, Callable[[list[BinaryIO], float | None, bool], Found]] = {
 }
 
 
-# ---- the folder of one data set --------------------------------------------------------------------------------------
-
-
-def _read_folder(folder: Path, provenance: dict[str, Any]) -> Found:
-    columns = _read_parquet(folder / INTERACTIONS)
-    test = _read_parquet(folder / TEST) if (folder / TEST).is_file() else None
-    both = (columns,) if test is None else (columns, test)
-    # the provenance knows of users at the end who have no interaction
-    n_users, n_items = (
-        max(provenance.get(f"{what}s", 0), 1 + max(int(table[what].max()) for table in both))
-        for what in ("user", "item")
-    )
-    ids = {"user_ids": _names(folder, "users", n_users), "item_ids": _names(folder, "items", n_items)}
-    extra = {"ratings": columns.get("rating"), "timestamps": columns.get("timestamp")}
-    data = Interactions(columns["user"], columns["item"], n_users, n_items, **extra, **ids)
-    return data, None if test is None else Interactions(test["user"], test["item"], n_users, n_items, **ids)
-
-
-def _read_parquet(path: Path) -> dict[str, Any]:
-    pa = require_pyarrow("a stored data set")
-    from pyarrow import parquet
-
-    try:
-        table = parquet.read_table(path)
-    except (pa.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0].rstrip(".")
-        raise ValueError(
-            f"{path} cannot be read as parquet ({reason}); delete it and import the data set again."
-        ) from None
-    missing = [what for what in ("user", "item") if what not in table.column_names]
-    if missing:
-        raise ValueError(f"{path} has no column `{missing[0]}`; its columns are {', '.join(table.column_names)}.")
-    found = {}
-    for what in ("user", "item", "rating", "timestamp"):
-        if what not in table.column_names:
-            continue
-        column = table[what]
-        if column.null_count:
-            raise ValueError(f"{path} has {column.null_count:,} missing values in `{what}`.")
-        found[what] = column.to_numpy()
-        if what in ("user", "item"):
-            if not pa.types.is_integer(column.type):
-                raise ValueError(f"`{what}` in {path} must hold zero-based positions (integers), got {column.type}.")
-            found[what] = found[what].astype(np.int64)
-            if len(column) and found[what].min() < 0:
-                row = int(found[what].argmin())
-                raise ValueError(f"{path} has `{what}` {found[what][row]} in row {row}; positions start at 0.")
-    if not table.num_rows:
-        raise ValueError(f"{path} is empty; delete it and import the data set again.")
-    return found
-
-
-def _parquet_counts(folder: Path) -> tuple[dict[str, int], int | None]:
-    """Count from the footer of the files alone, without reading the rows."""
-    pa = require_pyarrow("a stored data set")
-    from pyarrow import parquet
-
-    try:
-        meta = parquet.read_metadata(folder / INTERACTIONS)
-        names = meta.schema.names
-        largest = {"user": -1, "item": -1}
-        for group in range(meta.num_row_groups):
-            for what in largest:
-                statistics = meta.row_group(group).column(names.index(what)).statistics
-                largest[what] = max(largest[what], int(statistics.max))
-        test = parquet.read_metadata(folder / TEST).num_rows if (folder / TEST).is_file() else None
-    except (pa.ArrowException, OSError, AttributeError, TypeError, ValueError) as error:
-        raise ValueError(f"{folder / INTERACTIONS} cannot be read as parquet ({error}).") from None
-    return {"interactions": meta.num_rows, "users": largest["user"] + 1, "items": largest["item"] + 1}, test
-
-
 def _published(data: Interactions, test: Interactions, folder: Path) -> Split:
     absent = ~among(test.users * test.n_items + test.items, np.sort(data.users * data.n_items + data.items))
     if absent.any():
@@ -423,118 +355,6 @@ def _differences(data: Interactions, published: dict[str, int]) -> list[str]:
     return [
         f"{what}: {here[what]:,} here, {published[what]:,} published" for what in here if here[what] != published[what]
     ]
-
-
-def _check_provenance(folder: Path) -> dict[str, Any]:
-    """Return what the import wrote down; a file that changed since is an error; no provenance, no check."""
-    path = folder / PROVENANCE
-    if not path.is_file():
-        return {}
-    try:
-        provenance: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        files = {str(name): (facts["bytes"], facts["sha256"]) for name, facts in provenance["files"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise ValueError(f"{path} cannot be read; delete it, or import the data set again.") from None
-    for name, (size, digest) in files.items():
-        file = folder / name
-        if not file.is_file() or file.stat().st_size != size or _sha256(file) != digest:
-            raise ValueError(
-                f"{file} is not the file that was imported ({PROVENANCE} has another checksum): import the data set "
-                f"again, or delete {PROVENANCE} to accept the file."
-            )
-    return provenance
-
-
-def _write_folder(
-    folder: Path, name: str, data: Interactions, test: Interactions | None, facts: dict[str, Any]
-) -> dict[str, Any]:
-    pa = require_pyarrow("a stored data set")
-    from pyarrow import parquet
-
-    columns: dict[str, Any] = {"user": data.users.astype(np.int32), "item": data.items.astype(np.int32)}
-    if data.ratings is not None:
-        columns["rating"] = data.ratings.astype(np.float32)
-    if data.timestamps is not None:
-        columns["timestamp"] = data.timestamps
-    tables = {}
-    if test is not None:
-        tables[TEST] = {"user": test.users.astype(np.int32), "item": test.items.astype(np.int32)}
-    for what, ids in (("users", data.user_ids), ("items", data.item_ids)):
-        if ids is not None:
-            tables[f"{what}.parquet"] = {"id": ids}
-    tables[INTERACTIONS] = columns  # last: its presence says that the data set is here
-    _make(folder)
-    with ExitStack() as stack:
-        try:
-            temporary = {}
-            for file, table in tables.items():
-                temporary[file] = stack.enter_context(_temporary(folder, file))
-                parquet.write_table(pa.table(table), temporary[file], compression="zstd")
-            provenance = {
-                "name": name,
-                "imported": datetime.now(UTC).isoformat(timespec="seconds"),
-                "interactions": len(data),
-                "users": data.n_users,
-                "items": data.n_items,
-                "test": None if test is None else len(test),
-                **facts,
-                "files": {
-                    file: {"bytes": made.stat().st_size, "sha256": _sha256(made)} for file, made in temporary.items()
-                },
-            }
-            path = stack.enter_context(_temporary(folder, PROVENANCE))
-            path.write_text(json.dumps(provenance, indent=2) + "\n", encoding="utf-8")
-            for stale in {TEST, "users.parquet", "items.parquet"} - set(tables):
-                (folder / stale).unlink(missing_ok=True)
-            os.replace(path, folder / PROVENANCE)
-            for file, made in temporary.items():
-                os.replace(made, folder / file)
-        except OSError as error:
-            raise OSError(
-                f"{folder} cannot be written ({error.strerror or error}); set FULLRANK_DATA to one that can."
-            ) from None
-    return provenance
-
-
-@contextmanager
-def _temporary(folder: Path, name: str) -> Iterator[Path]:
-    """Give a name in the same folder, so that `os.replace` is atomic; whatever is left under it goes away."""
-    path = folder / f".{name}.{uuid.uuid4().hex}.tmp"
-    try:
-        yield path
-    finally:
-        path.unlink(missing_ok=True)
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OSError(
-            f"{folder} cannot be made ({error.strerror or error}); set FULLRANK_DATA to another folder."
-        ) from None
-
-
-def _names(folder: Path, what: str, size: int) -> Any:
-    """Return the names of the positions, where the import kept any."""
-    path = folder / f"{what}.parquet"
-    if not path.is_file():
-        return None
-    pa = require_pyarrow("a stored data set")
-    from pyarrow import parquet
-
-    try:
-        names = np.array(parquet.read_table(path)["id"].to_pylist())
-    except (pa.ArrowException, OSError, KeyError) as error:
-        raise ValueError(f"{path} cannot be read ({str(error).splitlines()[0]}); import the data set again.") from None
-    if len(names) != size:
-        raise ValueError(f"{path} has {len(names):,} names for {size:,} {what}; import the data set again.")
-    return names
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _show(progress: bool | None) -> bool:
@@ -573,7 +393,7 @@ def _fetch(url: str, path: Path, size: int | None, digest: str | None, progress:
         if got > expected:
             part.unlink()
         raise OSError(f"{url} gave {got:,} of {expected:,} bytes; call again to continue.")
-    if digest is not None and _sha256(part) != digest:
+    if digest is not None and sha256(part) != digest:
         part.unlink()
         raise OSError(f"{url} gave a file with another checksum than the official one; it was thrown away.")
     os.replace(part, path)

@@ -60,7 +60,7 @@ class ALS:
         return cls(factors=16, regularization=10.0, alpha=0.2, iterations=20, rng=rng)
 
     def fit(self, train: Any, *, progress: bool = True) -> FittedFactors:
-        """Alternate ``iterations`` times."""
+        """Fit the factors of users and of items in turn, ``iterations`` times."""
         users = history_of(train)
         items = users.T.tocsr()
         start = np.random.default_rng(self.rng).normal(

@@ -39,7 +39,7 @@ class EASE:
         check_number("max_gigabytes", self.max_gigabytes, above=0)
 
     def fit(self, train: Any, *, progress: bool = True) -> FittedItemItem:
-        """Invert once, in place."""
+        """Fit the weights of all items by one inversion of the regularised Gram matrix."""
         history = history_of(train)
         n = history.shape[1]
         needed = 12 * n * n / 1e9

@@ -70,7 +70,7 @@ class ItemCF:
         return cls(power=1.0, keep_self=False, history_neighbours=10)
 
     def fit(self, train: Any, *, progress: bool = True) -> FittedItemItem:
-        """Similarities, neighbours, norms."""
+        """Compute similarities, keep the nearest neighbours, and normalise."""
         history = history_of(train)
         if self.history_neighbours is None and self.scored_neighbours is None:
             _refuse_above(self.max_gigabytes, history, "ItemCF", "set `history_neighbours`")
@@ -125,7 +125,7 @@ class ItemKNN:
         check_number("b", self.b, most=1)
 
     def fit(self, train: Any, *, progress: bool = True) -> FittedItemItem:
-        """Similarities and neighbours."""
+        """Compute similarities and keep the nearest neighbours."""
         history = history_of(train)
         if self.weighting == "cosine":
             strips = _cosines(history, progress, "ItemKNN")

@@ -25,7 +25,7 @@ class Popularity:
     """
 
     def fit(self, train: Any, *, progress: bool = True) -> FittedFactors:
-        """Count."""
+        """Count the interactions of every item."""
         history = history_of(train)
         n_users, n_items = history.shape
         counts = np.bincount(history.indices, minlength=n_items).astype(np.float64)

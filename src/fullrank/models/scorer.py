@@ -84,7 +84,7 @@ class Factors:
         return len(self.items)
 
     def score(self, users: IntArray, items: IntArray) -> Array:
-        """Dot products."""
+        """Scores by dot products."""
         scores = np.einsum("bd,bmd->bm", self.users[users], self.items[items])
         return np.asarray(scores if self.bias is None else scores + self.bias[items])
 
@@ -144,7 +144,7 @@ class ItemItem:
         return int(self.similarity.shape[0])
 
     def score(self, users: IntArray, items: IntArray) -> Array:
-        """Rows of history · similarity, then the asked items."""
+        """Multiply histories by similarities and pick the items."""
         rows = self.history[users] @ self.similarity
         rows = rows.toarray() if sp.issparse(rows) else np.asarray(rows)
         return np.take_along_axis(rows, items, axis=1)
@@ -209,7 +209,7 @@ class Rows:
     name: str = "rows"
 
     def score(self, users: IntArray, items: IntArray) -> Array:
-        """Whole rows, then the asked items."""
+        """Ask for whole rows and pick the items."""
         return np.take_along_axis(to_numpy(self.rows(users)), items, axis=1)
 
     def __repr__(self) -> str:
@@ -233,7 +233,7 @@ class Pairs:
     flat: bool | None = None
 
     def score(self, users: IntArray, items: IntArray) -> Array:
-        """What the function says, as a NumPy array of the right shape."""
+        """Call the function and bring its scores into the shape of ``items``."""
         if self.flat is not None:
             return self._ask(users, items, self.flat)
         if 1 < items.shape[0] != items.shape[1] > 1:
@@ -286,7 +286,7 @@ _ALLOWED = (
 
 
 def as_scorer(model: Any, split: Any = None, *, name: str | None = None) -> Any:
-    """Any model as a `Scorer`; structure that allows a fast path is found and used.
+    """Take any model as a `Scorer`; structure that allows a fast path is found and used.
 
     | comes in | is read as |
     |---|---|

@@ -178,7 +178,7 @@ def open_user(model: Any, row: int, work: Array) -> None:
 
 
 def close_user(model: Any, row: int, work: Array) -> None:
-    """Put ``work`` back as it was."""
+    """Clear what :func:`open_user` put into ``work``."""
     raise NotImplementedError
 
 

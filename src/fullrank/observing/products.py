@@ -32,7 +32,7 @@ _BOUNDS: weakref.WeakKeyDictionary[Task, _ByNorm] = weakref.WeakKeyDictionary()
 
 @dataclass(frozen=True)
 class _ByNorm:
-    """Items by falling norm."""
+    """The items of a model in the order of falling norms."""
 
     bound: Array  # on the norm of each item
     order: Array  # the items

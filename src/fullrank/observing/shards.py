@@ -57,7 +57,7 @@ class ShardTask:
 
     @property
     def name(self) -> str:
-        """The model's."""
+        """The name of the model."""
         return self.task.name
 
     def __getstate__(self) -> dict[str, Any]:
@@ -158,7 +158,7 @@ class _Open:
         self.rows = self.goal = np.zeros(0, dtype=np.int64)
 
     def parts(self) -> list[Part]:
-        """The same question to every range."""
+        """Ask every range the same question."""
         if self.scores is None:
             return [Part(self.block, shard) for shard in range(self.shards)]
         asked = self.block if self.task.exhaustive else _so_far(self.block, self.state)

@@ -17,7 +17,7 @@ __all__ = [
 
 
 def whole_numbers(name: str, values: ArrayLike) -> IntArray:
-    """The values as whole numbers, one per case."""
+    """Return the values as whole numbers, one per case, or refuse them."""
     array = np.asarray(values)
     if array.ndim != 1:
         raise ValueError(f"`{name}` must be one-dimensional, one entry per case; it has shape {array.shape}.")
@@ -55,7 +55,7 @@ def constant(value: Any, cases: int) -> Array:
 
 
 def check_weights(values: ArrayLike, cases: int) -> FloatArray:
-    """The weights of the cases."""
+    """Return the weights of the cases, or refuse them."""
     weights = np.asarray(values, dtype=np.float64)
     if weights.shape != (cases,):
         raise ValueError(f"`weights` has shape {weights.shape} for {cases} cases: give one per case.")
@@ -85,7 +85,7 @@ def check_candidates(candidates: object) -> str:
 def check_compared_part(
     design: Any, ahead: ArrayLike | None, rest: ArrayLike | None, N: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """``ahead`` and ``rest`` of every case, checked."""
+    """Return ``ahead`` and ``rest`` of every case, or refuse them."""
     if ahead is None and rest is None:
         raise ValueError(f"`ahead` and `rest` are missing: '{design}' compares a part of the candidates one by one.")
     if ahead is None or rest is None:

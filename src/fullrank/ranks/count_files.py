@@ -20,7 +20,7 @@ _VERSION = 4
 
 
 def write_counts(counts: Any, path: str | os.PathLike[str]) -> None:
-    """Write to ``path`` atomically."""
+    """Write counts to a file, atomically."""
     header = {
         "format": _FORMAT,
         "version": _VERSION,

@@ -30,7 +30,7 @@ import os
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -65,6 +65,7 @@ from fullrank.ranks.checks import (
 )  # fmt: skip
 from fullrank.ranks.count_files import read_counts, write_counts
 from fullrank.ranks.design import ALL, Design, parse_design
+from fullrank.ranks.groups import LEAD_BINS, Groups, PoolTable, lead_bins, strata_of, tables_of
 from fullrank.ranks.laws import NOTHING
 
 __all__ = [
@@ -72,42 +73,8 @@ __all__ = [
     "check_candidates", "unique_rows", "user_blocks",
 ]  # fmt: skip
 
-#: Laws of R′ are estimated for at most this many strata of (j, T).
-MAX_STRATA = 64
 #: More candidates than this are refused: ranks near 2**53 are no longer distinct as floating-point numbers.
 MOST_ITEMS = 2**50
-
-
-@dataclass(frozen=True)
-class PoolTable:
-    """The counts of one pool-size bin, as estimators want them: outcomes and a weight per (j, T) stratum and outcome."""
-
-    n_items: float
-    drawn: IntArray
-    hits: IntArray
-    weight: FloatArray
-
-
-class Groups(NamedTuple):
-    """Cases that gain alike: the distinct (j, T), how many compared candidates lead there, and the cases' weight."""
-
-    order: IntArray
-    targets: IntArray
-    ahead: IntArray
-    weight: FloatArray
-
-
-#: The first ``recent`` of each bin of cases: first where none came early, which says that a guide may not know the case
-#: (or that what was compared has no order), then where some did. The last bin is that of the unknown.
-NONE_EARLY, SOME_EARLY = np.array([0, 1, 2, 3, 6, 15, 50]), np.array([0, 1, 2, 3, 6])
-LEAD_BINS = len(NONE_EARLY) + len(SOME_EARLY) + 1
-
-
-def lead_bins(ahead: IntArray, recent: IntArray) -> IntArray:
-    """The bin, in 0..12, of cases with so many ahead, of which so many came late."""
-    none = np.searchsorted(NONE_EARLY, recent, side="right") - 1
-    some = len(NONE_EARLY) + np.searchsorted(SOME_EARLY, recent, side="right") - 1
-    return np.where(recent == UNKNOWN, LEAD_BINS - 1, np.where(ahead == recent, none, some))
 
 
 class _Later:
@@ -273,7 +240,7 @@ class RankCounts:
         return self._holding(*grouped(keys.T, sums), level=level)._coarsened()
 
     def __radd__(self, other: object) -> RankCounts:
-        """So that ``sum(list_of_counts)`` works."""
+        """Add to the 0 that ``sum(list_of_counts)`` begins with."""
         return self if other == 0 else NotImplemented
 
     def __eq__(self, other: object) -> bool:
@@ -416,20 +383,10 @@ class RankCounts:
 
     @cached_property
     def strata(self) -> IntArray:
-        """For each (j, T) of :attr:`groups`, the row of :meth:`tables` it is in.
-
-        Up to 64 groups have a row each; more are put together by (⌊log2 j · 2^l⌋, ⌊log2 T · 2^l⌋) at the finest level l that
-        leaves at most 64: neighbouring (j, T) share a law of R′, and each keeps its own gain.
-        """
-        order, targets, _, _ = self.groups
+        """For each (j, T) of :attr:`groups`, the row of :meth:`tables` it is in."""
         if self.lead_bins.any():
             return np.unique(self.lead_bins, return_inverse=True)[1]
-        if len(order) <= MAX_STRATA:
-            return np.arange(len(order))
-        pairs = np.stack([pool_key(order), pool_key(targets)], axis=1)
-        while len(unique_rows(pairs)[0]) > MAX_STRATA:
-            pairs = pairs >> 1
-        return unique_rows(pairs)[1]
+        return strata_of(self.groups.order, self.groups.targets)
 
     @property
     def users_weight(self) -> float:
@@ -465,18 +422,7 @@ class RankCounts:
         """
         if self.has_compared_part:
             raise ValueError(f"there are no tables of these counts: {NO_RANK_LAW}")
-        rows = self.strata if strata is None else strata
-        bins = self.pools[1] if pools is None else pools
-        stratum, seen = rows[self.group_of], self.outcomes
-        out = []
-        for each in np.unique(bins):
-            here = bins == each
-            outcomes, column = unique_rows(seen[here])
-            weight = np.zeros((int(rows.max()) + 1, len(outcomes)))
-            np.add.at(weight, (stratum[here], column), self.weight[here])
-            N = self.pool_weight[here].sum() / self.weight[here].sum()
-            out.append(PoolTable(float(N), outcomes[:, 0], outcomes[:, 1], weight))
-        return out
+        return tables_of(self, self.pools[1] if pools is None else pools, self.strata if strata is None else strata)
 
     def resample(self, rng: np.random.Generator | int | None = None) -> RankCounts:
         """Counts of as many user blocks drawn with replacement: one bootstrap sample, no scoring needed.

@@ -129,7 +129,7 @@ class Sample(Design):
         return (self.negatives if self.replace else min(self.negatives, int(n_items) - 1),)
 
     def outcomes(self, n_items: int) -> tuple[IntArray, IntArray]:
-        """x = 0..m."""
+        """The numbers of hits, from 0 to all negatives."""
         (m,) = self.stages(n_items)
         return np.full(m + 1, m, dtype=np.int64), np.arange(m + 1, dtype=np.int64)
 
@@ -142,7 +142,7 @@ class Sample(Design):
         return 1.0 - share(hits, compared(drawn, n_items))
 
     def scaled(self, factor: float, n_items: int) -> Sample | None:
-        """So many times the negatives."""
+        """The design that draws ``factor`` times the negatives."""
         m = round(self.negatives * factor)
         return None if m >= n_items - 1 else Sample(m, self.replace)
 
@@ -274,7 +274,7 @@ class Adaptive(Design):
         return (Course(sizes, self._stop, self.replace),)
 
     def scaled(self, factor: float, n_items: int) -> Adaptive | None:
-        """So many times the first stage and the ceiling."""
+        """The design with ``factor`` times the first stage and the ceiling."""
         sizes = self.stages(n_items)
         ceiling = n_items - 1 if ALL in sizes else sizes[-1]
         if round(ceiling * factor) >= n_items - 1:
@@ -370,7 +370,7 @@ class Top(Design):
 
     @property
     def exact_to(self) -> float:
-        """``k``."""
+        """Ranks up to ``k`` are found out."""
         return self.k
 
     @property

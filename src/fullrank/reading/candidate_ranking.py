@@ -98,7 +98,7 @@ class Cases:
         return cls(lists, users, targets, *names, by_position=True)
 
     def take(self, kept: Array) -> Cases:
-        """Some of the cases."""
+        """Return some of the cases."""
         return replace(self, lists=self.lists[kept], users=self.users[kept], targets=self.targets[kept])
 
     def owner_of(self, lists: IntArray) -> IntArray:
@@ -107,7 +107,7 @@ class Cases:
         return np.asarray(self.users[order[np.searchsorted(self.lists[order], lists)]])
 
     def user_ids(self) -> Array:
-        """What users are called outside."""
+        """The names of the users, or their positions where cases are known by these."""
         return self.users if self.by_position or self.user_names is None else self.user_names[self.users]
 
     def tie_keys(self) -> tuple[IntArray, Callable[[IntArray], IntArray]]:
@@ -117,11 +117,11 @@ class Cases:
         return _keys(self.user_names)(self.users), _keys(self.item_names)
 
     def user(self, code: Any) -> str:
-        """A user, for messages."""
+        """Name a user in a message."""
         return f"user {plain(code, self.user_names)}"
 
     def item(self, code: Any) -> str:
-        """An item, for messages."""
+        """Name an item in a message."""
         return f"item {plain(code, self.item_names)}"
 
 
@@ -372,7 +372,7 @@ def _refuse_seen(split: Split, users: IntArray, items: IntArray, cases: Cases) -
 
 
 def refuse_absent(split: Split, absent: Array) -> None:
-    """Cases of the split that the lists leave out."""
+    """Refuse lists that leave out cases of the split."""
     if absent.any():
         c = int(np.flatnonzero(absent)[0])
         raise ValueError(
@@ -409,7 +409,7 @@ def _look_uniform(split: Split, candidates: str, items: IntArray, rate: Array, c
 
 
 def refuse_unknown(scorer: Any, name: str, users: IntArray, items: IntArray) -> None:
-    """Users or items that the model has never heard of."""
+    """Refuse users or items that the model does not know."""
     for what, values in (("user", users), ("item", items)):
         size = getattr(scorer, f"n_{what}s", None)
         low, high = int(values.min(initial=0)), int(values.max(initial=0))
@@ -419,7 +419,7 @@ def refuse_unknown(scorer: Any, name: str, users: IntArray, items: IntArray) -> 
 
 
 def refuse_outside(values: IntArray, split: Split | None, what: str) -> None:
-    """Positions that the split does not have."""
+    """Refuse positions that the split does not have."""
     size = _LARGEST_POSITION if split is None else split.n_users if what == "user" else split.n_items
     outside = (values < 0) | (values >= size)
     if outside.any():
@@ -428,6 +428,6 @@ def refuse_outside(values: IntArray, split: Split | None, what: str) -> None:
 
 
 def plain(code: Any, names: Array | None) -> str:
-    """A user or an item as it was written."""
+    """Write a user or an item by its name, where there are names."""
     name = code if names is None else names[int(code)]
     return repr(name.item() if isinstance(name, np.generic) else name)

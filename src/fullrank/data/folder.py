@@ -1,0 +1,212 @@
+"""The folder of one data set: `interactions.parquet`, `test.parquet`, names of users and items, and where they came from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fullrank._tables import require_pyarrow
+from fullrank.data.frames import Interactions
+
+__all__ = [
+    "INTERACTIONS", "PROVENANCE", "TEST", "Found", "check_provenance", "counts_in", "make_folder", "read_folder", "sha256",
+    "write_folder",
+]  # fmt: skip
+
+Found = tuple[Interactions, Interactions | None]
+
+INTERACTIONS, TEST, PROVENANCE = "interactions.parquet", "test.parquet", "provenance.json"
+
+
+def read_folder(folder: Path, provenance: dict[str, Any]) -> Found:
+    """All interactions, and those of the published split where there is one."""
+    columns = _read_parquet(folder / INTERACTIONS)
+    test = _read_parquet(folder / TEST) if (folder / TEST).is_file() else None
+    both = (columns,) if test is None else (columns, test)
+    # the provenance knows of users at the end who have no interaction
+    n_users, n_items = (
+        max(provenance.get(f"{what}s", 0), 1 + max(int(table[what].max()) for table in both))
+        for what in ("user", "item")
+    )
+    ids = {"user_ids": _names(folder, "users", n_users), "item_ids": _names(folder, "items", n_items)}
+    extra = {"ratings": columns.get("rating"), "timestamps": columns.get("timestamp")}
+    data = Interactions(columns["user"], columns["item"], n_users, n_items, **extra, **ids)
+    return data, None if test is None else Interactions(test["user"], test["item"], n_users, n_items, **ids)
+
+
+def _read_parquet(path: Path) -> dict[str, Any]:
+    """Write a data set atomically; returns its provenance, `facts` included."""
+    pa = require_pyarrow("a stored data set")
+    from pyarrow import parquet
+
+    try:
+        table = parquet.read_table(path)
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise ValueError(
+            f"{path} cannot be read as parquet ({reason}); delete it and import the data set again."
+        ) from None
+    missing = [what for what in ("user", "item") if what not in table.column_names]
+    if missing:
+        raise ValueError(f"{path} has no column `{missing[0]}`; its columns are {', '.join(table.column_names)}.")
+    found = {}
+    for what in ("user", "item", "rating", "timestamp"):
+        if what not in table.column_names:
+            continue
+        column = table[what]
+        if column.null_count:
+            raise ValueError(f"{path} has {column.null_count:,} missing values in `{what}`.")
+        found[what] = column.to_numpy()
+        if what in ("user", "item"):
+            if not pa.types.is_integer(column.type):
+                raise ValueError(f"`{what}` in {path} must hold zero-based positions (integers), got {column.type}.")
+            found[what] = found[what].astype(np.int64)
+            if len(column) and found[what].min() < 0:
+                row = int(found[what].argmin())
+                raise ValueError(f"{path} has `{what}` {found[what][row]} in row {row}; positions start at 0.")
+    if not table.num_rows:
+        raise ValueError(f"{path} is empty; delete it and import the data set again.")
+    return found
+
+
+def counts_in(folder: Path) -> tuple[dict[str, int], int | None]:
+    """Count from the footer of the files alone, without reading the rows."""
+    pa = require_pyarrow("a stored data set")
+    from pyarrow import parquet
+
+    try:
+        meta = parquet.read_metadata(folder / INTERACTIONS)
+        names = meta.schema.names
+        largest = {"user": -1, "item": -1}
+        for group in range(meta.num_row_groups):
+            for what in largest:
+                statistics = meta.row_group(group).column(names.index(what)).statistics
+                largest[what] = max(largest[what], int(statistics.max))
+        test = parquet.read_metadata(folder / TEST).num_rows if (folder / TEST).is_file() else None
+    except (pa.ArrowException, OSError, AttributeError, TypeError, ValueError) as error:
+        raise ValueError(f"{folder / INTERACTIONS} cannot be read as parquet ({error}).") from None
+    return {"interactions": meta.num_rows, "users": largest["user"] + 1, "items": largest["item"] + 1}, test
+
+
+def check_provenance(folder: Path) -> dict[str, Any]:
+    """Return what the import wrote down; a file that changed since is an error; no provenance, no check."""
+    path = folder / PROVENANCE
+    if not path.is_file():
+        return {}
+    try:
+        provenance: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        files = {str(name): (facts["bytes"], facts["sha256"]) for name, facts in provenance["files"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise ValueError(f"{path} cannot be read; delete it, or import the data set again.") from None
+    for name, (size, digest) in files.items():
+        file = folder / name
+        if not file.is_file() or file.stat().st_size != size or sha256(file) != digest:
+            raise ValueError(
+                f"{file} is not the file that was imported ({PROVENANCE} has another checksum): import the data set "
+                f"again, or delete {PROVENANCE} to accept the file."
+            )
+    return provenance
+
+
+def write_folder(
+    folder: Path, name: str, data: Interactions, test: Interactions | None, facts: dict[str, Any]
+) -> dict[str, Any]:
+    """Write a data set atomically; returns its provenance, `facts` included."""
+    pa = require_pyarrow("a stored data set")
+    from pyarrow import parquet
+
+    columns: dict[str, Any] = {"user": data.users.astype(np.int32), "item": data.items.astype(np.int32)}
+    if data.ratings is not None:
+        columns["rating"] = data.ratings.astype(np.float32)
+    if data.timestamps is not None:
+        columns["timestamp"] = data.timestamps
+    tables = {}
+    if test is not None:
+        tables[TEST] = {"user": test.users.astype(np.int32), "item": test.items.astype(np.int32)}
+    for what, ids in (("users", data.user_ids), ("items", data.item_ids)):
+        if ids is not None:
+            tables[f"{what}.parquet"] = {"id": ids}
+    tables[INTERACTIONS] = columns  # last: its presence says that the data set is here
+    make_folder(folder)
+    with ExitStack() as stack:
+        try:
+            temporary = {}
+            for file, table in tables.items():
+                temporary[file] = stack.enter_context(_temporary(folder, file))
+                parquet.write_table(pa.table(table), temporary[file], compression="zstd")
+            provenance = {
+                "name": name,
+                "imported": datetime.now(UTC).isoformat(timespec="seconds"),
+                "interactions": len(data),
+                "users": data.n_users,
+                "items": data.n_items,
+                "test": None if test is None else len(test),
+                **facts,
+                "files": {
+                    file: {"bytes": made.stat().st_size, "sha256": sha256(made)} for file, made in temporary.items()
+                },
+            }
+            path = stack.enter_context(_temporary(folder, PROVENANCE))
+            path.write_text(json.dumps(provenance, indent=2) + "\n", encoding="utf-8")
+            for stale in {TEST, "users.parquet", "items.parquet"} - set(tables):
+                (folder / stale).unlink(missing_ok=True)
+            os.replace(path, folder / PROVENANCE)
+            for file, made in temporary.items():
+                os.replace(made, folder / file)
+        except OSError as error:
+            raise OSError(
+                f"{folder} cannot be written ({error.strerror or error}); set FULLRANK_DATA to one that can."
+            ) from None
+    return provenance
+
+
+@contextmanager
+def _temporary(folder: Path, name: str) -> Iterator[Path]:
+    """Give a name in the same folder, so that `os.replace` is atomic; whatever is left under it goes away."""
+    path = folder / f".{name}.{uuid.uuid4().hex}.tmp"
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder, or say how to choose another."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(
+            f"{folder} cannot be made ({error.strerror or error}); set FULLRANK_DATA to another folder."
+        ) from None
+
+
+def _names(folder: Path, what: str, size: int) -> Any:
+    """Return the names of the positions, where the import kept any."""
+    path = folder / f"{what}.parquet"
+    if not path.is_file():
+        return None
+    pa = require_pyarrow("a stored data set")
+    from pyarrow import parquet
+
+    try:
+        names = np.array(parquet.read_table(path)["id"].to_pylist())
+    except (pa.ArrowException, OSError, KeyError) as error:
+        raise ValueError(f"{path} cannot be read ({str(error).splitlines()[0]}); import the data set again.") from None
+    if len(names) != size:
+        raise ValueError(f"{path} has {len(names):,} names for {size:,} {what}; import the data set again.")
+    return names
+
+
+def sha256(path: Path) -> str:
+    """The checksum of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,76 @@
+"""What estimators make of counts: outcomes by pool and stratum, and cases that gain alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fullrank._types import FloatArray, IntArray
+from fullrank.ranks.cells import UNKNOWN, pool_key, unique_rows
+
+__all__ = ["LEAD_BINS", "Groups", "PoolTable", "lead_bins", "strata_of", "tables_of"]
+
+#: Laws of R′ are estimated for at most this many strata of (j, T).
+MAX_STRATA = 64
+
+
+@dataclass(frozen=True)
+class PoolTable:
+    """The counts of one pool-size bin, as estimators want them: outcomes and a weight per (j, T) stratum and outcome."""
+
+    n_items: float
+    drawn: IntArray
+    hits: IntArray
+    weight: FloatArray
+
+
+class Groups(NamedTuple):
+    """Cases that gain alike: the distinct (j, T), how many compared candidates lead there, and the cases' weight."""
+
+    order: IntArray
+    targets: IntArray
+    ahead: IntArray
+    weight: FloatArray
+
+
+#: The first ``recent`` of each bin of cases: first where none came early, which says that a guide may not know the case
+#: (or that what was compared has no order), then where some did. The last bin is that of the unknown.
+NONE_EARLY, SOME_EARLY = np.array([0, 1, 2, 3, 6, 15, 50]), np.array([0, 1, 2, 3, 6])
+LEAD_BINS = len(NONE_EARLY) + len(SOME_EARLY) + 1
+
+
+def lead_bins(ahead: IntArray, recent: IntArray) -> IntArray:
+    """The bin, in 0..12, of cases with so many ahead, of which so many came late."""
+    none = np.searchsorted(NONE_EARLY, recent, side="right") - 1
+    some = len(NONE_EARLY) + np.searchsorted(SOME_EARLY, recent, side="right") - 1
+    return np.where(recent == UNKNOWN, LEAD_BINS - 1, np.where(ahead == recent, none, some))
+
+
+def strata_of(order: IntArray, targets: IntArray) -> IntArray:
+    """The stratum of each (j, T): one each up to 64, else those near to each other together.
+
+    They are put together by (⌊log2 j · 2^l⌋, ⌊log2 T · 2^l⌋) at the finest level l that leaves at most 64: neighbouring
+    (j, T) share a law of R′, and each keeps its own gain.
+    """
+    if len(order) <= MAX_STRATA:
+        return np.arange(len(order))
+    pairs = np.stack([pool_key(order), pool_key(targets)], axis=1)
+    while len(unique_rows(pairs)[0]) > MAX_STRATA:
+        pairs = pairs >> 1
+    return unique_rows(pairs)[1]
+
+
+def tables_of(counts: Any, bins: IntArray, rows: IntArray) -> list[PoolTable]:
+    """Outcome tables of counts, one per bin of pool sizes; ``bins`` of every cell, ``rows`` of every group."""
+    stratum, seen = rows[counts.group_of], counts.outcomes
+    out = []
+    for each in np.unique(bins):
+        here = bins == each
+        outcomes, column = unique_rows(seen[here])
+        weight = np.zeros((int(rows.max()) + 1, len(outcomes)))
+        np.add.at(weight, (stratum[here], column), counts.weight[here])
+        N = counts.pool_weight[here].sum() / counts.weight[here].sum()
+        out.append(PoolTable(float(N), outcomes[:, 0], outcomes[:, 1], weight))
+    return out
