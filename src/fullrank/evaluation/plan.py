@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +17,9 @@ from fullrank.metrics import Metric, parse_metrics
 from fullrank.ranks.counts import MOST_ITEMS, RankCounts
 from fullrank.ranks.design import Adaptive, Design, Exhaustive, Sample
 from fullrank.report import Report
+from fullrank.report.tables import text_table
+from fullrank.report.verdict import Verdict
+from fullrank.report.words import wrapped
 
 __all__ = ["Choice", "Plan", "plan"]
 
@@ -105,70 +107,65 @@ class Plan:
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
-    def lines(self, width: int = 80) -> list[str]:
-        """As lines of at most ``width`` columns."""
-        wanted = f"{self.precision:g}" if self.absolute else f"{100 * self.precision:g} %"
-        whom = "these cases" if self.target == "cases" else "the population"
-        head = (
-            f"{', '.join(self.metrics)} to ±{wanted} ({self.level:.0%} interval, for {whom}): "
-            f"{self.cases:,} cases, {self.n_items:,} items. Ranks as in {self.source}."
-        )
-        out = textwrap.wrap(head, width)
-        out.append(f"  {'design':<46}{'of full':>8}{'per case':>10}{'± of value':>11}")
-        out.append("-" * 77)
-        for each in self.choices:
-            mark = ">" if each.recommended else " "
-            half = "exact" if each.half_width == 0 else f"{each.relative:.1%}"
-            per_case = each.items / max(each.cases, 1)
-            out.append(
-                f"{mark} {_short(str(each.design)):<46}{_share(each.share):>8}{per_case:>10,.0f}{half:>11}".rstrip()
-            )
+    @property
+    def verdict(self) -> Verdict:
+        """What is best done, what it reaches and what it costs, in one sentence."""
         best = self.recommended
-        line = f"> {_how(best)}: {best.items:,} items are scored, {_share(best.share)} of the full ranking"
-        line += f", for {best.cases:,} of the cases." if best.cases < self.cases else "."
-        out += textwrap.wrap(line, width, subsequent_indent="  ")
-        for note in self.notes:
-            out += textwrap.wrap(f"! {note}", width, subsequent_indent="  ")
-        return out
+        half = "exactly" if best.half_width == 0 else f"to ±{best.relative:.1%}"
+        part = f" for {best.cases:,} of the cases" if best.cases < self.cases else ""
+        return Verdict(
+            f"{', '.join(self.metrics)} {half} from {_share(best.share)} of the full ranking",
+            f"{_how(best)}, which scores {best.items:,} items{part}",
+        )
+
+    @property
+    def _asked(self) -> tuple[str, str]:
+        """The precision asked for, and what for."""
+        wanted = f"±{self.precision:g}" if self.absolute else f"±{100 * self.precision:g} %"
+        whom = "these cases" if self.target == "cases" else "the population"
+        return wanted, f"{self.level:.0%} interval, for {whom}"
+
+    def lines(self, width: int = 80) -> list[str]:
+        """The verdict and the choices as lines of at most ``width`` columns."""
+        wanted, what = self._asked
+        about = (
+            f"Asked for: {wanted} ({what}), {self.cases:,} cases, {self.n_items:,} items. Ranks as in {self.source}."
+        )
+        notes = [line for note in self.notes for line in wrapped(note, width, "! ")]
+        return [*wrapped(str(self.verdict), width), *wrapped(about, width), *text_table(*self._table(), width), *notes]
 
     def _repr_html_(self) -> str:
         from fullrank.report.notebook import card
 
         facts = {
-            "wanted": f"{', '.join(self.metrics)} to ±{self.precision:g}" + ("" if self.absolute else " of the value"),
+            "asked for": " ".join(self._asked),
             "cases": f"{self.cases:,}",
             "items": f"{self.n_items:,}",
             "ranks as in": self.source,
         }
-        return card("Plan", facts, table=self._table(), notes=self.notes)
+        return card(str(self.verdict), facts, table=self._table(), notes=self.notes)
 
     def _table(self) -> tuple[list[str], list[list[str]]]:
         body = [
             [
-                ("→ " if each.recommended else "") + str(each.design),
+                ("> " if each.recommended else "  ") + str(each.design),
                 _share(each.share),
-                f"{each.items:,}",
+                f"{each.items / max(each.cases, 1):,.0f}",
                 "exact" if each.half_width == 0 else f"±{each.relative:.1%}",
                 "–" if each.bounds is None else f"±{each.bounds:.1%}",
             ]
             for each in self.choices
         ]
-        return ["design", "of full", "items scored", "half-width", "bounds"], body
+        return ["  design", "of full", "per case", "half-width", "bounds"], body
 
     def to_html(self, path: str | Path | None = None) -> str | Path:
         """The plan as a small self-contained page: written to ``path`` atomically, or returned as text. Needs ``report``."""
         from fullrank.report.charts import PAGE, Panel
         from fullrank.report.html import sheet, write_page
 
-        best = self.recommended
-        half = "exactly" if best.half_width == 0 else f"to ±{best.relative:.1%}"
-        headline = f"{', '.join(self.metrics)} {half} from {_share(best.share)} of the full ranking"
-        whom = "these cases" if self.target == "cases" else "the population"
-        wanted = f"±{self.precision:g}" if self.absolute else f"±{100 * self.precision:g} %"
-        how = _how(best)
-        lede = f"{how[0].upper()}{how[1:]}: {best.items:,} items are scored. Ranks are taken to be as in {self.source}."
+        lede = f"{self.verdict.detail}. Ranks are taken to be as in {self.source}."
         facts = [
-            ("Wanted", wanted, f"{self.level:.0%} interval, for {whom}"),
+            ("Asked for", *self._asked),
             ("Cases", f"{self.cases:,}", "held-out items"),
             ("Candidates", f"{self.n_items:,}", "per case, target included"),
         ]
@@ -178,7 +175,7 @@ class Plan:
             "right is dearer; both axes are logarithmic."
         )
         panel = Panel(self._chart(PAGE), "Cost and precision", about, (), ()) if self.frontier else None
-        text = sheet("plan", headline, lede, facts, self.notes, self._table(), panel)
+        text = sheet("plan", self.verdict.headline, lede, facts, self.notes, self._table(), panel)
         return text if path is None else write_page(text, path)
 
     def plot(self) -> Any:
@@ -417,10 +414,6 @@ _TICKS = [float(f"{digit}e{power}") for power in range(-9, 4) for digit in (1, 3
 
 def _share(share: float) -> str:
     return f"{share:.0%}" if share >= 0.9995 else f"{share:.1%}" if share >= 0.01 else f"{100 * share:.2g}%"
-
-
-def _short(design: str) -> str:
-    return design if len(design) <= 46 else design.replace(" without replacement", " w/o replacement")[:46]
 
 
 def _how(best: Choice) -> str:
