@@ -16,7 +16,7 @@ __all__ = ["evaluate"]
 
 _KEYS = (
     "data", "train", "test", "how", "models", "metrics", "precision", "absolute", "design", "estimator", "target",
-    "candidates", "ties", "max_items", "max_seconds", "backend", "checkpoint", "seed", "level", "items", "html",
+    "candidates", "guide", "ties", "max_items", "max_seconds", "backend", "checkpoint", "seed", "level", "items", "html",
 )  # fmt: skip
 
 
@@ -44,7 +44,16 @@ def evaluate(
     ] = None,
     absolute: Annotated[bool | None, typer.Option("--absolute", help="The precision is not relative.")] = None,
     design: Annotated[
-        str | None, typer.Option(help="full, top10, uni99, adaptive; with --precision, adaptive forces sampling.")
+        str | None,
+        typer.Option(
+            help="full, top10, uni99, adaptive, guided; with --precision, adaptive and guided force sampling."
+        ),
+    ] = None,
+    guide: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME=WHAT", help="A cheap model that says where to look, or popularity; for slow models."
+        ),
     ] = None,
     estimator: Estimator = None,
     target: Target = None,
@@ -97,8 +106,8 @@ def evaluate(
     flags = {
         "data": data, "train": train, "test": test, "how": how, "models": model, "metrics": metric, "precision": precision,
         "absolute": absolute, "design": design, "estimator": estimator, "target": target, "level": level,
-        "candidates": candidates, "ties": ties, "max_items": max_items, "max_seconds": max_seconds, "backend": backend,
-        "checkpoint": checkpoint, "items": items, "seed": seed, "html": html,
+        "candidates": candidates, "guide": guide, "ties": ties, "max_items": max_items, "max_seconds": max_seconds,
+        "backend": backend, "checkpoint": checkpoint, "items": items, "seed": seed, "html": html,
     }  # fmt: skip
     given = {**read_config(config, _KEYS), **{key: value for key, value in flags.items() if value not in (None, [])}}
     models = named(given.pop("models", []))
@@ -120,11 +129,20 @@ def evaluate(
             )
         report = _from_tables(tables, where["train"], n_items, metrics, given, number)
     else:
-        split, made = split_and_models(models, **where, seed=number)
+        split, made = split_and_models(models | _guide(given.get("guide")), **where, seed=number)
+        for key in _guide(given.get("guide")):
+            given["guide"] = made.pop(key)
         report = run(made, split, metrics, rng=number, **given)
         if where["train"] is not None and where["test"] is None:
             report = replace(report, notes=(_held_out(where, number), *report.notes))
     show(report, json=json, html=page)
+
+
+def _guide(text: str | None) -> dict[str, str]:
+    """A guide among the models, under a name that no model has."""
+    if text is None or text == "popularity":
+        return {}
+    return {f"guide {name}": what for name, what in named([text]).items()}
 
 
 def _held_out(where: dict[str, Any], seed: int) -> str:

@@ -8,7 +8,11 @@ With several targets per user, the rank distribution of the j-th best of T targe
 has its own mean, and the coefficients of bins b and c covary as coupling[b, c] · covariance, so that bins share what they
 learn and an error they share stays in the interval.
 
-``hyperprior.json`` is made by ``benchmarks/fit_hyperprior.py``; it holds means and covariances, no data.
+Behind a compared part the law is that of how many of the rest are better, and its bins say how many of those compared
+were, and how late. Means then move with what the compared part shows (:func:`compared_trend`).
+
+``hyperprior.json`` is made by ``benchmarks/fit_hyperprior.py``, ``hyperprior_compared.json`` by
+``benchmarks/fit_compared.py``; they hold means and covariances, no data.
 """
 
 from __future__ import annotations
@@ -238,4 +242,5 @@ def _rounded(values: FloatArray) -> Any:
 @lru_cache(maxsize=8)
 def shipped(name: str = "unseen") -> HyperPrior:
     """Return a prior that comes with fullrank: ``unseen``, ``all``, ``several``, ``guided`` or ``compared``."""
-    return HyperPrior.from_json(resources.files(__package__).joinpath("hyperprior.json").read_text(), name)
+    file = "hyperprior_compared.json" if name in ("guided", "compared") else "hyperprior.json"
+    return HyperPrior.from_json(resources.files(__package__).joinpath(file).read_text(), name)

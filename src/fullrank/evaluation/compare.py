@@ -151,7 +151,7 @@ def comparisons(
 
 def uncorrected(counts: RankCounts) -> RankDistribution | None:
     """The sampled ranks as if they were ranks, where the design has them."""
-    return Naive().fit(counts) if counts.design.plain else None
+    return Naive().fit(counts) if counts.design.plain and not counts.has_compared_part else None
 
 
 def holm(p_values: Sequence[float]) -> FloatArray:

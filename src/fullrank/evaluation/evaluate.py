@@ -115,7 +115,8 @@ def evaluate(
         split=_split(split), planner=planner, design=chosen, fixed=fixed, forces_guide=forced,
         estimator=parse_estimator(DEFAULT_ESTIMATOR if estimator is None else estimator),
         observing={
-            "candidates": candidates, "guide": guide, "ties": ties, "rng": seed_of(rng),
+            "candidates": candidates, "compare_train": isinstance(candidates, str) and candidates == "all",
+            "guide": guide, "ties": ties, "rng": seed_of(rng),
             "map": map if backend is None else backend, "checkpoint": _folder(checkpoint), "progress": progress,
         },
     )  # fmt: skip

@@ -14,8 +14,8 @@ from fullrank.ranks.guided import Guided
 
 __all__ = ["GuidedRun"]
 
-#: Items of the guide's order that every case is compared with at first, and negatives of the rest of those left open.
-FIRST, NEGATIVES = 100, 100
+#: At least and at most so many items of the guide's order, and negatives of the rest, does a first round take.
+FEWEST, MOST = 24, 100
 #: How much deeper a round compares: four times keeps what was compared before, because all of it is then early.
 DEEPER = 4
 #: At least and at most so many times the negatives are drawn in a next round.
@@ -38,7 +38,7 @@ class Depth:
     def design(self, cut: int, n_items: int) -> Guided:
         """The design that goes so far, for metrics that look at the first ``cut``."""
         ceiling: int | str = "all" if self.negatives >= n_items - 1 else self.negatives
-        return Guided(min(self.first, n_items), min(NEGATIVES, self.negatives), ceiling, cut)
+        return Guided(min(self.first, n_items), min(MOST, self.negatives), ceiling, cut)
 
 
 class GuidedRun(ModelRun):
@@ -49,14 +49,15 @@ class GuidedRun(ModelRun):
     def carry_out(self) -> None:
         """Observe the model behind the guide until the precision is met, or without it if that is cheaper."""
         n_items = self.job.split.n_items
-        useless = n_items <= 2 * FIRST or any(m.k is None for m in self.planner.metrics)
+        useless = n_items <= 2 * MOST or any(m.k is None for m in self.planner.metrics)
         if self.job.fixed or useless or not (self.job.forces_guide or self.observation.is_function):
             super().carry_out()
             return
         guide: Any = guide_of(self.job.observing["guide"], self.job.split)
         self.guide_name = guide.name
         self.observation.time_function(self.budget)
-        depth: Depth | None = Depth(FIRST, NEGATIVES)
+        start = int(np.clip(n_items // 100, FEWEST, MOST))
+        depth: Depth | None = Depth(start, start)
         while depth is not None:
             self.observe_round(depth.design(self.cut, n_items))
             fitted = self.refit()
@@ -76,7 +77,7 @@ class GuidedRun(ModelRun):
         left = seen.begun & ~seen.known & (seen.above < self.cut)
         if not left.any():
             return self._stop_depth("exact")
-        by_guide, by_chance = self.hit_rates(depth, left)
+        by_guide, by_chance = self.hit_rates(depth)
         if not self.job.forces_guide and self._leads_nowhere(by_guide, by_chance, fitted):
             return None
         if len(self.rounds) >= MOST_ROUNDS:
@@ -93,17 +94,16 @@ class GuidedRun(ModelRun):
             return self._stop_depth("budget")
         return chosen
 
-    def hit_rates(self, depth: Depth, left: Any) -> tuple[float, float]:
-        """How often a late item of the guide's beat the target of an open case, and how often a random one of the rest.
+    def hit_rates(self, depth: Depth) -> tuple[float, float]:
+        """Open cases that a late item of the guide's beat, and that a random one of the rest did, per item compared.
 
-        Of many hits of one case only the first few count: what follows changes no metric.
+        Of the hits of one case the first counts: those that follow change little.
         """
-        seen, cut = self.observation, self.cut
-        opened = seen.begun & (seen.ahead < cut) & (seen.drawn > 0)
+        seen = self.observation
+        opened = seen.begun & (seen.ahead < self.cut) & (seen.drawn > 0)
         late = max(0.75 * depth.first * float(opened.sum()), 1.0)
         drawn = max(float(seen.drawn[opened].sum()), 1.0)
-        by_guide = (float(np.minimum(seen.recent[opened], cut).sum()) + 0.5) / late
-        return by_guide, float((seen.hits[opened] > 0).sum()) / drawn
+        return (float((seen.recent[opened] > 0).sum()) + 0.5) / late, float((seen.hits[opened] > 0).sum()) / drawn
 
     def _leads_nowhere(self, by_guide: float, by_chance: float, fitted: Fitted) -> bool:
         """Whether the guide finds hardly more than chance does, or sampling without it is expected to be cheaper."""

@@ -1,0 +1,236 @@
+"""Fit the priors for what lies behind a compared part: how many of the rest beat the target, given what was compared.
+
+``guided``: pairs of models (``guide_pairs.py``) at several depths; and, for guides that know nothing, true ranks of many
+recommenders in a random order. ``compared``: training items under ``all``, from files that have the rank with and without
+them. Each set of open cases has a spline for every bin of what is ahead; over sets, coefficients are Gaussian about bin means
+that move with ``compared_trend``, fitted by expectation maximisation with Laplace's approximation. Catalogues weigh alike.
+
+    python benchmarks/fit_compared.py              # writes src/fullrank/estimators/hyperprior_compared.json
+    python benchmarks/fit_compared.py gowalla      # prints the guided prior without a catalogue, as JSON
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+
+from catalogues import rank_files, split_name
+from fullrank.estimators._grid import Grid
+from fullrank.estimators.hyperprior import HyperPrior, Kind, priors_to_json
+from fullrank.estimators.splines import SplineModel
+from fullrank.ranks.counts import LEAD_BINS, lead_bins
+from guide_pairs import pairs_of
+
+CATALOGUES = ("ml-1m", "citeulike-a", "gowalla", "foursquare-sg", "yelp-hin", "amazon-toys", "lastfm-hetrec",
+              "delicious-baskets", "beibei-buy", "weeplaces")  # fmt: skip
+DEPTHS, STOPS, SETS, CHANCE_SETS = (100, 200, 400, 800, 1600, 3200), (10, 50), 60, 45
+COEFFICIENTS, ROUNDS = 12, 12
+SCALES = ((0.6, 0.5), (1.2, 0.4), (4.0, 0.1))
+SECOND = np.diff(np.eye(COEFFICIENTS), 2, axis=0)
+CENTRE = np.eye(COEFFICIENTS) - 1 / COEFFICIENTS
+TARGET = Path(__file__).resolve().parent.parent / "src/fullrank/estimators/hyperprior_compared.json"
+
+
+@dataclass(eq=False)
+class Cases:
+    """Open cases of one model and guide at one depth: ahead, recent, the size of the rest, and B."""
+
+    catalogue: str
+    models: str
+    depth: float
+    ahead: np.ndarray
+    recent: np.ndarray
+    rest: np.ndarray
+    better: np.ndarray
+    ordered: bool = True
+    weight: float = 1.0
+    spline: SplineModel = field(init=False)
+    seen: np.ndarray = field(init=False)  # bins × cells
+    trend: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        hi = [1]
+        while hi[-1] < self.rest.max() + 1:
+            hi.append(max(hi[-1] + 1, int(hi[-1] * 1.06)))
+        tops = np.array(hi)
+        grid = Grid(np.append(1, tops[:-1] + 1), tops)
+        self.spline = SplineModel.on(grid, COEFFICIENTS)
+        self.seen = np.zeros((LEAD_BINS, len(grid)))
+        np.add.at(self.seen, (lead_bins(self.ahead, self.recent), np.searchsorted(tops, self.better + 1)), 1.0)
+        if self.ordered:
+            self.seen[-1] = self.seen.sum(0) / 2  # cases of which it is not known how late their hits came
+        late, early = self.recent.mean() + 0.02, (self.ahead - self.recent).mean() + 0.02
+        rest = self.rest.mean()
+        depth = max(self.depth, 1.0)
+        self.trend = np.array([np.log(rest) - 9, np.log(rest / depth) - 3, np.log(late) + 1, np.log(late / early) + 1])
+
+
+def guided_sets(without: str | None) -> list[Cases]:
+    """Open cases behind guides that know something."""
+    rng, out = np.random.default_rng(1), []
+    for name in CATALOGUES:
+        if name == without:
+            continue
+        found, own = pairs_of(name), []
+        for key in (key for key in found if key.startswith("first_") and not key.endswith("_rnd")):
+            model, first = key.split("_")[1], found[key]
+            for depth in (d for d in DEPTHS if d <= 0.35 * found["n_items"]):
+                ahead, early = ((first <= d).sum(1) for d in (depth, depth // 4))
+                for stop in STOPS if depth in (400, 1600) else STOPS[:1]:
+                    on = ahead < stop
+                    if on.sum() >= 20:
+                        a, R = ahead[on], found[f"R_{model}"][on]
+                        own.append(Cases(name, key, depth, a, a - early[on], found["N"][on] - 1 - depth, R - 1 - a))
+        out += [own[place] for place in rng.choice(len(own), min(SETS, len(own)), replace=False)]
+    return out
+
+
+def chance_sets() -> list[Cases]:
+    """Open cases of real recommenders behind an order that knows nothing."""
+    rng, out = np.random.default_rng(3), []
+    for path in rank_files():
+        with np.load(path) as data:
+            R, N = data["R_masked"].astype(int), data["N_masked"].astype(int)
+        if N.min() < 300:
+            continue
+        some = rng.choice(len(R), min(1500, len(R)), replace=False)
+        R, N = R[some], N[some]
+        depth = int(min(rng.choice((100, 200, 400, 1600)), 0.3 * N.min()))
+        early = rng.hypergeometric(R - 1, N - R, depth // 4)
+        left = R - 1 - early
+        late = rng.hypergeometric(left, N - 1 - depth // 4 - left, depth - depth // 4)
+        on = early + late < 10
+        if on.sum() >= 30:
+            a = (early + late)[on]
+            out.append(Cases(*split_name(path), depth, a, late[on], N[on] - 1 - depth, R[on] - 1 - a))
+    chosen = set(rng.permutation(sorted({each.catalogue for each in out}))[:CHANCE_SETS])
+    return [each for each in out if each.catalogue in chosen]
+
+
+def training_sets() -> list[Cases]:
+    """All cases of real recommenders, their training items compared in full."""
+    rng, out = np.random.default_rng(0), []
+    for path in rank_files():
+        with np.load(path) as data:
+            if "R_unmasked" not in data.files:
+                continue
+            masked, whole, pool = (data[key].astype(int) for key in ("R_masked", "R_unmasked", "N_masked"))
+            total = int(data["N"])
+        ahead = whole - masked
+        on = np.flatnonzero((ahead >= 0) & (ahead <= total - pool))
+        if len(on) < 0.97 * len(ahead):
+            continue
+        on = rng.choice(on, min(2500, len(on)), replace=False)
+        a = ahead[on]
+        depth = float((total - pool[on]).mean())
+        out.append(Cases(*split_name(path), depth, a, a, pool[on] - 1, masked[on] - 1, ordered=False))
+    return out
+
+
+def mode(cases: Cases, mean: np.ndarray, Q: np.ndarray, β: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The most likely coefficients of a set, bins × coefficients, and their covariance."""
+    B, seen, size = cases.spline.B, cases.seen, COEFFICIENTS
+    n = seen.sum(1)
+
+    def value(β: np.ndarray) -> tuple[float, np.ndarray]:
+        π = cases.spline.mass(β)
+        left = (β - mean).ravel()
+        return float((seen * np.log(np.maximum(π, 1e-300))).sum() - 0.5 * left @ Q @ left), π
+
+    now, π = value(β)
+    for _ in range(40):
+        expected = π @ B
+        gradient = (seen @ B - n[:, None] * expected).ravel() - Q @ (β - mean).ravel()
+        H = Q.copy()
+        for b in np.flatnonzero(n):
+            part = slice(b * size, (b + 1) * size)
+            H[part, part] += n[b] * ((B * π[b][:, None]).T @ B - np.outer(expected[b], expected[b]))
+        move = np.linalg.solve(H, gradient)
+        length = min(1.0, 4 / np.abs(move).max())
+        while (then := value(β + length * move.reshape(β.shape)))[0] < now - 1e-9 and length > 1e-5:
+            length /= 2
+        β = β + length * move.reshape(β.shape)
+        now, π = then
+        if gradient @ move < 1e-3:
+            break
+    return β, np.linalg.inv(H)
+
+
+def population(name: str, weight: float, sets: list[Cases]) -> Kind:
+    """The Gaussian of a kind."""
+    catalogues = Counter(each.catalogue for each in sets)
+    for each in sets:
+        each.weight = 12 / catalogues[each.catalogue]
+    w, features = np.array([each.weight for each in sets]), len(sets[0].trend)
+    means, slope = np.zeros((LEAD_BINS, COEFFICIENTS)), np.zeros((features, COEFFICIENTS))
+    covariance = np.linalg.inv(3 * SECOND.T @ SECOND + 0.7 * np.eye(COEFFICIENTS))
+    coupling = 0.7 * np.ones((LEAD_BINS, LEAD_BINS)) + 0.3 * np.eye(LEAD_BINS)
+    held: list[np.ndarray] = [means] * len(sets)
+    for _ in range(ROUNDS):
+        Q = np.kron(np.linalg.inv(coupling), np.linalg.inv(covariance))
+        found = [mode(s, means + s.trend @ slope, (Q + Q.T) / 2, β) for s, β in zip(sets, held, strict=True)]
+        held = [β for β, _ in found]
+        centred = np.array(held) @ CENTRE
+        informed = np.array([np.minimum(s.seen.sum(1), 30) + 0.3 for s in sets]) * w[:, None]
+        X = np.zeros((len(sets) * LEAD_BINS, LEAD_BINS + features))
+        X[:, :LEAD_BINS] = np.tile(np.eye(LEAD_BINS), (len(sets), 1))
+        X[:, LEAD_BINS:] = np.repeat([s.trend for s in sets], LEAD_BINS, axis=0)
+        weighted = X * informed.ravel()[:, None]
+        ridge = informed.sum() * np.append(np.full(LEAD_BINS, 1e-4), np.full(features, 0.02))
+        fitted = np.linalg.solve(weighted.T @ X + np.diag(ridge), weighted.T @ centred.reshape(-1, COEFFICIENTS))
+        means, slope = fitted[:LEAD_BINS], fitted[LEAD_BINS:]
+        left = [β - means - s.trend @ slope for β, s in zip(centred, sets, strict=True)]
+        spread = [V.reshape(LEAD_BINS, COEFFICIENTS, LEAD_BINS, COEFFICIENTS) for _, V in found]
+        inverse = np.linalg.inv(coupling)
+        S = sum(
+            each * (D.T @ inverse @ D + np.einsum("bicj,bc->ij", V, inverse)) / LEAD_BINS
+            for each, D, V in zip(w, left, spread, strict=True)
+        )
+        S = CENTRE @ (S / w.sum()) @ CENTRE
+        covariance = 0.9 * S + 0.1 * np.diag(np.diag(S)) + 1e-3 * np.eye(COEFFICIENTS) + 0.5 / COEFFICIENTS
+        P = np.linalg.inv(covariance)
+        K = sum(
+            each * (D @ P @ D.T + np.einsum("bicj,ij->bc", V, P)) / COEFFICIENTS
+            for each, D, V in zip(w, left, spread, strict=True)
+        )
+        scale = float(np.trace(K / w.sum())) / LEAD_BINS
+        coupling, covariance = K / w.sum() / scale, covariance * scale
+        coupling = 0.95 * coupling + 0.05 * np.diag(np.diag(coupling))
+        print(f"{name}: {len(sets)} sets, variance {np.trace(covariance):.1f}", file=sys.stderr, flush=True)
+    return Kind(name, weight, means, slope, covariance, coupling)
+
+
+def prior(name: str, kinds: dict[str, tuple[float, list[Cases]]]) -> HyperPrior:
+    """A prior of kinds, each with its weight and its sets."""
+    sets = [each for _, some in kinds.values() for each in some]
+    catalogues = {each.catalogue for each in sets}
+    card = {"families": len(catalogues), "catalogues": len(catalogues), "files": len(sets),
+            "models": ["als", "bpr", "ease", "knn", "pop"], "made": date.today().isoformat()}  # fmt: skip
+    sizes = float(min(each.rest.min() for each in sets)), float(max(each.rest.max() for each in sets))
+    fitted = tuple(population(kind, weight, some) for kind, (weight, some) in kinds.items())
+    return HyperPrior(name, fitted, SCALES, sizes, 0.0, 1.0, True, card)
+
+
+def guided(without: str | None = None) -> HyperPrior:
+    """The prior behind a guide, perhaps without a catalogue."""
+    return prior("guided", {"guide": (0.8, guided_sets(without)), "chance": (0.2, chance_sets())})
+
+
+def main() -> None:
+    if len(sys.argv) > 1:
+        print(priors_to_json({"guided": guided(sys.argv[1])}))
+        return
+    sets = training_sets()
+    popular = [each for each in sets if each.models.startswith("pop")]
+    personal = [each for each in sets if not each.models.startswith("pop")]
+    compared = prior("compared", {"personal": (0.5, personal), "popularity": (0.5, popular)})
+    TARGET.write_text(priors_to_json({"guided": guided(), "compared": compared}) + "\n")
+
+
+if __name__ == "__main__":
+    main()

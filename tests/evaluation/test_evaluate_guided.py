@@ -1,0 +1,123 @@
+"""evaluate behind a guide: cheaper with a good one, right with a useless one, and always within its budget."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from typer.testing import CliRunner
+
+import fullrank as fr
+from fullrank.cli import app
+
+USERS, ITEMS = 300, 4000
+
+
+@pytest.fixture(scope="module")
+def world():
+    """Scores with the shape of a recommender's; a guide that nearly knows them; the true ranks."""
+    rng = np.random.default_rng(0)
+    U, V = rng.normal(size=(USERS, 10)), rng.normal(size=(ITEMS, 10)) * rng.gamma(1.0, 1.0, (ITEMS, 1))
+    ranks = np.exp(rng.uniform(0, np.log(ITEMS - 1), USERS)).astype(int)
+    scores = U @ V.T
+    targets = np.argsort(-scores, axis=1)[np.arange(USERS), ranks - 1]
+    split = fr.Split(sp.csr_matrix((USERS, ITEMS)), np.arange(USERS), targets)
+    near = V + rng.normal(scale=0.5, size=V.shape)
+    return split, (U, V), (U, near), ranks
+
+
+class Slow:
+    """A model that is asked pair by pair, and counts what it is asked for."""
+
+    def __init__(self, factors):
+        self.factors, self.asked, self.name = factors, 0, "slow"
+
+    def score(self, users, items):
+        self.asked += items.size
+        U, V = self.factors
+        return np.einsum("bd,bmd->bm", U[users], V[items])
+
+
+def value(ranks, metric):
+    return float(fr.parse_metric(metric).gain(ranks, ITEMS).mean())
+
+
+def run(model, split, **options):
+    return fr.evaluate({"slow": model}, split, ["ndcg@10", "recall@10"], progress=False, **options)
+
+
+def test_a_good_guide_is_cheap_and_right(world):
+    split, factors, guide, ranks = world
+    model = Slow(factors)
+    report = run(model, split, precision=0.05, design="guided", guide=guide)
+    assert "guided" in report.rows[0].design
+    assert report.rows[0].items_scored < 0.12 * USERS * ITEMS
+    assert model.asked < 1.3 * report.rows[0].items_scored + 10 * USERS
+    for row in report.rows:
+        assert row.low - 1e-9 <= value(ranks, row["metric"]) <= row.high + 1e-9
+        assert (row.high - row.low) / 2 <= 0.05 * row.value * 1.0001
+    again = run(Slow(factors), split, precision=0.05, design="guided", guide=guide)
+    assert [row.value for row in again.rows] == [row.value for row in report.rows]
+    assert "<html" in report.to_html()
+
+
+def test_a_guide_that_leads_nowhere_is_left(world):
+    split, factors, _, ranks = world
+    random = fr.models.scorer.Rows(
+        lambda users: np.random.default_rng(5).random((len(users), ITEMS)), ITEMS, USERS, name="dice"
+    )
+    report = run(Slow(factors), split, precision=0.2, guide=random, max_items=USERS * ITEMS // 2)
+    assert "the guide `dice` found hardly more than chance does" in " ".join(str(report).split())
+    assert "guided" not in report.rows[0].design
+    for row in report.rows:
+        assert row.low <= value(ranks, row["metric"]) <= row.high
+
+
+def test_budgets_and_fixed_designs(world):
+    split, factors, guide, ranks = world
+    report = run(Slow(factors), split, precision=0.001, design="guided", guide=guide, max_items=60_000)
+    assert report.rows[0].items_scored <= 60_000 * 1.05
+    assert report.runs["slow"].stop_reason in ("budget", "exact", "precision")
+    fixed = run(Slow(factors), split, design="guided 100 stop 10, then uni99", guide="popularity")
+    assert fixed.rows[0].design == "guided 100 stop 10, then uni99"
+    assert fixed.rows[0].bounds[0] <= value(ranks, "ndcg@10") <= fixed.rows[0].bounds[1]
+    compiled = run(factors, split, precision=0.05, guide=guide)  # whole rows are cheap: no guide is needed
+    assert "guided" not in compiled.rows[0].design
+    with pytest.raises(ValueError, match="`guide` is missing: a guided design needs a scorer"):
+        run(factors, split, design="guided")
+    with pytest.raises(ValueError, match="`guide` is missing"):
+        run(factors, split, design=fr.Guided(100))
+
+
+def test_training_items_are_compared_among_all_candidates(world):
+    split, factors, _, _ = world
+    train = sp.random(USERS, ITEMS, 0.005, format="lil", random_state=2)
+    train[split.users, split.items] = 0
+    held = fr.Split(train.tocsr(), split.users, split.items)
+    exact = run(factors, held, design="full", candidates="all")
+    report = run(factors, held, design="uni499", candidates="all")
+    for row, true in zip(report.rows, exact.rows, strict=True):
+        assert row.low <= true.value <= row.high
+        assert row.naive is None
+
+
+def test_the_command_line(world, tmp_path):
+    split, (U, V), (_, near), _ = world
+    files = {name: tmp_path / f"{name}.npy" for name in ("U", "V", "near")}
+    for name, table in (("U", U), ("V", V), ("near", near)):
+        np.save(files[name], table)
+    rows = [f"{u},{i}" for u, i in zip(split.users, split.items, strict=True)]
+    (tmp_path / "test.csv").write_text("user,item\n" + "\n".join(rows))
+    others = [f"{u},{(i + 1) % ITEMS}" for u, i in zip(split.users, split.items, strict=True)]
+    (tmp_path / "train.csv").write_text("user,item\n" + "\n".join(others) + f"\n0,{ITEMS - 1}")
+    words = [
+        "evaluate", "--train", str(tmp_path / "train.csv"), "--test", str(tmp_path / "test.csv"),
+        "-M", f"mf={files['U']},{files['V']}", "--design", "guided 100 stop 10, then uni99", "-m", "ndcg@10", "--json",
+    ]  # fmt: skip
+    for guide in (f"near={files['U']},{files['near']}", "popularity"):
+        done = CliRunner().invoke(app, [*words, "--guide", guide])
+        assert json.loads(done.stdout)["rows"][0]["design"] == "guided 100 stop 10, then uni99"
+    failed = CliRunner().invoke(app, words)
+    assert "`guide` is missing" in str(failed.exception) + failed.output
