@@ -196,6 +196,28 @@ def test_kinds_of_tables_on_a_toy():
     assert all(row.measured >= 0 for row in gaps)
 
 
+def test_starts_tell_how_far_a_random_start_moves_the_exact_values(monkeypatch):
+    from fullrank_papers import kinds
+
+    rng = np.random.default_rng(0)
+    train, targets = rng.random((40, 30)) < 0.2, rng.integers(30, size=40)
+    train[np.arange(40), targets] = False
+    split = fr.Split(train, np.arange(40), targets)
+    monkeypatch.setattr(kinds, "split_of", lambda data: split)
+    made = experiment("kr20-table3-starts")
+    made = replace(made, options={**made.options, "starts": 3, "iterations": [1, 2]})
+    bench = Bench(2)
+    rows = TABLES["starts"](made, bench)
+    assert [(row.model, row.metric) for row in rows[:2]] == [("X, 1 rounds", "recall@10"), ("X, 1 rounds", "ndcg@10")]
+    assert len(rows) == 8
+    recall = rows[0]
+    assert recall.published == 7.60
+    assert recall.sd > 0
+    assert bench.notes[0].endswith("published 7.60, outside.")
+    again = TABLES["starts"](made, Bench(2))
+    assert again == rows  # kept
+
+
 def test_every_kind_of_figure_gives_finite_lines():
     common = {"to": 50, "n": 20, "k": 5, "sizes": [5, 10], "a": [0.3, 0.5], "base": 1.0, "relative": True, "width": 50,
               "full": [[1, 50]], "sample": [[1, 10]]}  # fmt: skip
