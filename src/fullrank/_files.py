@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
-
-from fullrank._checks import did_you_mean
 
 __all__ = ["existing", "replacing", "write_atomically"]
 
@@ -45,6 +44,8 @@ def write_atomically(path: Path, content: bytes) -> None:
 def existing(path: Path) -> Path:
     """The path of a file that is there; else what was probably meant."""
     if not path.exists():
-        near = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
-        raise FileNotFoundError(f"there is no file {str(path)!r}{did_you_mean(path.name, near)}")
+        there = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
+        near = difflib.get_close_matches(path.name, there, 1)
+        hint = f"; did you mean {str(path.with_name(near[0]))!r}?" if near else "."
+        raise FileNotFoundError(f"there is no file {str(path)!r}{hint}")
     return path
