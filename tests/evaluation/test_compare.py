@@ -2,7 +2,6 @@
 
 import itertools
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -91,7 +90,7 @@ def test_pairing_sees_shared_negatives_and_nothing_else():
     """One model twice on the same negatives, on its own negatives, and on other cases."""
     ranks = true_ranks(3.0, 4000)
     first, again = fr.LogSpline().fit(sampled(ranks, seed=0)), fr.LogSpline().fit(sampled(ranks, seed=1))
-    a, b = (replace(influences(each, [fr.NDCG @ 10])[0], prior=0.0) for each in (first, again))
+    a, b = (influences(each, [fr.NDCG @ 10])[0] for each in (first, again))
     spread = np.array([each.spread * np.sqrt(each.sampled) for each in (a, b)])
     assert covariances([a, a], spread[[0, 0]], "cases")[0, 1] > 0.9 * spread[0] ** 2
     assert covariances([a, b], spread, "cases")[0, 1] < 0.3 * spread[0] * spread[1]
@@ -248,7 +247,7 @@ def test_when_cases_are_too_few_it_says_how_many():
     words = found.more(*found.models)
     assert words.startswith("Not even the full ranking of these cases would separate")
     pair = found.pairs[0]
-    needed = float(words.split("about ")[1].split(" x")[0].replace(",", ""))
+    needed = float(words.split("about ")[1].split(" ×")[0].replace(",", ""))
     assert needed == pytest.approx((1.96 * (pair.high - pair.low) / 3.92 / pair.difference) ** 2, rel=0.1)
     assert fr.compare(counts, "ndcg@10").more(*found.models) == ""  # exact for these cases: nothing to settle
 

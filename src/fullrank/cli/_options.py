@@ -13,8 +13,27 @@ from typing import Annotated, Any
 import typer
 
 __all__ = [
-    "DesignText", "Distinct", "Estimator", "Html", "Items", "Json", "Level", "Metrics", "Negatives", "Seed", "Target",
-    "check_page", "checksum", "show", "show_lines", "show_page", "width",
+    "Absolute",
+    "Config",
+    "DesignText",
+    "Distinct",
+    "Estimator",
+    "Html",
+    "Items",
+    "Json",
+    "Level",
+    "MaxItems",
+    "Metrics",
+    "Negatives",
+    "Precision",
+    "Seed",
+    "Target",
+    "check_page",
+    "checksum",
+    "show",
+    "show_lines",
+    "show_page",
+    "width",
 ]  # fmt: skip
 
 
@@ -53,6 +72,17 @@ Target = Annotated[
     typer.Option(metavar="WHAT", help="Intervals speak of these 'cases' (default) or of the 'population' behind them."),
 ]
 Level = Annotated[float | None, typer.Option(metavar="P", help="Level of the intervals, 0.95 by default.")]
+Precision = Annotated[
+    float | None,
+    typer.Option("--precision", "-p", metavar="P", help="Half-width asked for, as a share of the value, such as 0.02."),
+]
+Absolute = Annotated[
+    bool | None, typer.Option("--absolute", help="The precision is in units of the metric, not a share of it.")
+]
+MaxItems = Annotated[int | None, typer.Option(metavar="N", help="Most negatives to score, all models together.")]
+Config = Annotated[
+    Path | None, typer.Argument(metavar="TOML", help="A file with the options below; flags win over it.")
+]
 Seed = Annotated[int, typer.Option("--seed", metavar="INT", help="Seed of everything drawn at random.")]
 Metrics = Annotated[
     list[str] | None,

@@ -10,7 +10,20 @@ import typer
 
 from fullrank.cli._counts import design_of, read_models
 from fullrank.cli._models import named, read_config, split_and_models
-from fullrank.cli._options import Estimator, Html, Json, Level, Metrics, Target, check_page, show
+from fullrank.cli._options import (
+    Absolute,
+    Config,
+    Estimator,
+    Html,
+    Json,
+    Level,
+    MaxItems,
+    Metrics,
+    Precision,
+    Target,
+    check_page,
+    show,
+)
 
 __all__ = ["evaluate"]
 
@@ -24,7 +37,7 @@ _TABLES = (".csv", ".tsv", ".txt", ".inter", ".parquet", ".pq")
 
 
 def evaluate(
-    config: Annotated[Path | None, typer.Argument(help="TOML file with the options below; flags win over it.")] = None,
+    config: Config = None,
     model: Annotated[
         list[str] | None,
         typer.Option(
@@ -36,13 +49,13 @@ def evaluate(
     ] = None,
     data: Annotated[str | None, typer.Option(help="A data set by name, such as ml-1m (see `fullrank data`).")] = None,
     train: Annotated[Path | None, typer.Option(help="Instead: a file of interactions (CSV, TSV, Parquet).")] = None,
-    test: Annotated[Path | None, typer.Option(help="The held-out interactions; without it, one per user is.")] = None,
+    test: Annotated[
+        Path | None, typer.Option(help="The held-out interactions; without it, one of each user is held out.")
+    ] = None,
     how: Annotated[str | None, typer.Option(help="How to split: last, random, ratio, last-ratio, given.")] = None,
     metric: Metrics = None,
-    precision: Annotated[
-        float | None, typer.Option("--precision", "-p", help="Wanted half-width, relative: 0.02.")
-    ] = None,
-    absolute: Annotated[bool | None, typer.Option("--absolute", help="The precision is not relative.")] = None,
+    precision: Precision = None,
+    absolute: Absolute = None,
     design: Annotated[
         str | None,
         typer.Option(
@@ -58,10 +71,14 @@ def evaluate(
     estimator: Estimator = None,
     target: Target = None,
     level: Level = None,
-    candidates: Annotated[str | None, typer.Option(help="unseen or all.")] = None,
-    ties: Annotated[str | None, typer.Option(help="random, optimistic or pessimistic.")] = None,
-    max_items: Annotated[int | None, typer.Option(help="Score no more negatives than this, in all.")] = None,
-    max_seconds: Annotated[float | None, typer.Option(help="Take no longer than this.")] = None,
+    candidates: Annotated[
+        str | None, typer.Option(metavar="RULE", help="Items to rank: unseen (default) or all.")
+    ] = None,
+    ties: Annotated[
+        str | None, typer.Option(metavar="RULE", help="Ties: random (default), optimistic, pessimistic.")
+    ] = None,
+    max_items: MaxItems = None,
+    max_seconds: Annotated[float | None, typer.Option(metavar="S", help="Most seconds to take.")] = None,
     backend: Annotated[str | None, typer.Option(help="Where blocks of users run, such as processes or ray.")] = None,
     checkpoint: Annotated[Path | None, typer.Option(help="Folder to keep progress in, and to resume from.")] = None,
     items: Annotated[

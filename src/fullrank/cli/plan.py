@@ -9,7 +9,20 @@ import typer
 
 from fullrank._files import existing
 from fullrank.cli._models import read_config
-from fullrank.cli._options import Html, Level, Metrics, Target, show_lines, show_page, width
+from fullrank.cli._options import (
+    Absolute,
+    Config,
+    Html,
+    Items,
+    Level,
+    MaxItems,
+    Metrics,
+    Precision,
+    Target,
+    show_lines,
+    show_page,
+    width,
+)
 
 __all__ = ["plan"]
 
@@ -19,22 +32,22 @@ _KEYS = (
 
 
 def plan(
-    config: Annotated[Path | None, typer.Argument(help="TOML file with the options below; flags win over it.")] = None,
-    items: Annotated[int | None, typer.Option("--items", "-n", help="Candidates, target included.")] = None,
-    cases: Annotated[int | None, typer.Option("--cases", "-c", help="Test cases.")] = None,
+    config: Config = None,
+    items: Items = None,
+    cases: Annotated[int | None, typer.Option("--cases", "-c", metavar="N", help="Test cases.")] = None,
     metric: Metrics = None,
-    precision: Annotated[
-        float | None, typer.Option("--precision", "-p", help="Wanted half-width, relative: 0.02.")
-    ] = None,
-    absolute: Annotated[bool | None, typer.Option("--absolute", help="The precision is not relative.")] = None,
+    precision: Precision = None,
+    absolute: Absolute = None,
     target: Target = None,
     level: Level = None,
-    max_items: Annotated[int | None, typer.Option(help="Score no more negatives than this, in all.")] = None,
+    max_items: MaxItems = None,
     gather_cost: Annotated[
-        float | None, typer.Option(help="An item scored alone costs so many in a whole row.")
+        float | None, typer.Option(metavar="X", help="Cost of an item scored alone, in items of a whole row.")
     ] = None,
-    pilot: Annotated[Path | None, typer.Option(help="Counts of a small run, saved with counts.save(path).")] = None,
-    seed: Annotated[int, typer.Option(help="Nothing is drawn that depends on it; every verb has it.")] = 0,
+    pilot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Counts of a small run, saved with counts.save(path).")
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="INT", help="As every verb has it; a plan does not depend on it.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print JSON for machines (schema fullrank.plan/1).")] = False,
     html: Html = None,
 ) -> None:
