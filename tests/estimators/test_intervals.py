@@ -371,3 +371,8 @@ def power_law(recall, n_items, shape=1.0):
         law /= law.sum()
         low, high = (a, high) if law[:10].sum() < recall else (low, a)
     return law
+
+
+def test_bounds_of_a_sample_too_large_to_go_through_assume_nothing_at_all():
+    counts = fr.RankCounts.from_ranks([1, 1, 40, 70_000], 10**6, fr.Sample(100_000, replace=False))
+    assert fr.MLE().fit(counts).bounds(fr.NDCG @ 10) == (0.0, 1.0)

@@ -41,14 +41,16 @@ def test_every_way_to_an_answer_gives_the_same_digits(ranks, candidates, varying
 def test_candidates_that_the_counts_deny_are_refused(ranks):
     counts = counted(ranks, candidates="all")
     assert fr.correct(counts, candidates="all").rows == fr.correct(counts).rows
-    with pytest.raises(ValueError, match="model 'A': `candidates` is 'unseen', but the counts say 'all': leave it out"):
+    with pytest.raises(
+        ValueError, match="`candidates` must be .all., as the counts have it, got .unseen.: leave it out"
+    ):
         fr.correct(counts, candidates="unseen")
     with pytest.raises(ValueError, match="model 'A': `candidates` must be 'unseen', 'all' or a name of your own"):
-        fr.correct(ranks, N, candidates="All")
+        fr.correct(ranks, N, "uni99", candidates="All")
 
 
 def test_the_report_says_which_prior_spoke(ranks):
-    said = {each: fr.correct(ranks, N, candidates=each).provenance for each in ("unseen", "all", "given")}
+    said = {each: fr.correct(ranks, N, "uni99", candidates=each).provenance for each in ("unseen", "all", "given")}
     assert {each: found["prior"] for each, found in said.items()} == {
         "unseen": "unseen",
         "all": "all",
@@ -60,13 +62,13 @@ def test_the_report_says_which_prior_spoke(ranks):
     mixed = fr.correct({"A": counted(ranks)["A"], "B": counted(ranks, candidates="all")["B"]}).provenance
     assert mixed["candidates"] == mixed["prior"] == "unseen and all"
     own = fr.LogSpline(fr.LogSpline().fit(counted(ranks)["A"]).posterior.prior)
-    assert fr.correct(ranks, N, estimator=own).provenance["prior"] == "own"
-    assert "prior" not in fr.correct(ranks, N, estimator="mle").provenance
+    assert fr.correct(ranks, N, "uni99", estimator=own).provenance["prior"] == "own"
+    assert "prior" not in fr.correct(ranks, N, "uni99", estimator="mle").provenance
     assert "prior" not in fr.correct({"A": fr.RankCounts.from_ranks([1, 2, 3], N, "full")}).provenance
 
 
 def test_the_page_names_candidates_and_prior(ranks):
-    page = fr.correct(ranks, N, metrics="ndcg@10", candidates="the shop").to_html()
+    page = fr.correct(ranks, N, "uni99", metrics="ndcg@10", candidates="the shop").to_html()
     assert "the shop; per case, target included" in page
     assert "<dt><bdi>prior</bdi></dt><dd>unseen</dd>" in page
 

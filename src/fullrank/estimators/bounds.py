@@ -44,6 +44,9 @@ MOST_POOLS, CUTS = 6, 20
 STRATA = (3,)
 #: The same for the rank j + ahead that a target has at best, where a part of the candidates was compared.
 LEAD_STRATA = (2, 3, 4, 6, 11)
+#: Samples that have more outcomes are not asked what they allow, which would take minutes and gigabytes. Of the outcomes of
+#: designs with stages most are practically impossible, and left out.
+MOST_OUTCOMES, MOST_BY_STAGES = 30_000, 50_000_000
 #: Ranks per bin that column generation begins with.
 START = 30
 #: How far short of the programme's optimum the mean gain may stay.
@@ -107,6 +110,8 @@ class CompatibleRanks:
         silent = None
         if unknown is not None:
             silent, unknown = unknown.drawn_from()
+        if unknown is not None and _too_many_outcomes(unknown):
+            silent, unknown = unknown if silent is None else silent + unknown, None
         if unknown is None:
             none, grid = np.empty(0, dtype=np.int64), Grid.of(np.empty(0, dtype=np.int64))
             nowhere = np.empty((0, 0), dtype=bool)
@@ -281,6 +286,13 @@ def _extreme_gains(
         shape[:, : gain.shape[1]] = gain[some] / scale[which][some, None]
         least[row], most[row] = np.minimum(least[row], shape.min(0)), np.maximum(most[row], shape.max(0))
     return stratum, scale, least, most
+
+
+def _too_many_outcomes(counts: RankCounts) -> bool:
+    """Whether the outcomes that these samples could have had are too many to go through."""
+    if counts.design.plain:
+        return int(counts.column("drawn").max()) > MOST_OUTCOMES
+    return sum(size or counts.n_items for size in counts.design.stages(round(counts.n_items))) > MOST_BY_STAGES
 
 
 def _worst_and_best(counts: RankCounts, metric: Metric, n_items: float) -> tuple[float, float]:
