@@ -107,7 +107,7 @@ class LogSpline:
     def _prior_of(self, counts: RankCounts, fitted: RankCounts) -> tuple[HyperPrior, IntArray]:
         """The prior for these counts, and its bin for each group of cases."""
         if counts.has_compared_part:
-            prior = self.prior or shipped("guided" if counts.design.compares else "compared")
+            prior = self.prior or shipped(self.prior_of(counts))
             if len(prior.kinds[0].means) != LEAD_BINS:
                 raise ValueError(
                     "`prior` must be one for a compared part: it has other bins than those of what is ahead."
@@ -121,6 +121,12 @@ class LogSpline:
         if len(prior.kinds[0].means) > 1:
             return prior, bins_of(order, targets)
         return prior, np.zeros(len(order), dtype=np.int64)
+
+    def prior_of(self, counts: RankCounts) -> str:
+        """Name the prior that speaks for these counts: behind a compared part ``guided`` or ``compared``."""
+        if counts.has_compared_part and self.prior is None:
+            return "guided" if counts.design.compares else "compared"
+        return self.prior_name(counts.candidates, counts.several_targets)
 
     def prior_name(self, candidates: str, several_targets: bool = False) -> str:
         """Name the prior for ranks among these candidates: ``all``, ``unseen``, ``several`` or one's ``own``.

@@ -183,7 +183,7 @@ def _provenance(
     counts = [each.counts for each in estimates.values()]
     candidates = _joined(each.candidates for each in counts)
     prior = _joined(
-        estimator.prior_name(each.counts.candidates, each.counts.several_targets)
+        estimator.prior_of(each.counts)
         for each in estimates.values()
         if isinstance(estimator, LogSpline) and getattr(each, "posterior", None) is not None  # else every rank is known
     )

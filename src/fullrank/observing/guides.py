@@ -197,8 +197,12 @@ def _observe_tile(task: Task, block: Block) -> Result:
     if block.order is None:
         scores = _score(task, block.users[group], np.asarray(block.targets, dtype=np.int64)[:, None])
         _order_targets(task, state, scores[:, 0].astype(np.float64))
+    before = depth.copy()
     scored = _compare(task, block, state, group, ptr, items, ahead, recent, depth)
     state.complain(task.name)
+    if block.compared is not None and (depth > before).any():
+        block, again = _drawn_before(task, block, state, group, ptr, items, before, count)
+        scored += again
     rest = count - depth
     drawn, hits = np.zeros_like(rest), np.zeros_like(rest)
     more = np.flatnonzero(~design.closed(ahead) & (rest > 0))
@@ -266,26 +270,74 @@ def _order_targets(task: Task, state: State, scores: Array) -> None:
     k.order_targets(state.cases, state.rules, scratch_of(task, state, np.zeros(0)), scores, state.order)
 
 
+def _drawn_before(
+    task: Task, block: Block, state: State, group: IntArray, ptr: IntArray, items: IntArray, before: IntArray,
+    count: IntArray,
+) -> tuple[Block, int]:  # fmt: skip
+    """What was drawn of a rest before more of it was compared: less those that are compared now, it is a sample still.
+
+    Negatives come in the same order whatever is left out, so that the sample goes on from there. Return the block with what
+    is kept of its sample, and how many scores it took to find out which of the others were hits.
+    """
+    from fullrank.observing import kernels as k
+
+    none, drawn, hits = np.zeros(len(group), dtype=np.int64), block.compared, block.hits
+    size = np.diff(ptr)[group]
+    if drawn is None or hits is None or block.explicit or (4 * (count - size) < task.n_items).any():
+        return replace(block, compared=none, hits=none.copy()), 0
+    cut = np.maximum.reduceat(before, block.ptr[:-1])  # that of the open cases
+    part = replace(block, **_leave_out(block, np.arange(len(block.users)), ptr, items, cut))
+    old = State.of(replace(task, guide=None), replace(part, compared=None, hits=None))
+    rows = np.flatnonzero((drawn > 0) & (size > before))
+    width = int(drawn[rows].max(initial=0))
+    out = np.empty((len(rows), width + 1), dtype=np.int64)
+    k.fill_draws(
+        old.cases, old.rules, rows, group[rows], none[rows], drawn[rows], scratch_of(task, old, np.zeros(0)), old.pool, out,
+        old.status,
+    )  # fmt: skip
+    inside = [
+        own[1 : drawn[c] + 1][np.isin(own[1 : drawn[c] + 1], items[ptr[group[c]] + before[c] : ptr[group[c] + 1]])]
+        for c, own in zip(rows, out, strict=True)
+    ]
+    number = np.array([len(each) for each in inside], dtype=np.int64)
+    asked = np.repeat(np.asarray(block.targets, dtype=np.int64)[rows, None], number.max(initial=0) + 1, axis=1)
+    for own, some in zip(asked, inside, strict=True):
+        own[1 : len(some) + 1] = some
+    found = np.zeros((2, len(group)), dtype=np.int64)
+    if number.any():
+        k.count_listed(
+            state.cases, state.rules, rows, group[rows], number, none[rows], none[rows], fixed(asked),
+            fixed(_score(task, block.users[group[rows]], asked)), found[0], found[1], state.status,
+        )  # fmt: skip
+    kept, beaten = drawn.copy(), hits - found[0]
+    kept[rows] -= number
+    return replace(block, compared=kept, hits=beaten), int(number.sum())
+
+
+def _leave_out(block: Block, users: IntArray, ptr: IntArray, items: IntArray, size: IntArray) -> dict[str, Any]:
+    """What is listed of some users of a block when the first ``size`` of their guide's items are no longer candidates."""
+    listed = []
+    for g, n in zip(users, size, strict=True):
+        own, first = block.listed[block.lo[g] : block.hi[g]], items[ptr[g] : ptr[g] + n]
+        listed.append((np.setdiff1d if block.explicit else np.union1d)(own, first).astype(np.int32))
+    hi = np.cumsum([len(each) for each in listed])
+    return {"lo": np.append(0, hi[:-1]), "hi": hi, "listed": np.concatenate(listed)}
+
+
 def _sample_rest(
     task: Task, block: Block, group: IntArray, more: IntArray, ptr: IntArray, items: IntArray, order: IntArray
 ) -> tuple[Result, IntArray]:
     """Sample the rest of the users that have open cases; what was seen, and of which cases."""
     users = np.unique(group[more])
     cases = np.flatnonzero(np.isin(group, users))
-    listed = []
-    for g in users:
-        own, first = block.listed[block.lo[g] : block.hi[g]], items[ptr[g] : ptr[g + 1]]
-        join = np.setdiff1d if block.explicit else np.union1d
-        listed.append(join(own, first).astype(np.int32))
-    hi = np.cumsum([len(each) for each in listed])
     compared, hits = (
         np.zeros(len(cases), dtype=np.int64) if each is None else each[cases].copy()
         for each in (block.compared, block.hits)
     )
     compared[~np.isin(cases, more)] = _NO_MORE
-    part = Block(
-        block.first, block.last, block.users[users], np.append(0, np.cumsum(np.diff(block.ptr)[users])),
-        block.targets[cases], np.append(0, hi[:-1]), hi, np.concatenate(listed), block.explicit, compared, hits,
-        order[cases].copy(),
+    part = replace(
+        block, users=block.users[users], ptr=np.append(0, np.cumsum(np.diff(block.ptr)[users])),
+        targets=block.targets[cases], compared=compared, hits=hits, order=order[cases].copy(), ahead=None, recent=None,
+        depth=None, **_leave_out(block, users, ptr, items, np.diff(ptr)[users]),
     )  # fmt: skip
     return replace(task, guide=None)._observe(part), cases

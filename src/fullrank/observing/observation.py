@@ -326,7 +326,7 @@ class Observation:
         out = {"order": self.order}
         if compared:
             out |= {"ahead": self.ahead, "recent": self.recent, "depth": self.pool - 1 - self.rest}
-        if drawn:
+        if compared or drawn:
             out |= {"compared": self.drawn, "hits": self.hits}
         return out
 
