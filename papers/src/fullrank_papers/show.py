@@ -305,7 +305,7 @@ def as_markdown(
     out = [_INTRO.strip(), *(["", f"Not run for this page: {', '.join(left)}."] if left else [])]
     out += ["", "## In one table", "", *_overview(by_name, judged)]
     out += ["", "## Could the comparison fail?", "", *_powers(judged)]
-    out += ["", "## The papers' claims", "", *_claims(CLAIMS, by_name)]
+    out += ["", "## The papers' claims", "", *_LIMITS, "", *_claims(CLAIMS, by_name)]
     out += ["", "## Models and time", "", *_models(results)]
     out += ["", *_times(spent)] if spent else []
     for paper, found in groupby(results, key=lambda result: result.experiment.paper):
@@ -428,6 +428,12 @@ def _word(claim: Claim, verdict: Verdict) -> str:
     return f"{word}; {link}: {claim.caveat}" if claim.caveat and verdict.holds is not None else word
 
 
+#: How far the limits of claims and facts may be trusted.
+_LIMITS = (
+    "The limits in the column *it fails if* are ours, as the papers name few, and were set with the numbers of earlier",
+    "runs in view: they guard against a change, and are no prediction that came true. Where one was changed because a",
+    "result failed the first, the verdict says so.",
+)
 _WORDS = {True: "holds", False: "does not hold", None: "open"}
 
 
