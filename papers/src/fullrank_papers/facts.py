@@ -371,7 +371,7 @@ FACTS: dict[str, tuple[Claim, ...]] = {
             "Beta(a, 1) fits the distribution of ranks",
             "another of the Beta distributions drawn lies nearer than the fitted one",
             _beta_fits,
-            "by our first limit, twice as near as the uniform one, it failed on an earlier run; this one was chosen after that",
+            "by our first limit, twice as near as the uniform one, it failed on an earlier run; this one came after that",
         ),
     ),
     "li20-fig4": (
