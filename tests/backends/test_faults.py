@@ -20,6 +20,7 @@ import pytest
 import worlds
 
 from fullrank.models import EASE, load_model, read_factors
+from fullrank.observing.checkpoint import _MARK as MARK
 from fullrank.observing.observation import Observation
 from fullrank.ranks.counts import RankCounts
 
@@ -101,16 +102,16 @@ def test_a_checkpoint_from_elsewhere_cannot_execute_code(tmp_path: Path) -> None
     Observation(model, split, progress=False, checkpoint=path).advance("uni7")
     header = path.read_bytes().split(b"\n")[0] + b"\n"
 
-    def record(first: int, last: int, body: bytes) -> bytes:
+    def record(cases: int, body: bytes) -> bytes:
         """Well-formed, checksum and all, whatever is in it."""
-        head = struct.pack("<4sqqq", b"BLK1", first, last, len(body))
+        head = struct.pack("<4sqqqq", MARK, 0, 5, 35, cases)
         return head + struct.pack("<I", zlib.crc32(body, zlib.crc32(head))) + body
 
     letter = pickle.dumps(Bomb(bomb))
     contents = [letter, evil_npy(bomb), header.replace(b'"seed": 0', b'"seed": {"__reduce__": 1}')]
-    contents += [header + record(0, 5, body) for body in (letter, b"", b"\0" * 7, struct.pack("<q", -1) + b"\0" * 32)]
-    contents += [header + record(0, 5, struct.pack("<q", 3) + b"\0" * 96)]  # three cases instead of all of five users
-    contents += [header + record(0, 5, struct.pack("<q", 1 << 62) + b"\0" * 96)]
+    contents += [header + b"BLK0" + record(0, letter)[4:], header + record(0, letter), header + record(-1, b"\0" * 56)]
+    contents += [header + record(3, b"\0" * 168)]  # three cases instead of all of five users
+    contents += [header + record(1 << 62, b"\0" * 56)]
     contents += [json.dumps({"format": "fullrank observations", "version": 1}).encode() + b"\n"]
     for content in contents:
         path.write_bytes(content)

@@ -272,7 +272,7 @@ def test_a_mistyped_file_name_brings_the_one_that_is_there(tmp_path):
     for verb in ("correct", "compare"):
         result = run(verb, tmp_path / "rank.csv", "--items", 10, "--negatives", 5)
         assert result.returncode == 2
-        assert "did you mean 'ranks.csv'?" in result.stderr
+        assert f"did you mean {str(tmp_path / 'ranks.csv')!r}?" in result.stderr
 
 
 def test_what_the_system_refuses_is_one_line_too(tmp_path):

@@ -30,6 +30,7 @@ def dense(monkeypatch):
             return Grid.dense(int(np.ceil(max(table.n_items for table in tables))))
 
         monkeypatch.setattr("fullrank.estimators.problem.cells_for", cells_for)
+        monkeypatch.setattr("fullrank.estimators.problem.MOST_NUMBERS", 10**9)  # else cells are put together
 
     return switch
 

@@ -16,7 +16,6 @@ import scipy.sparse as sp
 from fullrank._types import Array, BoolArray, IntArray
 from fullrank.models.scorer import Rows, as_scorer
 from fullrank.observing.blocks import Block, Result
-from fullrank.observing.compiled import NO_CANDIDATE
 from fullrank.observing.inputs import check_sizes
 from fullrank.observing.kernel_inputs import State, fixed, floats, scratch_of, structure
 from fullrank.ranks.design import Design
@@ -179,6 +178,8 @@ def observe_guided(task: Task, block: Block) -> Result:
 
 
 def _observe_tile(task: Task, block: Block) -> Result:
+    from fullrank.observing.compiled import NO_CANDIDATE
+
     guide, design = task.guide, task.design
     if guide is None:
         raise ValueError("there is no guide to observe behind.")
