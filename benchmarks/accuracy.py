@@ -84,7 +84,7 @@ def draw(
     one, none = np.ones(len(first), dtype=np.int64), np.zeros(len(first))
     block, size, drawn, hits = (column[first] for column in columns)
     # nothing compared: the rest is the pool
-    keys = np.stack([block, size, 0 * one, size, drawn, hits, one, one], axis=1)
+    keys = np.stack([block, size, 0 * one, size, drawn, hits, 0 * one, one, one], axis=1)
     weight = cases.astype(np.float64)
     pools = np.bincount(which, pool)
     return fr.RankCounts(design, POOL_LEVEL, keys, cases, cases * drawn, weight, pools, none, none, candidates)
