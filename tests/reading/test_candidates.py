@@ -20,7 +20,6 @@ from fullrank.reading.candidates import (
     counts_from_recbole,
     counts_from_scores,
     counts_from_trec,
-    rank_candidates,
     read_elliot_negatives,
     read_trec_qrels,
     read_trec_run,
@@ -151,7 +150,7 @@ def test_lists_of_their_own_for_every_target(drawn, ties):
         hits = (own > scores[user, target]).sum() + (ties == "pessimistic") * (own == scores[user, target]).sum()
         expected.append((len(own), int(hits), len(others)))
     for where in (40, split):
-        counts = rank_candidates(scores, lists, where, ties=ties)
+        counts = counts_from_negatives(scores, lists, where, ties=ties)
         assert sorted((m, x, T) for m, x, _, T in cells(counts)) == sorted(expected)
     orders = sorted((T, j) for _, _, j, T in cells(counts))
     assert orders == [(1, 1)] * 3 + [(2, 1)] * 3 + [(2, 2)] * 3
@@ -167,7 +166,7 @@ def test_lists_scored_by_a_model_equal_the_same_scores_in_a_frame(drawn, ties):
     expected = counts_from_scores(frame, split, "uni15", ties=ties)
     as_function = lambda users, items: scores[users[:, None], items]  # noqa: E731
     for model in (scores, as_function, sp.csr_matrix(scores + 1)):
-        assert rank_candidates(model, lists, split, ties=ties) == expected
+        assert counts_from_negatives(model, lists, split, ties=ties) == expected
 
 
 def test_ties_fall_as_in_observe_when_the_list_is_everything():
@@ -179,8 +178,8 @@ def test_ties_fall_as_in_observe_when_the_list_is_everything():
     split = Split(train, users, items)
     lists = CandidateLists(np.arange(20), None, np.concatenate(free), np.r_[0, np.cumsum([len(each) for each in free])])
     full = observe(scores, split, "full", rng=5)
-    assert rank_candidates(scores, lists, split, "full", rng=5) == full
-    sampled = rank_candidates(scores, lists, split, rng=5)
+    assert counts_from_negatives(scores, lists, split, "full", rng=5) == full
+    sampled = counts_from_negatives(scores, lists, split, rng=5)
     assert (sampled.keys == full.keys).all()
     assert sampled.auc == full.auc
 
@@ -273,8 +272,8 @@ def test_an_ncf_file_end_to_end():
     negatives = read_negatives(io.BytesIO("\n".join(lines).encode()))
     train = sp.csr_matrix((50, 200))
     with pytest.warns(UserWarning, match="do not look uniform"):  # items 0-49 are never drawn
-        split_counts = rank_candidates((U, V), negatives, Split(train, np.arange(50), np.arange(50)))
-    counts = rank_candidates((U, V), negatives, 200)
+        split_counts = counts_from_negatives((U, V), negatives, Split(train, np.arange(50), np.arange(50)))
+    counts = counts_from_negatives((U, V), negatives, 200)
     assert counts == split_counts
     expected = []
     for u in range(50):
@@ -293,7 +292,7 @@ def test_an_elliot_file_end_to_end(tmp_path):
     path = tmp_path / "test_negative.tsv"
     path.write_text("(10,)\t105\t106\t101\t107\n(20,)\t105\t106\n(30,)\t139\t138\t137\t136\n")
     scores = np.tile(np.arange(40.0), (3, 1))
-    counts = rank_candidates(scores, read_elliot_negatives(path), split)
+    counts = counts_from_negatives(scores, read_elliot_negatives(path), split)
     # 101 is a target of user 10: no negative; user 10 has 40 − 1 seen − 1 other target candidates
     assert cells(counts) == [(3, 3, 1, 2), (3, 3, 2, 2), (4, 4, 1, 1)]
     pools = sorted(zip(counts.column("targets").tolist(), (counts.pool_weight / counts.weight).tolist(), strict=True))
@@ -596,8 +595,8 @@ def toy(users=(0, 1), items=(1, 1)):
 def test_negatives_in_train_are_refused_or_belong_to_candidates_all():
     lists = Negatives(np.array([0, 1]), np.array([1, 1]), np.array([5, 6, 7, 5, 6, 7]), np.array([0, 3, 6]))
     with pytest.raises(ValueError, match=r"item 5 is a negative of user 0 and in the user's training items.*'all'"):
-        rank_candidates(np.arange(30.0), lists, toy())
-    counts = rank_candidates(np.arange(30.0), lists, toy(), candidates="all")
+        counts_from_negatives(np.arange(30.0), lists, toy())
+    counts = counts_from_negatives(np.arange(30.0), lists, toy(), candidates="all")
     assert counts.pool_range == (30, 30)
     assert cells(counts) == [(3, 3, 1, 1)] * 2
 
@@ -623,28 +622,28 @@ def make(users=(0, 1), targets=(1, 1), negatives=(6, 7, 8, 6, 7, 8)):
 )
 def test_bad_lists_are_refused_in_one_sentence(lists, where, message):
     with pytest.raises(ValueError, match=message):
-        rank_candidates(np.zeros((2, 30)), lists, where, name="m")
+        counts_from_negatives(np.zeros((2, 30)), lists, where, name="m")
 
 
 def test_a_subset_of_users_is_allowed_when_asked_for():
     lists = make(users=(0,), targets=(1,), negatives=(6, 7, 8))
-    assert len(rank_candidates(np.zeros((2, 30)), lists, toy(), missing="drop")) == 1
+    assert len(counts_from_negatives(np.zeros((2, 30)), lists, toy(), missing="drop")) == 1
 
 
 def test_a_target_among_its_negatives_is_dropped():
-    counts = rank_candidates(np.arange(30.0), make(negatives=(1, 7, 7, 6, 7, 8)), toy())
+    counts = counts_from_negatives(np.arange(30.0), make(negatives=(1, 7, 7, 6, 7, 8)), toy())
     assert cells(counts) == [(1, 1, 1, 1), (3, 3, 1, 1)]
 
 
 def test_names_need_a_split():
     lists = read_elliot_negatives(io.BytesIO(b"ann\tx\ty\n"))
     with pytest.raises(ValueError, match=r"user 'ann' is unknown: there is no split with names"):
-        rank_candidates(np.zeros((2, 30)), lists, 30)
+        counts_from_negatives(np.zeros((2, 30)), lists, 30)
     numbers = read_elliot_negatives(io.BytesIO(b"0\t6\t7\n"))
     with pytest.raises(ValueError, match=r"no targets: give a Split"):
-        rank_candidates(np.zeros((2, 30)), numbers, 30)
+        counts_from_negatives(np.zeros((2, 30)), numbers, 30)
     with pytest.raises(TypeError, match=r"`negatives` must be what `read_negatives`.*got a str"):
-        rank_candidates(np.zeros((2, 30)), "file.negative", 30)
+        counts_from_negatives(np.zeros((2, 30)), "file.negative", 30)
     with pytest.raises(ValueError, match=r"`offsets` must rise"):
         CandidateLists(np.array([0]), None, np.array([1, 2]), np.array([0, 3]))
 
@@ -653,9 +652,9 @@ def test_scores_that_a_model_lacks_or_spoils():
     frame = {"user_id": [0, 0, 0, 0, 1, 1, 1], "item_id": [1, 6, 7, 8, 1, 6, 7], "score": np.arange(7.0)}
     pandas = pytest.importorskip("pandas")
     with pytest.raises(ValueError, match=r"model `m` has no score for user 1 and item 8"):
-        rank_candidates(pandas.DataFrame(frame), make(), toy(), name="m")
+        counts_from_negatives(pandas.DataFrame(frame), make(), toy(), name="m")
     with pytest.raises(ValueError, match=r"model `m` has a score .*NaN\) for user 0 and item 7"):
-        rank_candidates(lambda users, items: np.where(items == 7, np.nan, 1.0), make(), toy(), name="m")
+        counts_from_negatives(lambda users, items: np.where(items == 7, np.nan, 1.0), make(), toy(), name="m")
 
 
 @pytest.mark.parametrize("kind", ["popularity", "half", "one list", "uniform", "uniform from all"])
@@ -683,7 +682,7 @@ def test_negatives_that_were_not_drawn_uniformly_are_noticed(kind):
     pool = "all" if kind in ("one list", "uniform from all") else "unseen"
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        rank_candidates(np.zeros(400), lists, split, candidates=pool)
+        counts_from_negatives(np.zeros(400), lists, split, candidates=pool)
     assert bool(caught) == (not kind.startswith("uniform"))
     assert all("do not look uniform" in str(each.message) for each in caught)
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from fullrank._checks import did_you_mean
 from fullrank._files import existing
 from fullrank._tables import map_npy, read_table
 
@@ -179,9 +180,7 @@ def _made(what: str, split: Any) -> Any:
         raise ValueError(f"cannot import {module!r} of model {what!r}: {error}.") from None
     for part in name.split("."):
         if not hasattr(found, part):
-            close = difflib.get_close_matches(part, dir(found), n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else "."
-            raise ValueError(f"{module!r} has no {name!r}{hint}")
+            raise ValueError(f"{module!r} has no {name!r}{did_you_mean(part, dir(found))}")
         found = getattr(found, part)
     if not callable(found) or hasattr(found, "score"):
         return found() if inspect.isclass(found) else found

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from fullrank._types import Array, BoolArray, IntArray
 from fullrank.estimators import Estimator
 from fullrank.evaluation.correct import DEFAULT_METRICS, report_on
 from fullrank.metrics import Metric
@@ -199,7 +200,7 @@ class Accumulator:
         self._parts = []
         return self._counts
 
-    def _pool(self, n_items: ArrayLike | None, drawn: NDArray[Any], row: NDArray[Any], rows: int) -> NDArray[Any]:
+    def _pool(self, n_items: ArrayLike | None, drawn: Array, row: Array, rows: int) -> Array:
         if self.design.exhaustive:
             return np.asarray(drawn + 1)
         given = self.n_items if n_items is None else n_items
@@ -213,7 +214,7 @@ class Accumulator:
             raise ValueError(f"`n_items` has shape {pools.shape} for {rows} rows: give one number, or one per row.")
         return np.asarray(np.broadcast_to(pools, (rows,))[row])
 
-    def _check_drawn(self, drawn: NDArray[Any], row: NDArray[Any], pools: NDArray[Any], room: int) -> None:
+    def _check_drawn(self, drawn: Array, row: Array, pools: Array, room: int) -> None:
         """Refuse rows with other numbers of negatives than the design's; fewer are fine where rows are padded to it."""
         least, most = (int(self.design.stages(int(size))[0]) for size in (pools.min(), pools.max()))
         wrong = (drawn > most) | (room < least)
@@ -226,7 +227,7 @@ class Accumulator:
             )
 
 
-def _array(values: Any) -> NDArray[Any]:
+def _array(values: Any) -> Array:
     """A NumPy array of what came; tensors of torch leave their device and their graph."""
     if hasattr(values, "detach"):
         values = values.detach()
@@ -236,7 +237,7 @@ def _array(values: Any) -> NDArray[Any]:
     return np.asarray(values)
 
 
-def _relevance(scores: NDArray[Any], target: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+def _relevance(scores: Array, target: Array) -> tuple[Array, BoolArray]:
     """Scores and, in their shape, which of them are targets."""
     rows, columns = scores.shape
     if target.ndim == 2 and target.shape == scores.shape and columns > 1:
@@ -266,7 +267,7 @@ def _relevance(scores: NDArray[Any], target: NDArray[Any]) -> tuple[NDArray[Any]
     return scores, relevant
 
 
-def _places(row: NDArray[Any], own: NDArray[Any]) -> NDArray[np.int64]:
+def _places(row: Array, own: Array) -> IntArray:
     """The place of each target among those of its row, best first; equal ones in the order of their columns."""
     order = np.lexsort((np.arange(len(row)), -own, row))
     first = np.concatenate([[0], np.flatnonzero(np.diff(row)) + 1])

@@ -8,7 +8,6 @@ otherwise, the precision is not met, however narrow the interval (prediction-pow
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 
@@ -18,8 +17,6 @@ from fullrank.estimators.intervals import z_of
 from fullrank.metrics import Metric
 from fullrank.observing.budget import Budget
 from fullrank.observing.observation import Observation
-from fullrank.ranks.design import Design, Sample
-from fullrank.ranks.guided import Guided
 
 __all__ = ["Audit"]
 
@@ -50,12 +47,9 @@ class Audit:
         if not budget.limited:
             number = max(number, FEWEST_USERS - int(held.sum()))
         chosen = np.flatnonzero(np.isin(self._place, users[~held][:number]) & seen.begun)
-        if len(chosen):
+        if len(chosen) and seen.design is not None:
             trial = seen.copy()
-            everything: Design = Sample(seen.split.n_items, replace=False)
-            if isinstance(seen.design, Guided):
-                everything = replace(seen.design, negatives=seen.split.n_items, max_negatives=None)
-            trial.advance(everything, budget, chosen)
+            trial.advance(seen.design.completed(seen.split.n_items), budget, chosen)
             seen.items_scored = trial.items_scored
             ranked = chosen[trial.known[chosen]]
             self.above[ranked] = trial.above[ranked]

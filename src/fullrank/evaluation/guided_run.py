@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from fullrank.evaluation.model_run import PLANNING_FITS, Fitted, ModelRun
-from fullrank.evaluation.rehearsal import AIM, Guess
 from fullrank.observing.guides import guide_of
 from fullrank.ranks.guided import Guided
 
@@ -112,10 +111,8 @@ class GuidedRun(ModelRun):
             return True
         if len(self.rounds) < 4:
             return False
-        seen, planner = self.observation, self.planner
-        guess = Guess.prior(self.job.split.n_items, seen.candidates)
-        goals = planner.goals({m: guess.value(m) for m in planner.metrics})
-        plan = planner.rehearse(guess, len(seen)).cheapest({m: AIM * goal for m, goal in goals.items()}, planner.level)
+        seen = self.observation
+        plan = self.planner.by_prior(self.job.split.n_items, seen.candidates, len(seen))
         excess = max(fitted.half[m] / goal for m, goal in fitted.goals.items())
         if seen.items_scored * (excess - 1) < 2 * plan.items * len(seen):
             return False

@@ -176,11 +176,7 @@ class ModelRun:
         cases, n_items = len(self.job.split.users), self.job.split.n_items
         if self.planner.target == "cases":
             yield speeds.gathered * self.planner.first_stage(n_items) * cases + PLANNING_SECONDS
-        guess = Guess.prior(n_items, self.observation.candidates)
-        goals = self.planner.goals({m: guess.value(m) for m in self.planner.metrics})
-        found = self.planner.rehearse(guess, cases).cheapest(
-            {m: AIM * goal for m, goal in goals.items()}, self.planner.level
-        )
+        found = self.planner.by_prior(n_items, self.observation.candidates, cases)
         yield speeds.gathered * found.items * cases + PLANNING_SECONDS
 
     def rank_exactly(self, exact: Exact, reason: str) -> None:

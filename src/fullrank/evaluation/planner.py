@@ -65,6 +65,12 @@ class Planner:
         """Act designs out on cases made up from a guess; ``start``: the first stage that a run began with."""
         return Rehearsal.of(guess, cases, self.metrics, start or self.first_stage(guess.n_items))
 
+    def by_prior(self, n_items: int, candidates: str, cases: int) -> Candidate:
+        """What sampling is expected to take before anything was seen, by the prior's guess of the ranks."""
+        guess = Guess.prior(n_items, candidates)
+        goals = self.goals({metric: guess.value(metric) for metric in self.metrics})
+        return self.rehearse(guess, cases).cheapest({m: AIM * goal for m, goal in goals.items()}, self.level)
+
     def thin(
         self, rehearsal: Rehearsal, least: tuple[int, int] = (1, 0), max_items: float | None = None
     ) -> tuple[float, int, int]:

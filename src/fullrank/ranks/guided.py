@@ -9,7 +9,7 @@ items beat it is the guide's doing. The guide changes the cost, never the honest
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -89,6 +89,10 @@ class Guided(Design):
     def replace(self) -> bool:
         """No candidate is compared twice."""
         return False
+
+    def completed(self, n_items: int) -> Guided:
+        """The same part compared, and then all of the rest."""
+        return replace(self, negatives=n_items, max_negatives=None)
 
     @property
     def compares(self) -> int:

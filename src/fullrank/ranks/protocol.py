@@ -132,6 +132,12 @@ class Design(Protocol):
         """The design that draws ``factor`` times as many negatives; ``None`` if that is everything, or is not defined."""
         return None
 
+    def completed(self, n_items: int) -> Design:
+        """The design that takes what this one began to the end, among at most ``n_items``: every candidate is compared."""
+        from fullrank.ranks.design import Sample  # which builds on this module
+
+        return Sample(n_items, replace=False)
+
     def check(self, drawn: IntArray | None, hits: IntArray, n_items: IntArray) -> IntArray:
         """Refuse outcomes that this design cannot have; return ``drawn``, with ``ALL`` where all candidates were compared.
 

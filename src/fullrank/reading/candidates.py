@@ -62,7 +62,6 @@ __all__ = [
     "counts_from_recbole",
     "counts_from_scores",
     "counts_from_trec",
-    "rank_candidates",
     "read_elliot_negatives",
     "read_trec_qrels",
     "read_trec_run",
@@ -72,7 +71,7 @@ __all__ = [
 # ------------------------------------------------------------------------------------------------------ the front doors
 
 
-def rank_candidates(
+def counts_from_negatives(
     model: Any,
     negatives: Negatives | CandidateLists,
     n_items: Any,
@@ -100,7 +99,7 @@ def rank_candidates(
 
     >>> import numpy as np
     >>> lists = CandidateLists(np.array([0, 1]), np.array([0, 3]), np.array([1, 2, 2, 0, 1, 4]), np.array([0, 3, 6]))
-    >>> counts = rank_candidates(np.arange(5.0), lists, n_items=5)  # one score per item; user 0 has a repeated negative
+    >>> counts = counts_from_negatives(np.arange(5.0), lists, n_items=5)  # a score per item; user 0 has a repeated negative
     >>> counts.sizes, counts.auc
     (array([2, 3]), 0.333)
     """
@@ -142,10 +141,6 @@ def rank_candidates(
     return rank_lists(Listed(lists, items, scores, f"model `{called}`"), cases, how)
 
 
-#: The same function, named like its siblings.
-counts_from_negatives = rank_candidates
-
-
 def counts_from_scores(
     frame: Any,
     n_items: Any = None,
@@ -169,8 +164,8 @@ def counts_from_scores(
     given as ``n_items`` has it. All other rows of the user are the negatives, shared by the user's targets.
 
     ``design`` says how they were drawn: "uni99", with or without replacement; "full" when they are all candidates, and
-    ``n_items`` can then be left out. ``n_items``, ``candidates``, ``missing`` as in :func:`rank_candidates`. A pair that
-    occurs twice counts once, and must have one score.
+    ``n_items`` can then be left out. ``n_items``, ``candidates``, ``missing`` as in :func:`counts_from_negatives`. A pair
+    that occurs twice counts once, and must have one score.
     """
     how = How(n_items, design, candidates, ties, rng, missing)
     wanted = ["user", "item", "score"]
@@ -247,8 +242,8 @@ def counts_from_recbole(
 
     ``users`` names the user of each row: needed when several batches are added, since rows start at 0 in each, and with a
     `Split` (positions; a matrix with one column more than the split has items is RecBole's, whose item 0 is padding).
-    ``n_items`` as in :func:`rank_candidates`; RecBole leaves out validation items too, so a split's ``train`` must hold
-    them.
+    ``n_items`` as in :func:`counts_from_negatives`; RecBole leaves out validation items too, so a split's ``train`` must
+    hold them.
     """
     how = How(n_items, design, candidates, ties, rng, "error")
     rows, items, values, width = _recbole_entries(scores)

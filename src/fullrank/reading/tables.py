@@ -286,7 +286,7 @@ def _listed_candidates(
 ) -> RankCounts:
     """Rank the listed candidates by a frame of scores: names become positions shared by both."""
     from fullrank.data.frames import encode
-    from fullrank.reading.candidates import CandidateLists, _columns, rank_candidates, read_elliot_negatives
+    from fullrank.reading.candidates import CandidateLists, _columns, counts_from_negatives, read_elliot_negatives
 
     scored = _columns(columns, ("user", "item", "score"), {})
     listed = read_elliot_negatives(existing(lists))
@@ -307,7 +307,7 @@ def _listed_candidates(
         pool = np.array([pool[user] for user in listed.users.tolist()])
     frame = {"user_id": codes["user"], "item_id": codes["item"], "score": scored["score"]}
     ranked = CandidateLists(codes["listed user"], codes["listed item"], codes["negatives"], listed.offsets)
-    return rank_candidates(frame, ranked, pool, design, candidates=candidates, rng=rng, name="scores")
+    return counts_from_negatives(frame, ranked, pool, design, candidates=candidates, rng=rng, name="scores")
 
 
 def _pools(n_items: int | None, train: str | Path | None, users: Array | None) -> Any:
