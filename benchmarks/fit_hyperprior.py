@@ -3,17 +3,20 @@
 Every file (see ``catalogues.py``) gets a spline fit in x = log R / log N; near the fit, its likelihood is a Gaussian in the
 coefficients. Over files, the coefficients (whose level is free: they sum to zero) are Gaussian about mean + slope · z with
 z = log N − 9, fitted by expectation maximisation, so that a small file counts for what it knows. Families of catalogues weigh
-alike, catalogues alike within a family, models alike within a catalogue. Kinds of recommenders are fitted apart.
+alike, catalogues alike within a family, models alike within a catalogue. Kinds of recommenders are fitted apart, by their
+models or, for one target among unseen candidates, as a mixture that finds its kinds itself.
 
 With several targets per user every file has a spline for each bin of (j, T), and the covariance of bins b and c is
 coupling[b, c] · covariance.
 
     python benchmarks/fit_hyperprior.py            # the shipped prior, and for every fold one without its families
+    python benchmarks/fit_hyperprior.py unseen     # only this one; the others stay as they are in the files
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -38,11 +41,14 @@ CENTRE = np.eye(COEFFICIENTS) - LEVEL
 WEAK = 3 * SECOND.T @ SECOND + 0.02 * np.eye(COEFFICIENTS)
 #: Share of its diagonal in every covariance, and of their diagonal in couplings.
 SHRINK, SHRINK_COUPLING = 0.1, 0.05
-SLOPE_RIDGE, SLOPE_RIDGE_SEVERAL = 0.3, 1.0
-ROUNDS, ROUNDS_SEVERAL = 40, 8
+SLOPE_RIDGE, SLOPE_RIDGE_FOUND, SLOPE_RIDGE_SEVERAL = 0.3, 2.0, 1.0
+ROUNDS, ROUNDS_FOUND, ROUNDS_SEVERAL = 40, 14, 8
+#: Files' worth of the covariance of all kinds in that of each, where kinds are found.
+LEAN = 20.0
 ITEM_ITEM, FACTORS, LINEAR, POPULARITY = ("knn", "bm25", "Y", "Z"), ("als", "bpr", "X"), ("ease",), ("pop",)
-KINDS = {
-    "unseen": {"popularity": POPULARITY, "personal": ITEM_ITEM + FACTORS + LINEAR},
+#: The kinds of each prior: by the models that make them, or so many as the files fall into.
+KINDS: dict[str, dict[str, tuple[str, ...]] | int] = {
+    "unseen": 3,
     "all": {"popularity": POPULARITY, "factors": FACTORS, "item-item": ITEM_ITEM, "linear": LINEAR},
     "several": {"personal": ITEM_ITEM + FACTORS + LINEAR, "popularity": POPULARITY},
 }
@@ -51,7 +57,10 @@ SCALES = {
     "all": ((0.5, 0.4), (1.0, 0.3), (3.0, 0.2), (12.0, 0.1)),
     "several": ((1.0, 0.8), (4.0, 0.2)),
 }
-SPREAD = {"unseen": 1.0, "all": 1.1, "several": 1.0}
+#: Of each prior: pull towards the median, factor of posterior spreads, and power of the evidence (see HyperPrior).
+SHRINKING = {"unseen": 1.2, "all": 0.7, "several": 0.7}
+SPREAD = {"unseen": 1.05, "all": 1.1, "several": 1.0}
+TRUST = {"unseen": 0.5, "all": 1.0, "several": 1.0}
 ROOT = Path(__file__).resolve().parent
 SHIPPED = ROOT.parent / "src/fullrank/estimators/hyperprior.json"
 
@@ -136,6 +145,13 @@ def shares(files: list[File]) -> np.ndarray:
     return w / w.sum()
 
 
+def shares_within(files: list[File], here: np.ndarray) -> np.ndarray:
+    """Weights of the files of one kind among themselves, zero for the others."""
+    out = np.zeros(len(files))
+    out[here] = shares([file for file, within in zip(files, here, strict=True) if within])
+    return out
+
+
 def regular(S: np.ndarray) -> np.ndarray:
     """A covariance of centred coefficients, shrunk a little to its diagonal, with a level of its own."""
     S = CENTRE @ S @ CENTRE
@@ -143,25 +159,76 @@ def regular(S: np.ndarray) -> np.ndarray:
     return (S + S.T) / 2
 
 
-def population(files: list[File], name: str) -> Kind:
-    """One target per user: mean, slope and covariance over files, by expectation maximisation."""
+def first_shares(files: list[File], kinds: dict[str, tuple[str, ...]] | int) -> np.ndarray:
+    """Shares of files in kinds, files × kinds: by their models, or, where kinds are to be found, where the search begins.
+
+    The search begins with popularity on its own and the other models in clusters of their coefficients.
+    """
+    if not isinstance(kinds, int):
+        return np.array([[float(file.model in models) for models in kinds.values()] for file in files])
+    from scipy.cluster.vq import kmeans2
+
+    out = np.zeros((len(files), kinds))
+    personal = np.array([file.model not in POPULARITY for file in files])
+    β = np.array([file.start[0] for file in files])[personal]
+    _, cluster = kmeans2((β - β.mean(0)) / β.std(0), kinds - 1, seed=0, minit="++")
+    out[~personal, 0] = 1
+    out[np.flatnonzero(personal), 1 + cluster] = 1
+    return 0.95 * out + 0.05 / kinds
+
+
+def log_evidence(
+    H: np.ndarray, h: np.ndarray, mean: np.ndarray, S: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of every file under N(mean, S): log evidence up to a constant of the file, posterior mean and covariance."""
+    Q = np.linalg.inv(S)
+    pull = h + mean @ Q
+    V = np.linalg.inv(H + Q)
+    β = np.einsum("nij,nj->ni", V, pull)
+    log_det = np.linalg.slogdet(Q)[1] + np.linalg.slogdet(V)[1]
+    return 0.5 * (log_det + (pull * β).sum(1) - (mean @ Q * mean).sum(1)), β @ CENTRE, CENTRE @ V @ CENTRE
+
+
+def mixture(files: list[File], kinds: dict[str, tuple[str, ...]] | int) -> list[Kind]:
+    """One target per user: weight, mean, slope and covariance of every kind, by expectation maximisation.
+
+    Where kinds are to be found, files move between them by their evidence, and the covariance of a kind leans on that of all.
+    """
+    found = isinstance(kinds, int)
+    names = [f"kind {k + 1}" for k in range(kinds)] if found else list(kinds)
     w, z = shares(files), np.array([file.z for file in files])
     X = np.stack([np.ones_like(z), z], axis=1)
     H, h = (np.array([getattr(file, key)[0] for file in files]) for key in ("information", "pull"))
-    β = np.array([file.start[0] for file in files])
-    V = np.zeros_like(H)
-    for _ in range(ROUNDS):
-        trend = np.linalg.solve((X * w[:, None]).T @ X + np.diag([0, SLOPE_RIDGE]), (X * w[:, None]).T @ β)
-        left = β - X @ trend
-        S = regular((left * w[:, None]).T @ left + np.einsum("i,ijk->jk", w, V))
-        Q = np.linalg.inv(S)
-        V = np.linalg.inv(H + Q)
-        β = np.einsum("nij,nj->ni", V, h + X @ trend @ Q) @ CENTRE
-        V = CENTRE @ V @ CENTRE
-    return Kind(name, 0.0, trend[:1], trend[1], S, np.ones((1, 1)))
+    start = np.array([file.start[0] for file in files])
+    β, V = [start] * len(names), [np.zeros_like(H)] * len(names)
+    share = first_shares(files, kinds)
+    for _ in range(ROUNDS_FOUND if found else ROUNDS):
+        W = w[:, None] * share if found else np.stack([shares_within(files, row > 0) for row in share.T], axis=1)
+        trends, scatters = [], []
+        for k in range(len(names)):
+            weighted = (X * W[:, k : k + 1]).T
+            ridge = np.diag([0, (SLOPE_RIDGE_FOUND if found else SLOPE_RIDGE) * W[:, k].sum()])
+            trends.append(np.linalg.solve(weighted @ X + ridge, weighted @ β[k]))
+            left = β[k] - X @ trends[k]
+            scatters.append((left * W[:, k : k + 1]).T @ left + np.einsum("i,ijk->jk", W[:, k], V[k]))
+        total = W.sum(0)
+        lean = LEAN / len(files) if found else 0.0
+        together = sum(scatters) / total.sum()
+        S = [regular((own + lean * together) / (size + lean)) for own, size in zip(scatters, total, strict=True)]
+        weights = total / total.sum()
+        evidence = np.empty((len(files), len(names)))
+        for k in range(len(names)):
+            evidence[:, k], β[k], V[k] = log_evidence(H, h, X @ trends[k], S[k])
+        if found:
+            share = np.exp(evidence - evidence.max(1, keepdims=True)) * weights
+            share /= share.sum(1, keepdims=True)
+    return [
+        Kind(name, float(weight), trend[:1], trend[1], each, np.ones((1, 1)))
+        for name, weight, trend, each in zip(names, weights, trends, S, strict=True)
+    ]
 
 
-def coupled(files: list[File], name: str) -> Kind:
+def coupled(files: list[File], name: str, weight: float) -> Kind:
     """Several targets: a mean for every bin, one slope, one covariance, and a coupling of bins.
 
     A file speaks for the bins it has cases in. Bins that few files have together fall back on a coupling that falls off with
@@ -227,15 +294,18 @@ def coupled(files: list[File], name: str) -> Kind:
             total[bins] += share
         means = (moved + 0.01 * means) / (total[:, None] + 0.01)
         means = means - means.mean(1, keepdims=True)
-    return Kind(name, 0.0, means, slope, S, (K + K.T) / 2)
+    return Kind(name, weight, means, slope, S, (K + K.T) / 2)
 
 
 def fit(files: list[File], protocol: str, made: str) -> HyperPrior:
     """The prior of one protocol."""
-    one = coupled if protocol == "several" else population
     kinds = KINDS[protocol]
-    fitted = [one([file for file in files if file.model in models], name) for name, models in kinds.items()]
-    weighted = tuple(Kind(each.name, 1 / len(kinds), *(getattr(each, key) for key in ("means", "slope", "covariance", "coupling"))) for each in fitted)  # fmt: skip
+    if protocol == "several":
+        fitted = [
+            coupled([f for f in files if f.model in models], name, 1 / len(kinds)) for name, models in kinds.items()
+        ]
+    else:
+        fitted = mixture(files, kinds)
     catalogues = sorted({file.catalogue for file in files})
     sizes = [file.n_items for file in files]
     card = {
@@ -247,22 +317,33 @@ def fit(files: list[File], protocol: str, made: str) -> HyperPrior:
         "made": made,
     }
     return HyperPrior(
-        protocol, weighted, SCALES[protocol], (min(sizes), max(sizes)), 0.7, SPREAD[protocol], protocol == "all", card
+        protocol,
+        tuple(fitted),
+        SCALES[protocol],
+        (min(sizes), max(sizes)),
+        SHRINKING[protocol],
+        SPREAD[protocol],
+        protocol == "all",
+        card,
+        TRUST[protocol],
     )
 
 
-def fit_one(task: tuple[dict[str, list[File]], int | None, str]) -> tuple[int | None, str, dict]:
-    """The priors without a fold, as JSON, and their cards."""
+def fit_one(task: tuple[dict[str, list[File]], int | None, str]) -> tuple[Path, dict[str, HyperPrior]]:
+    """The priors without a fold, and where they belong; a prior whose files are not given stays as the file there has it."""
     files, without, made = task
-    priors = {
-        protocol: fit([file for file in each if without is None or fold_of(file.catalogue) != without], protocol, made)
-        for protocol, each in files.items()
-    }
-    return without, priors_to_json(priors), {name: dict(prior.card) for name, prior in priors.items()}
+    target = SHIPPED if without is None else ROOT / f"priors/fold-{without}.json"
+    return target, {
+        protocol: fit([file for file in files[protocol] if without is None or fold_of(file.catalogue) != without], protocol, made)
+        if protocol in files
+        else HyperPrior.from_json(target.read_text(), protocol)
+        for protocol in KINDS
+    }  # fmt: skip
 
 
-def write_card(cards: dict[str, dict], sizes: dict[str, tuple[float, float]]) -> None:
+def write_card(priors: dict[str, HyperPrior]) -> None:
     """The prior card of the documentation."""
+    cards = {name: prior.card for name, prior in priors.items()}
     lines = [
         "# What the prior has seen", "",
         "`LogSpline` fills in what a sample cannot show with what rank distributions of recommenders usually look like. This page says whose. It is written by "
@@ -276,7 +357,7 @@ def write_card(cards: dict[str, dict], sizes: dict[str, tuple[float, float]]) ->
         "several": "several targets per user",
     }
     for name, card in cards.items():
-        low, high = sizes[name]
+        low, high = priors[name].sizes
         lines.append(f"| `{name}` | {what[name]} | {card['files']} | {card['catalogues']} | {card['families']} | {low:,.0f} to {high:,.0f} | {', '.join(card['models'])} | {card['made']} |")  # fmt: skip
     lines += ["", "Catalogues by kind:", "", "| kind | `unseen` and `all` | `several` |", "|---|---|---|"]
     for each in sorted(set(cards["unseen"]["kinds"]) | set(cards["several"]["kinds"])):
@@ -287,22 +368,21 @@ def write_card(cards: dict[str, dict], sizes: dict[str, tuple[float, float]]) ->
 
 
 def main() -> None:
-    one, several = rank_files("FULLRANK_RANKS"), rank_files("FULLRANK_RANKS_SEVERAL")
+    chosen = sys.argv[1:] or list(KINDS)
     (ROOT / "priors").mkdir(exist_ok=True)
     made = date.today().isoformat()
     with ProcessPoolExecutor(2) as pool:
-        files = {
-            protocol: list(pool.map(read, [(path, protocol) for path in paths], chunksize=8))
-            for protocol, paths in (("unseen", one), ("all", one), ("several", several))
-        }
+        files = {}
+        for protocol in chosen:
+            paths = rank_files("FULLRANK_RANKS_SEVERAL" if protocol == "several" else "FULLRANK_RANKS")
+            files[protocol] = list(pool.map(read, [(path, protocol) for path in paths], chunksize=8))
         print({protocol: len(each) for protocol, each in files.items()}, flush=True)
-        for without, text, card in pool.map(fit_one, [(files, fold, made) for fold in (None, *range(FOLDS + 1))]):
-            target = SHIPPED if without is None else ROOT / f"priors/fold-{without}.json"
+        for target, priors in pool.map(fit_one, [(files, fold, made) for fold in (None, *range(FOLDS + 1))]):
+            text = priors_to_json(priors)
             target.write_text(text + "\n")
-            if without is None:
-                sizes = {name: HyperPrior.from_json(text, name).sizes for name in card}
-                write_card(card, sizes)
-            print(f"{target.name}: {len(text) / 1000:.0f} kB, {card['unseen']['files']} files", flush=True)
+            if target == SHIPPED:
+                write_card(priors)
+            print(f"{target.name}: {len(text) / 1000:.0f} kB, {priors['unseen'].card['files']} files", flush=True)
 
 
 if __name__ == "__main__":

@@ -307,11 +307,14 @@ def test_hyper_prior_is_saved_as_plain_json():
 
 
 def test_members_are_averaged_by_evidence():
-    """The average against a second, naive one: every member fitted on its own, weights by Laplace's evidence."""
+    """The average against a second, naive one: every member fitted on its own, weights by Laplace's evidence.
+
+    Among the prior's own members the likelihood weighs to the power ``trust``; what they weigh together is as it was.
+    """
     _, counts = simulated(4, 600, 3000)
     dist = fr.LogSpline().fit(counts)
     post, prior = dist.posterior, shipped()
-    evidence, logs = [], []
+    evidence, logs, chosen = [], [], []
     from fullrank.estimators.hyperprior import anything
 
     one = np.zeros(1, dtype=np.int64)
@@ -319,10 +322,14 @@ def test_members_are_averaged_by_evidence():
         mode = posterior_mode(post.model, post.data, mean, Q, mean)
         H = mode.root @ mode.root.T
         evidence.append(log_weight + mode.value + 0.5 * log_det - 0.5 * np.linalg.slogdet(H)[1])
+        chosen.append(log_weight + prior.trust * (evidence[-1] - log_weight))
         π = post.model.mass(mode.β[0])
         J = post.model.B - π @ post.model.B
         logs.append(np.log(π) - prior.shrink * np.einsum("ci,ij,cj->c", J, np.linalg.inv(H), J))
     weights = np.exp(np.array(evidence) - max(evidence))
+    own = slice(len(prior.kinds) * len(prior.scales))
+    among = np.exp(np.array(chosen)[own] - max(chosen[own]))
+    weights[own] = weights[own].sum() * among / among.sum()
     log = weights / weights.sum() @ np.array(logs)
     π = np.exp(log - log.max())
     π /= π.sum()

@@ -88,6 +88,9 @@ class HyperPrior:
     average_mass: bool = False
     #: What it was learned from: families, catalogues, files, models, date.
     card: Mapping[str, Any] = field(default_factory=dict)
+    #: Power of the evidence by which members are weighed: below one, since a real rank distribution is a draw from none of
+    #: them, and thousands of cases would otherwise be sure of one that is merely the least unlike.
+    trust: float = 1.0
 
     @classmethod
     def from_json(cls, text: str, name: str = "unseen") -> HyperPrior:
@@ -106,7 +109,7 @@ class HyperPrior:
         low, high = found["sizes"]
         return cls(
             name, kinds, scales, (float(low), float(high)), float(found["shrink"]), float(found["spread"]),
-            bool(found["average_mass"]), found["card"],
+            bool(found["average_mass"]), found["card"], float(found.get("trust", 1.0)),
         )  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
@@ -118,7 +121,8 @@ class HyperPrior:
         ]
         return {
             "card": dict(self.card), "sizes": list(self.sizes), "scales": [list(each) for each in self.scales],
-            "shrink": self.shrink, "spread": self.spread, "average_mass": self.average_mass, "kinds": kinds,
+            "shrink": self.shrink, "spread": self.spread, "average_mass": self.average_mass, "trust": self.trust,
+            "kinds": kinds,
         }  # fmt: skip
 
     def describe(self) -> str:

@@ -15,8 +15,10 @@ Where a distribution without any smoothness explains the sample much better, it 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -190,8 +192,9 @@ class Posterior:
             modes.append(mode)
             evidence[index] = log_weight + mode.value + 0.5 * (log_det - mode.log_det)
         whole = float(np.logaddexp.reduce(evidence))
-        odds = float(np.logaddexp.reduce(evidence[len(known) :]) - np.logaddexp.reduce(evidence[: len(known)]))
+        seen, unseen = (np.logaddexp.reduce(each) for each in np.split(evidence, [len(known)]))
         weights = np.exp(evidence - whole)
+        weights[: len(known)] = np.exp(seen - whole) * _shares(evidence[: len(known)], known, prior.trust)
         weights[weights < LEAST_WEIGHT] = 0.0
         weights /= weights.sum()
         members = [
@@ -204,7 +207,7 @@ class Posterior:
             problem, model, prior, data, members, blended,
             np.stack([em_step(π, A, seen) for π, (A, seen) in zip(blended, data.parts, strict=True)]),
             whole, max(each.steps for each in modes), all(each.mode.converged for each in members),
-            odds, _free_gain(blended, data), trend,
+            float(unseen - seen), _free_gain(blended, data), trend,
         )  # fmt: skip
 
     # ------------------------------------------------------------------------------------------------ what it says
@@ -375,6 +378,13 @@ class Posterior:
             seen / seen.sum() / np.maximum(drawn @ A, 1e-300)
             for drawn, (A, seen) in zip(self._draws, self.data.parts, strict=True)
         ]
+
+
+def _shares(evidence: FloatArray, members: Sequence[tuple[float, Any, Any, float]], trust: float) -> FloatArray:
+    """Return the shares of the prior's own members: prior weight times likelihood to the power ``trust``."""
+    prior = np.array([log_weight for log_weight, *_ in members])
+    log = prior + trust * (evidence - prior)
+    return np.asarray(np.exp(log - np.logaddexp.reduce(log)))
 
 
 def _inverse(root: FloatArray) -> FloatArray:
