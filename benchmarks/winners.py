@@ -34,6 +34,8 @@ from fullrank.evaluation.compare import comparisons
 METRICS = [fr.NDCG @ 10, fr.Recall @ 10]
 DESIGNS = {"99": fr.Sample(99), "499": fr.Sample(499), "adaptive 99..3199": fr.Adaptive(99, 3199, stop_at=1)}
 CLOSE = 0.25
+#: P(best) of the leader is compared with how often it is best within these.
+BINS = [0.0, 0.5, 0.65, 0.85, 0.97]
 
 
 class Score:
@@ -43,6 +45,7 @@ class Score:
         self.runs = self.right = self.sure = self.wrong_and_sure = self.pairs = self.covered = 0
         self.apart = self.apart_wrongly = 0
         self.rival_runs = self.rival_right = self.beside_right = 0
+        self.leaders: list[tuple[float, bool]] = []
 
     def add(self, best: dict[str, float], pairs, truth: dict[str, float], rival: dict[str, float] | None) -> None:
         """One run: P(best) by model, its differences, and the truth."""
@@ -50,6 +53,8 @@ class Score:
         winner = pairs[0].model  # the best come first
         self.runs += 1
         self.right += winner == right
+        leader = max(best, key=best.__getitem__)
+        self.leaders.append((best[leader], truth[leader] >= truth[right]))
         self.sure += max(best.values()) >= 0.95
         self.wrong_and_sure += any(p >= 0.95 and truth[model] < truth[right] for model, p in best.items())
         for pair in pairs:
@@ -68,6 +73,19 @@ class Score:
         share = lambda part, whole: f"{100 * part / whole:5.1f}" if whole else "    -"  # noqa: E731 - a short form
         rival = f"{share(self.beside_right, self.rival_runs)} / {share(self.rival_right, self.rival_runs)}"
         return " | ".join([*names, f"{self.runs:5d}", share(self.wrong_and_sure, self.runs), share(self.sure, self.runs), share(self.right, self.runs), rival, share(self.covered, self.pairs), share(self.apart, self.pairs), share(self.apart_wrongly, self.apart)])  # fmt: skip
+
+
+def calibration(leaders: list[tuple[float, bool]]) -> list[str]:
+    """How often the model with the highest P(best) is the best one, by that probability."""
+    p, right = np.array(leaders, dtype=float).T
+    lines = ["P(best) of the leader | runs | its mean | the leader is best"]
+    for low, high in zip(BINS, [*BINS[1:], 1.01], strict=True):
+        here = (p >= low) & (p < high)
+        if here.any():
+            lines.append(
+                f"{low:.2f} to {min(high, 1):.2f} | {here.sum():5d} | {p[here].mean():.3f} | {right[here].mean():.3f}"
+            )
+    return lines
 
 
 HEAD = "part | design | sets | runs | wrong and sure % | sure % | right % | right: LogSpline / MLE % | differences covered % | told apart % | of these wrongly %"
@@ -161,6 +179,7 @@ def main() -> None:
             for name, value in vars(score).items():
                 setattr(total, name, getattr(total, name) + value)
     print(total.line("in all", "", ""))
+    print("\n".join(["", *calibration(total.leaders)]))
     print(f"{time.perf_counter() - begin:.0f} s")
 
 
