@@ -141,8 +141,9 @@ def column_values(values: Any, what: str) -> Array:
     if kind == "U" or (kind == "O" and all(isinstance(value, str) for value in array)):
         return array
     if kind in "iu" or (kind == "O" and all(isinstance(each, int) and not isinstance(each, bool) for each in array)):
-        if kind in "uO" and len(array) and max(map(abs, (int(array.min()), int(array.max())))) > np.iinfo(np.int64).max:
-            raise ValueError(f"`{what}` holds integers beyond 2**63 - 1; write such names as strings.")
+        largest = max((int(array.min()), int(array.max())), key=abs) if kind in "uO" and len(array) else 0
+        if abs(largest) > np.iinfo(np.int64).max:
+            raise ValueError(f"`{what}` holds {largest}, beyond 2**63 - 1: write such names as strings.")
         return array.astype(np.int64, copy=False)
     if kind == "f":
         return array.astype(np.float64, copy=False)

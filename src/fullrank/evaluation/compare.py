@@ -78,19 +78,19 @@ def compare(
         raise TypeError(f"`models` must be a Report or counts by model, as in {{'EASE': counts}}, got {models!r}.")
     if not given:
         raise ValueError("`models` is empty: give counts by model, as in {'EASE': counts}.")
-    chosen = parse_estimator(DEFAULT_ESTIMATOR if estimator is None else estimator)
-    estimates = {}
-    for name, each in given.items():
-        if isinstance(each, RankCounts):
-            each = chosen.fit(each)
-        elif not hasattr(each, "expect"):
-            raise TypeError(
-                f"model {str(name)!r}: `models` must hold RankCounts or estimates, got {type(each).__name__}."
-            )
-        estimates[str(name)] = each
     level, target = 0.95 if level is None else level, target or "cases"
     check_interval(level, target)
-    return comparisons(estimates, [wanted], level, target, paired=paired)[0]
+    return comparisons(_fitted(given, estimator), [wanted], level, target, paired=paired)[0]
+
+
+def _fitted(given: MappingType[str, Any], estimator: Estimator | str | None) -> dict[str, Estimate]:
+    """Return estimates by model: those that were given, and fits to counts."""
+    chosen = parse_estimator(DEFAULT_ESTIMATOR if estimator is None else estimator)
+    estimates = {str(name): chosen.fit(each) if isinstance(each, RankCounts) else each for name, each in given.items()}
+    for name, each in estimates.items():
+        if not hasattr(each, "expect"):
+            raise TypeError(f"model {name!r}: `models` must hold RankCounts or estimates, got {type(each).__name__}.")
+    return estimates
 
 
 def comparisons(
