@@ -63,7 +63,7 @@ def test_separators_and_names_of_ones_own(tmp_path, pyarrow):
     [
         ("a,b\n1,2\n3\n", "Expected 2 columns, got 1"),
         ("", "Empty CSV file"),
-        (b"\xff\xfea,b\n1,2\n", "is not UTF-8 text: save it as such"),
+        (b"\xff\xfea,b\n1,2\n", "is not UTF-8 text: save it as UTF-8"),
     ],
 )
 def test_bad_text_is_one_sentence(tmp_path, pyarrow, text, message):

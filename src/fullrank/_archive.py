@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from fullrank._files import replacing
+from fullrank._files import replacing, writable
 from fullrank._types import Array
 
 __all__ = ["read_archive", "write_archive"]
@@ -32,23 +32,20 @@ def write_archive(
 
     The name is taken as given, no ending is added. The header must hold ``format`` and ``version``.
     """
-    path = Path(path)
-    if path.is_dir():
-        raise ValueError(f"`path` must name a file, got the folder {str(path)!r}.")
     plain = {name: np.ascontiguousarray(values) for name, values in arrays.items()}
     for name, values in plain.items():
         if values.dtype.kind not in "fiub":
             raise TypeError(f"array `{name}` must hold numbers to be saved, got {values.dtype}.")
     text = np.frombuffer(json.dumps({**header, "sha256": _digest(plain)}).encode(), dtype=np.uint8)
     save: Any = np.savez_compressed if compress else np.savez
-    with replacing(path) as file:
+    with replacing(writable(path)) as file:
         save(file, header=text, **plain)
 
 
 def read_archive(
     path: str | os.PathLike[str], form: str, newest: int, what: str
 ) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Header and arrays of a file made by :func:`write_archive`; any other, newer or damaged one is a ValueError.
+    """Read header and arrays of a file made by :func:`write_archive`; any other, newer or damaged one is a ValueError.
 
     ``form`` and ``newest`` are the format and the last version that can be read; ``what`` is what the file should be, for
     messages.
@@ -84,9 +81,7 @@ def _refuse_bombs(path: Path) -> None:
         for each in members:
             with archive.open(each) as member:
                 version = np.lib.format.read_magic(member)
-                read: Any = (
-                    np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-                )
+                read: Any = getattr(np.lib.format, f"read_array_header_{1 if version == (1, 0) else 2}_0")
                 shape, _, kind = read(member)
                 if math.prod(shape) * kind.itemsize > each.file_size:
                     raise ValueError(f"its array {each.filename!r} claims shape {shape} in {each.file_size:,} bytes")

@@ -1,15 +1,19 @@
-"""Refusals of parameters that cannot be, in the same words everywhere."""
+"""Refusals in the same words everywhere: of parameters that cannot be, and of packages that are not installed."""
 
 from __future__ import annotations
 
 import difflib
 import math
 from collections.abc import Iterable, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-__all__ = ["check_choice", "check_flag", "check_number", "check_whole", "did_you_mean", "more"]
+#: How an item that scores the same as the target is ranked.
+TIES = ("random", "optimistic", "pessimistic")
+
+__all__ = ["TIES", "check_choice", "check_flag", "check_number", "check_whole", "did_you_mean", "more", "require"]
 
 
 def check_whole(name: str, value: Any, least: int, *, none: bool = False) -> None:
@@ -25,13 +29,8 @@ def check_number(name: str, value: Any, *, above: float | None = None, most: flo
     """Refuse anything but a finite number above ``above`` (from 0 without it) and of at most ``most``."""
     fine = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     if not fine or not math.isfinite(value) or value > most or (value < 0 if above is None else value <= above):
-        allowed = (
-            f"between {above or 0} and {most}"
-            if most < math.inf
-            else "at least 0"
-            if above is None
-            else f"above {above}"
-        )
+        least = "at least 0" if above is None else f"above {above}"
+        allowed = f"between {above or 0} and {most}" if most < math.inf else least
         raise ValueError(f"`{name}` must be a finite number {allowed}, got {value!r}.")
 
 
@@ -42,18 +41,30 @@ def check_flag(name: str, value: Any) -> None:
 
 
 def check_choice(name: str, value: Any, allowed: Sequence[str]) -> None:
-    """Refuse anything but one of the words that are allowed."""
+    """Refuse anything but one of the ``allowed`` words."""
     if value not in allowed:
         words = ", ".join(map(repr, allowed[:-1])) + f" or {allowed[-1]!r}"
         raise ValueError(f"`{name}` must be {words}, got {value!r}{did_you_mean(value, allowed)}")
 
 
-def did_you_mean(word: Any, known: Iterable[str]) -> str:
-    """The end of a message about an unknown word: the one that was probably meant, or a full stop."""
-    near = difflib.get_close_matches(str(word), list(known), 1)
-    return f"; did you mean {near[0]!r}?" if near else "."
+def did_you_mean(word: Any, known: Iterable[str], otherwise: str = ".", within: str = "{}") -> str:
+    """End a message about an unknown word: with the one that was probably meant, else with ``otherwise``.
+
+    ``within`` is what the word is a part of, such as ``"{}@10"``.
+    """
+    short = len(str(word)) <= 5  # two letters that changed places are half of a short word
+    near = difflib.get_close_matches(str(word), list(known), 1, 0.5 if short else 0.6)
+    return f"; did you mean {within.format(near[0])!r}?" if near else otherwise
 
 
 def more(count: Any) -> str:
-    """How many more of the same there are, in brackets."""
+    """Say in brackets how many more of the same there are."""
     return "" if count <= 1 else f" (and {int(count) - 1:,} more)"
+
+
+def require(package: str, what: str, install: str = "") -> Any:
+    """Import a package, or say what needs it and how to install it."""
+    try:
+        return import_module(package)
+    except ImportError:
+        raise ImportError(f"{what} needs {package}: pip install {install or package}.") from None

@@ -30,7 +30,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
 
 
 def plain(name: str) -> str:
-    """A column's name as it is compared; RecBole's types (``user_id:token``) are not part of it.
+    """Reduce a column's name to what is compared; RecBole's types (``user_id:token``) are not part of it.
 
     >>> plain("User-ID"), plain("user_id:token")
     ('userid', 'userid')
@@ -39,15 +39,15 @@ def plain(name: str) -> str:
 
 
 def listed(names: Sequence[str], most: int = 12) -> str:
-    """Names for a message: the first so many, each cut to what a line bears."""
+    """List names for a message: the first so many, each cut to what fits a line."""
     shown = [repr(name if len(name) <= 40 else name[:39] + "…") for name in names[:most]]
     return ", ".join(shown) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
 def find_column(names: Sequence[str], what: str, override: str | None = None) -> str | None:
-    """The column that holds ``what`` (a key of :data:`ALIASES`), or ``None``; ``override`` names it outright.
+    """Find the column that holds ``what`` (a key of :data:`ALIASES`), or ``None``; ``override`` names it outright.
 
-    Two columns that could both be it are an error, and so is an override that is no column.
+    Two columns that could both be it are an error, and so is an override that is not a column.
 
     >>> find_column(["userId", "movieId", "rating"], "item")
     'movieId'
@@ -63,7 +63,7 @@ def find_column(names: Sequence[str], what: str, override: str | None = None) ->
         matches = [name for name in names if called[name] == alias]
         if len(matches) > 1:
             raise ValueError(
-                f"the columns {' and '.join(map(repr, matches[:2]))} could both be the {what}; say which with `{what}=`."
+                f"the columns {' and '.join(map(repr, matches[:2]))} could both be the {what}: name one with `{what}=`."
             )
         if matches:
             return matches[0]
@@ -79,7 +79,7 @@ def frame_columns(
     also: str = "",
     hints: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """The columns of a frame that hold what is needed, and what is optional where there is any, as the frame has them.
+    """Return the columns of a frame that hold what is needed, and what is optional where there is any, unchanged.
 
     ``frame`` is pandas, polars, pyarrow or anything else narwhals knows, or a mapping of names to arrays. ``overrides``
     names columns outright; ``also`` (what else is allowed) and ``hints`` (what else helps, by column) go into messages.
@@ -112,7 +112,7 @@ def frame_columns(
 
 
 def checked_columns(found: Mapping[str, Any]) -> dict[str, Array]:
-    """Columns as arrays of one length; see :func:`column_values`."""
+    """Return columns as arrays of one length; see :func:`column_values`."""
     columns = {what: column_values(values, what) for what, values in found.items()}
     if len({len(values) for values in columns.values()}) > 1:
         sizes = ", ".join(f"`{what}` {len(values):,}" for what, values in columns.items())
@@ -130,34 +130,25 @@ def column_values(values: Any, what: str) -> Array:
         ) from error
     if array.ndim != 1:
         raise ValueError(f"`{what}` must have one dimension, got {array.ndim}.")
-    if array.dtype.kind == "M":
-        missing = np.isnat(array)
-    elif array.dtype.kind == "O":
-        missing = np.array([value is None or value != value for value in array], dtype=bool)
-    else:
-        # ratings and times have their own sentence for NaN; a NaN user is a user that is missing
-        missing = np.isnan(array) if array.dtype.kind == "f" and what in ("user", "item") else np.zeros(0, dtype=bool)
-    if missing.any():
-        raise ValueError(f"row {int(np.flatnonzero(missing)[0])} has no {what}; fill or drop rows with missing values.")
-    if array.dtype.kind == "M":
+    kind = array.dtype.kind
+    # ratings and times have their own sentence for NaN; a NaN user is a user that is missing
+    if kind in "MO" or (kind == "f" and what in ("user", "item")):
+        missing = np.array([value is None or value != value for value in array]) if kind == "O" else array != array
+        if missing.any():
+            raise ValueError(f"row {int(np.argmax(missing))} has no {what}; fill or drop rows with missing values.")
+    if kind == "M":
         return array.astype("datetime64[ns]").astype(np.int64)
-    if array.dtype.kind in "iu":
-        if array.dtype == np.uint64 and len(array) and int(array.max()) > np.iinfo(np.int64).max:
-            raise ValueError(f"`{what}` holds {int(array.max())}; integers up to 2**63 - 1 are allowed.")
+    if kind == "U" or (kind == "O" and all(isinstance(value, str) for value in array)):
+        return array
+    if kind in "iu" or (kind == "O" and all(isinstance(each, int) and not isinstance(each, bool) for each in array)):
+        largest = max((int(array.min()), int(array.max())), key=abs) if kind in "uO" and len(array) else 0
+        if abs(largest) > np.iinfo(np.int64).max:
+            raise ValueError(f"`{what}` holds {largest}, beyond 2**63 - 1: write such names as strings.")
         return array.astype(np.int64, copy=False)
-    if array.dtype.kind == "f":
+    if kind == "f":
         return array.astype(np.float64, copy=False)
-    if array.dtype.kind == "S":
+    if kind == "S":
         return np.char.decode(array, "utf-8")
-    if array.dtype.kind == "U":
-        return array
-    if array.dtype.kind == "O" and all(isinstance(value, str) for value in array):
-        return array
-    if array.dtype.kind == "O" and all(isinstance(value, int) and not isinstance(value, bool) for value in array):
-        try:
-            return array.astype(np.int64)
-        except OverflowError:
-            raise ValueError(f"`{what}` holds integers beyond 2**63 - 1; write such names as strings.") from None
     raise TypeError(f"`{what}` must hold integers, strings, or numbers or dates for time, got {array.dtype} values.")
 
 

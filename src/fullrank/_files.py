@@ -1,21 +1,22 @@
-"""Files that are whole or not there: the one way this package writes them, and says that one is missing."""
+"""Write files that are whole or not there, and say which file is missing."""
 
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["existing", "replacing", "write_atomically"]
+from fullrank._checks import did_you_mean
+
+__all__ = ["existing", "replacing", "writable", "write_atomically"]
 
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to that takes the place of ``path`` when the block ends well, and goes away when it does not.
+    """Open a file to write to that takes the place of ``path`` when the block ends well, and goes away when it does not.
 
     It has a name of its own in the same folder, where renaming is atomic; its mode is that of the file it replaces, or what
     the user's umask gives a new one.
@@ -41,11 +42,22 @@ def write_atomically(path: Path, content: bytes) -> None:
         file.write(content)
 
 
+def writable(path: str | os.PathLike[str]) -> Path:
+    """Return the path of a file that can be written; a folder, or one in no folder, is refused."""
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise ValueError(
+            f"`path` must lie in a folder that exists, got {str(target)!r}: make {str(target.parent)!r} first."
+        )
+    if target.is_dir():
+        raise ValueError(f"`path` must be a file, got the folder {str(target)!r}: name one in it.")
+    return target
+
+
 def existing(path: Path) -> Path:
-    """The path of a file that is there; else what was probably meant."""
+    """Return the path of a file that is there; a missing one is an error with what was probably meant."""
     if not path.exists():
         there = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
-        near = difflib.get_close_matches(path.name, there, 1)
-        hint = f"; did you mean {str(path.with_name(near[0]))!r}?" if near else "."
+        hint = did_you_mean(path.name, there, within=str(path.with_name("{}")))
         raise FileNotFoundError(f"there is no file {str(path)!r}{hint}")
     return path

@@ -1,4 +1,4 @@
-"""Progress bars: where somebody looks, and nothing at all elsewhere."""
+"""Progress bars, in terminals and notebooks only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["bar"]
 
 
 class _Silent:
-    """Stands in for a bar that nobody would see.
+    """A bar that shows nothing.
 
     tqdm's own disabled bar is not free of consequences: it takes a lock that is shared with forked processes, and one of
     them killed at that moment would leave everybody else waiting for ever.
@@ -34,7 +34,7 @@ class _Silent:
 def bar(
     progress: bool, total: float | None, what: str, *, delay: float = 1.0, leave: bool = False, **options: Any
 ) -> Any:
-    """A bar in a terminal or a notebook, only for what takes longer than ``delay`` seconds; ``options`` are tqdm's."""
+    """Return a bar in a terminal or notebook, only for what takes longer than ``delay`` seconds; ``options`` are tqdm's."""
     if not progress or not (_in_notebook() or sys.stderr.isatty()):
         return _Silent()
     from tqdm.auto import tqdm

@@ -12,6 +12,7 @@ import gzip
 import io
 import os
 import re
+import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,8 +24,8 @@ from fullrank._files import existing
 from fullrank._types import Array
 
 __all__ = [
-    "BATCH", "ENDINGS", "map_npy", "open_bytes", "pyarrow_or_none", "read_columns", "read_table", "require_pyarrow", "stem",
-    "table_batches",
+    "BATCH", "ENDINGS", "is_text_or_parquet", "map_npy", "open_bytes", "pyarrow_or_none", "read_columns", "read_table",
+    "require_pyarrow", "stem", "table_batches",
 ]  # fmt: skip
 
 ENDINGS = ".csv, .tsv, .txt or .inter (RecBole), each also with .gz, .parquet, or .npy"
@@ -42,15 +43,6 @@ _MISSING = frozenset(
 _INTEGER = re.compile(r"\s*-?\d+\s*")
 
 
-def pyarrow_or_none() -> Any:
-    """Import pyarrow; ``None`` where it is not installed, or does not go with the NumPy that is."""
-    try:
-        import pyarrow
-    except ImportError:
-        return None
-    return pyarrow
-
-
 def require_pyarrow(what: str) -> Any:
     """Import pyarrow, or say what needs it and why it cannot be imported."""
     try:
@@ -64,13 +56,30 @@ def require_pyarrow(what: str) -> Any:
     return pyarrow
 
 
+def pyarrow_or_none() -> Any:
+    """Import pyarrow; ``None`` where it is not installed, or does not go with the NumPy that is."""
+    try:
+        return require_pyarrow("")
+    except ImportError:
+        return None
+
+
 def stem(path: Path) -> str:
-    """The name of a file without its endings: `ranks` of `ranks.csv.gz`."""
-    return path.with_suffix("").stem if path.suffix.lower() == ".gz" else path.stem
+    """Return the name of a file without its endings: `ranks` of `ranks.csv.gz`."""
+    return _unfolded(path).stem
 
 
 def _ending(path: Path) -> str:
-    return path.with_suffix("").suffix.lower() if path.suffix.lower() == ".gz" else path.suffix.lower()
+    return _unfolded(path).suffix.lower()
+
+
+def _unfolded(path: Path) -> Path:
+    return path.with_suffix("") if path.suffix.lower() == ".gz" else path
+
+
+def is_text_or_parquet(path: Path) -> bool:
+    """Tell by its name whether a file is a table of text or Parquet."""
+    return _ending(path) in {*_SEPARATORS, *_PARQUET}
 
 
 class _Bounded(io.RawIOBase):
@@ -106,7 +115,7 @@ def open_bytes(path: Path) -> BinaryIO:
 
 
 def read_table(path: str | Path) -> dict[str, Array]:
-    """The columns of a file by name. No rows, or a name that occurs twice, are an error.
+    """Return the columns of a file by name. No rows, or a name that occurs twice, are an error.
 
     A bare list of numbers is a column ``rank``; the columns of a two-dimensional `.npy` are named after the file.
     """
@@ -128,56 +137,63 @@ def read_table(path: str | Path) -> dict[str, Array]:
 
 
 def table_batches(path: str | Path) -> Iterator[dict[str, Array]]:
-    """The columns of a file as :func:`read_table` gives them, in several batches of rows where a Parquet file is long."""
+    """Yield the columns of a file like :func:`read_table`, in several batches of rows where a Parquet file is long."""
     path = existing(Path(path))
     if _ending(path) not in _PARQUET:
         yield read_table(path)
         return
-    pa = require_pyarrow(f"reading {str(path)!r}")
+    require_pyarrow(f"reading {str(path)!r}")
     from pyarrow import parquet
 
-    try:
-        with parquet.ParquetFile(path) as file:
-            if file.metadata.num_rows <= BATCH:
-                yield read_table(path)
-                return
-            for batch in file.iter_batches(BATCH):
-                yield _named(path, _arrays(path, batch))
-    except (pa.ArrowException, OSError) as error:
-        raise _unreadable(path, error) from None
+    with _readable(path), parquet.ParquetFile(path) as file:
+        if file.metadata.num_rows <= BATCH:
+            yield read_table(path)
+            return
+        for batch in file.iter_batches(BATCH):
+            yield _named(path, _arrays(batch))
 
 
 def read_columns(path: Path, separator: str = ",", names: Sequence[str] | None = None) -> list[tuple[str, Array]]:
-    """The columns of a Parquet file, or of text; the first line names them unless ``names`` does. Names may repeat."""
-    is_parquet = _ending(path) in _PARQUET
-    pa = require_pyarrow(f"reading {str(path)!r}") if is_parquet else pyarrow_or_none()
-    if pa is None:
-        return _plain(path, separator, names)
-    try:
-        if is_parquet:
-            from pyarrow import parquet
+    """Return the columns of a Parquet file, or of text whose first line names them unless ``names`` does."""
+    if _ending(path) in _PARQUET:
+        require_pyarrow(f"reading {str(path)!r}")
+        from pyarrow import parquet
 
+        with _readable(path):
             found = parquet.read_metadata(path)
             _refuse_large(path, found.num_rows, found.num_columns)
-            return _arrays(path, parquet.read_table(path))
-        from pyarrow import csv as text
+            return _arrays(parquet.read_table(path))
+    if pyarrow_or_none() is None:
+        return _plain(path, separator, names)
+    from pyarrow import csv as text
 
-        read = text.ReadOptions(column_names=None if names is None else list(names))
-        with open_bytes(path) if path.suffix.lower() == ".gz" else contextlib.nullcontext(path) as source:
-            return _arrays(path, text.read_csv(source, read, text.ParseOptions(delimiter=separator)))
-    except (pa.ArrowException, OSError, EOFError, zlib.error) as error:
-        raise _unreadable(path, error) from None
+    read = text.ReadOptions(column_names=None if names is None else list(names))
+    folded = path.suffix.lower() == ".gz"
+    with _readable(path), open_bytes(path) if folded else contextlib.nullcontext(path) as source:
+        return _arrays(text.read_csv(source, read, text.ParseOptions(delimiter=separator)))
 
 
-def _arrays(path: Path, table: Any) -> list[tuple[str, Array]]:
+@contextlib.contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Turn whatever goes wrong while a file is read into one sentence."""
+    arrow = getattr(sys.modules.get("pyarrow"), "ArrowException", OSError)
     try:
-        columns = [table.column(k) for k in range(table.num_columns)]
-        return [
-            (name, each.to_numpy() if hasattr(each, "chunks") else each.to_numpy(zero_copy_only=False))
-            for name, each in zip(table.schema.names, columns, strict=True)
-        ]
+        yield
     except UnicodeDecodeError:
-        raise ValueError(f"{str(path)!r} is not UTF-8 text: save it as such.") from None
+        raise ValueError(f"{str(path)!r} is not UTF-8 text: save it as UTF-8.") from None
+    except (arrow, csv.Error, OSError, EOFError, zlib.error) as error:
+        system = getattr(error, "strerror", None)
+        first = system.lower() if system else (str(error).splitlines() or [type(error).__name__])[0][:300].rstrip(".")
+        text = "".join(c if c.isprintable() else "?" for c in first)
+        raise ValueError(f"cannot read {str(path)!r}: {text}.") from None
+
+
+def _arrays(table: Any) -> list[tuple[str, Array]]:
+    columns = [table.column(k) for k in range(table.num_columns)]
+    return [
+        (name, each.to_numpy() if hasattr(each, "chunks") else each.to_numpy(zero_copy_only=False))
+        for name, each in zip(table.schema.names, columns, strict=True)
+    ]
 
 
 def _refuse_large(path: Path, rows: int, columns: int) -> None:
@@ -185,7 +201,7 @@ def _refuse_large(path: Path, rows: int, columns: int) -> None:
     size = 8 * rows * columns
     try:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # not every system tells
+    except (AttributeError, ValueError, OSError):  # unknown on this system
         return
     if size > memory:
         raise ValueError(
@@ -195,7 +211,7 @@ def _refuse_large(path: Path, rows: int, columns: int) -> None:
 
 
 def map_npy(path: str | Path) -> Array:
-    """An array in NumPy's format, mapped: claims beyond the end of the file are refused, and nothing is unpickled."""
+    """Map an array in NumPy's format: claims beyond the end of the file are refused, and nothing is unpickled."""
     try:
         found = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
@@ -221,13 +237,9 @@ def _numbers(path: Path) -> dict[str, Array]:
 
 
 def _head(path: Path) -> str:
-    """The first line of a text."""
-    try:
-        with open_bytes(path) as file:
-            return file.readline(1 << 16).decode("utf-8-sig", errors="replace").strip()
-    except (OSError, EOFError, zlib.error) as error:
-        reason = (getattr(error, "strerror", None) or str(error)).lower()
-        raise ValueError(f"cannot read {str(path)!r}: {reason}.") from None
+    """Return the first line of a text."""
+    with _readable(path), open_bytes(path) as file:
+        return file.readline(1 << 16).decode("utf-8-sig", errors="replace").strip()
 
 
 def _named(path: Path, found: list[tuple[str, Array]]) -> dict[str, Array]:
@@ -241,7 +253,7 @@ def _named(path: Path, found: list[tuple[str, Array]]) -> dict[str, Array]:
 
 
 def _separator(head: str, usual: str) -> str:
-    """What stands between the columns: the usual character, unless the first line has more of another."""
+    """Return what stands between the columns: the usual character, unless the first line has more of another."""
     return max((usual, ",", ";", "\t", "|"), key=head.count)
 
 
@@ -253,7 +265,7 @@ def place_of(path: Path, row: int) -> str:
 
 
 def is_number(text: str) -> bool:
-    """Whether a text reads as a number."""
+    """Tell whether a text reads as a number."""
     try:
         float(text)
     except ValueError:
@@ -262,14 +274,9 @@ def is_number(text: str) -> bool:
 
 
 def _plain(path: Path, separator: str, names: Sequence[str] | None) -> list[tuple[str, Array]]:
-    """Text read by Python's own reader, its columns typed as pyarrow would."""
-    try:
-        with io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig", newline="") as file:
-            lines = [line for line in csv.reader(file, delimiter=separator) if line]
-    except UnicodeDecodeError:
-        raise ValueError(f"{str(path)!r} is not UTF-8 text: save it as such.") from None
-    except (csv.Error, OSError, EOFError, zlib.error) as error:
-        raise _unreadable(path, error) from None
+    """Read text by Python's own reader, its columns typed as pyarrow would."""
+    with _readable(path), io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig", newline="") as file:
+        lines = [line for line in csv.reader(file, delimiter=separator) if line]
     if not lines:
         raise ValueError(f"cannot read {str(path)!r}: Empty CSV file.")
     header = list(lines.pop(0) if names is None else names)
@@ -283,7 +290,7 @@ def _plain(path: Path, separator: str, names: Sequence[str] | None) -> list[tupl
 
 
 def _typed(column: Sequence[str]) -> Array:
-    """Whole numbers, numbers (missing ones NaN), truth values, or text, whichever fits every entry."""
+    """Return whole numbers, numbers (missing ones NaN), truth values, or text, whichever fits every entry."""
     there = [each for each in column if each not in _MISSING]
     if all(map(_INTEGER.fullmatch, there)):
         with contextlib.suppress(OverflowError):
@@ -295,8 +302,3 @@ def _typed(column: Sequence[str]) -> Array:
     with contextlib.suppress(ValueError):
         return np.array([np.nan if each in _MISSING else float(each) for each in column], dtype=np.float64)
     return np.array(column, dtype=object)
-
-
-def _unreadable(path: Path, error: Exception) -> ValueError:
-    first = (str(error).splitlines() or [type(error).__name__])[0][:300].rstrip(".")
-    return ValueError(f"cannot read {str(path)!r}: {''.join(c if c.isprintable() else '?' for c in first)}.")

@@ -1,4 +1,4 @@
-"""How many threads this process may use, and the one guard that keeps matrix products in the thread that asks for them."""
+"""How many threads this process may use, and the one guard that keeps matrix products in the calling thread."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["ONE_BLAS_THREAD", "cores", "usable_threads"]
 
 
 def cores() -> int:
-    """The cores this process is bound to, where the system tells; else all of the machine's."""
+    """Return the number of cores this process is bound to, where that is known; else of the machine."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def usable_threads() -> int:
-    """``NUMBA_NUM_THREADS``, or as many as this process may use."""
+    """Return ``NUMBA_NUM_THREADS``, or as many threads as this process may use."""
     try:
         return max(1, int(os.environ["NUMBA_NUM_THREADS"]))
     except (KeyError, ValueError):
@@ -26,14 +26,14 @@ def usable_threads() -> int:
 
 @lru_cache
 def _libraries(*loaded: bool) -> Any:
-    """The BLAS libraries of this process; looked for again when one of the packages that bring their own is loaded."""
+    """Return the BLAS libraries of this process, looked for again when a package that brings its own is loaded."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
 
 
 class OneBlasThread:
-    """While entered, matrix products run in the thread that asks for them; entering says whether that could be arranged.
+    """While entered, matrix products run in the calling thread; entering returns whether that could be arranged.
 
     Threads that multiply and count tiles of their own wait for nobody and keep their tiles in their own cache; for small
     matrices threads of BLAS gain little, and on a busy machine wait for one another. The setting is the process's, so

@@ -46,7 +46,7 @@ def world(
 
 
 def full_ranks(factors: tuple[Array, Array], targets: IntArray, block: int = 256) -> IntArray:
-    """1 + how many items score above the target, for every user."""
+    """Return the rank of every user's target: 1 + how many items score above it."""
     users, items = factors
     ranks = np.empty(len(users), dtype=np.int64)
     for first in range(0, len(users), block):
@@ -60,7 +60,7 @@ def run(seed: int = 0, metrics: tuple[str, ...] = ("recall@10", "ndcg@10")) -> D
     """Rank everything once for the truth, then pretend only 99 negatives per user were affordable."""
     rng = np.random.default_rng(seed)
     targets, models = world(rng)
-    truth, sampled = {}, {}  # nobody has seen anything yet, so all candidates are `unseen`, as counts take for granted
+    truth, sampled = {}, {}  # there is no training data, so all candidates are `unseen`, the default of counts
     for name, factors in models.items():
         N = len(factors[1])
         ranks = full_ranks(factors, targets)

@@ -15,7 +15,6 @@ array([1. , 0.5, 0. ])
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -24,6 +23,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fullrank._checks import did_you_mean
 from fullrank._types import FloatArray
 
 __all__ = ["AP", "AUC", "MRR", "NDCG", "Hit", "Metric", "Precision", "Recall", "parse_metric", "parse_metrics"]
@@ -31,21 +31,10 @@ __all__ = ["AP", "AUC", "MRR", "NDCG", "Hit", "Metric", "Precision", "Recall", "
 
 #: Every word a user may write, and the metric it means when each user has one target.
 ALIASES = {
-    "recall": "recall",
-    "hr": "recall",
-    "hit": "recall",
-    "hit_rate": "recall",
-    "hitrate": "recall",
-    "hit_ratio": "recall",
-    "success": "recall",
-    "precision": "precision",
-    "prec": "precision",
-    "p": "precision",
+    **dict.fromkeys(("recall", "hr", "hit", "hit_rate", "hitrate", "hit_ratio", "success"), "recall"),
+    **dict.fromkeys(("precision", "prec", "p"), "precision"),
+    **dict.fromkeys(("ap", "map", "mrr", "rr"), "ap"),
     "ndcg": "ndcg",
-    "ap": "ap",
-    "map": "ap",
-    "mrr": "ap",
-    "rr": "ap",
     "auc": "auc",
 }
 #: Words that mean "the user's first hit" once a user has several targets (SPEC: the aliases hold for T = 1 only).
@@ -77,7 +66,7 @@ class Metric:
             )
         if self.k is not None:
             if isinstance(self.k, bool) or not isinstance(self.k, int | np.integer) or not 1 <= self.k < 2**63:
-                raise ValueError(f"`k` must be a positive whole number, not {self.k!r}: write {self.name}@10.")
+                raise ValueError(f"`k` must be a positive whole number, got {self.k!r}: write {self.name}@10.")
             object.__setattr__(self, "k", int(self.k))
 
     @overload
@@ -104,7 +93,7 @@ class Metric:
         targets: ArrayLike = 1,
         ahead: ArrayLike = 0,
     ) -> FloatArray:
-        """What a case at rank ``ranks`` adds to its user's metric.
+        """Return what a case at rank ``ranks`` adds to its user's metric.
 
         ``ranks`` is R′, the rank among non-relevant candidates plus the target itself (the rank, when T = 1); where
         ``ahead`` others, compared one by one, beat the target as well, the rank among the rest.
@@ -115,29 +104,24 @@ class Metric:
         >>> (NDCG @ 10).gain([1, 3])
         array([1. , 0.5])
         """
-        inner = np.asarray(ranks, dtype=np.float64)
-        j = np.asarray(order, dtype=np.float64)
-        T = np.asarray(targets, dtype=np.float64)
-        beaten = np.asarray(ahead, dtype=np.float64)
+        inner, j, T, beaten = (np.asarray(each, dtype=np.float64) for each in (ranks, order, targets, ahead))
         R = inner + rank_offset(j, beaten)
         top = np.ones(np.broadcast_shapes(R.shape, T.shape)) if self.k is None else (self.k >= R) * np.ones(T.shape)
         kept = T if self.k is None else np.minimum(T, self.k)
         if self.function is not None:
-            return np.asarray(top * _checked(self.function, R, self.name) / T, dtype=np.float64)
-        if self.name == "auc":
+            gain = top * _checked(self.function, R, self.name) / T
+        elif self.name == "auc":
             N = _needed(n_items, "AUC")
-            share = np.where(N > 1, (N - (inner + beaten)) / np.maximum(N - 1, 1), 1.0)
-            return np.asarray(top * share / T, dtype=np.float64)
-        if self.name == "precision":
-            depth = _needed(n_items, "Precision without @k") + T - 1 if self.k is None else float(self.k)
-            return np.asarray(top / depth, dtype=np.float64)
-        if self.name == "recall":
-            return np.asarray(top * (j == 1) if self._first_hit else top / T, dtype=np.float64)
-        if self.name == "ap":
-            if self._first_hit:
-                return np.asarray(top * (j == 1) / R, dtype=np.float64)
-            return np.asarray(top * (j / R) / kept, dtype=np.float64)
-        return np.asarray(top / np.log2(R + 1) / _ideal_dcg(kept), dtype=np.float64)
+            gain = top * np.where(N > 1, (N - (inner + beaten)) / np.maximum(N - 1, 1), 1.0) / T
+        elif self.name == "precision":
+            gain = top / (_needed(n_items, "Precision without @k") + T - 1 if self.k is None else float(self.k))
+        elif self.name == "recall":
+            gain = top * (j == 1) if self._first_hit else top / T
+        elif self.name == "ap":
+            gain = top * (j == 1) / R if self._first_hit else top * (j / R) / kept
+        else:
+            gain = top / np.log2(R + 1) / _ideal_dcg(kept)
+        return np.asarray(gain, dtype=np.float64)
 
     @property
     def uncut(self) -> bool:
@@ -155,7 +139,7 @@ class Metric:
 
 
 def rank_offset(order: Any, ahead: Any = 0) -> Any:
-    """What a rank among the rest, B + 1, lacks to the rank in the full list, R = j + ahead + B."""
+    """Return what is added to a rank among the rest, B + 1, to give the rank in the full list, R = j + ahead + B."""
     return ahead + (order - 1)
 
 
@@ -177,7 +161,7 @@ def _checked(function: Callable[[FloatArray], Any], R: FloatArray, name: str) ->
 
 
 def _ideal_dcg(depth: FloatArray) -> FloatArray:
-    """Σ_{i ≤ depth} 1/log2(i+1), the best DCG that ``depth`` relevant items can reach."""
+    """Return Σ_{i ≤ depth} 1/log2(i+1), the best DCG that ``depth`` relevant items can reach."""
     flat = np.atleast_1d(depth).astype(np.int64)
     table = np.concatenate([[0.0], np.cumsum(1.0 / np.log2(np.arange(2, max(int(flat.max(initial=1)), 1) + 2)))])
     return np.asarray(table[flat].reshape(np.shape(depth)))
@@ -195,7 +179,7 @@ _PATTERN = re.compile(r"\s*([a-z_ -]+?)\s*(?:@\s*([0-9,\s]+))?\s*", re.IGNORECAS
 
 
 def parse_metrics(text: str | Metric | Iterable[str | Metric]) -> tuple[Metric, ...]:
-    """Metrics from words, values or a list of either, each once; ``"ndcg@5,10"`` is two.
+    """Read metrics from words, values or a list of either, each once; ``"ndcg@5,10"`` is two.
 
     >>> parse_metrics(["ndcg@5,10", "auc", AP @ 3])
     (ndcg@5, ndcg@10, auc, ap@3)
@@ -204,13 +188,11 @@ def parse_metrics(text: str | Metric | Iterable[str | Metric]) -> tuple[Metric, 
         return (text,)
     if not isinstance(text, str):
         if not isinstance(text, Iterable):
-            raise TypeError(f"`metrics` must be words like 'ndcg@10' or fr.NDCG @ 10, not {text!r}.")
+            raise TypeError(f"`metrics` must be words like 'ndcg@10' or fr.NDCG @ 10, got {text!r}.")
         found: dict[str, Metric] = {}
         for metric in (metric for each in text for metric in parse_metrics(each)):
             if found.setdefault(str(metric), metric) != metric:
-                raise ValueError(
-                    f"`metrics` holds two different metrics called {metric}: give one of them another name."
-                )
+                raise ValueError(f"`metrics` has two different metrics called {metric}: give one of them another name.")
         if not found:
             raise ValueError("`metrics` is empty: name at least one, for example 'ndcg@10'.")
         return tuple(found.values())
@@ -221,9 +203,8 @@ def parse_metrics(text: str | Metric | Iterable[str | Metric]) -> tuple[Metric, 
     word = match[1].strip().lower().replace("-", "_").replace(" ", "_")
     if word not in ALIASES:
         cut = "".join(f"@{each}" for each in cuts[:1])
-        close = difflib.get_close_matches(word, ALIASES, n=1, cutoff=0.5)
-        hint = f"did you mean {close[0]}{cut}?" if close else f"known names are {', '.join(sorted(ALIASES))}."
-        raise ValueError(f"unknown metric {text!r}: {hint}")
+        names = f"; the names are {', '.join(sorted(ALIASES))}."
+        raise ValueError(f"unknown metric {text!r}{did_you_mean(word, ALIASES, names, '{}' + cut)}")
     metric = Metric(ALIASES[word], word="" if word == ALIASES[word] else word)
     if not cuts:
         return (metric,)
@@ -231,7 +212,7 @@ def parse_metrics(text: str | Metric | Iterable[str | Metric]) -> tuple[Metric, 
 
 
 def parse_metric(text: str | Metric) -> Metric:
-    """The metric a word means; case does not matter.
+    """Read a metric from a word; case does not matter.
 
     Aliases: hr = hit = hit_rate = success = recall and mrr = rr = map = ap (one target per user).
 
@@ -240,7 +221,7 @@ def parse_metric(text: str | Metric) -> Metric:
     >>> parse_metric("ngcd@10")
     Traceback (most recent call last):
     ...
-    ValueError: unknown metric 'ngcd@10': did you mean ndcg@10?
+    ValueError: unknown metric 'ngcd@10'; did you mean 'ndcg@10'?
     """
     found = parse_metrics(text)
     if len(found) != 1:

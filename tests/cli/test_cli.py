@@ -14,7 +14,8 @@ from pyarrow import csv, parquet
 from typer.testing import CliRunner
 
 import fullrank as fr
-from fullrank.cli import app, main, one_line
+from fullrank.cli import app, main
+from fullrank.report.words import clean
 
 runner = CliRunner()
 
@@ -106,7 +107,7 @@ def test_correct_several_files_and_without_replacement(tmp_path, sampled):
     ("content", "arguments", "message"),
     [
         ("rank\n1\n0\n", ["--items", "100", "--negatives", "9"], "`ranks` is 0 on line 3"),
-        ("rank\n1\n2\n", ["--items", "100", "--negatives", "9", "-m", "ngcd@10"], "did you mean ndcg@10"),
+        ("rank\n1\n2\n", ["--items", "100", "--negatives", "9", "-m", "ngcd@10"], "did you mean 'ndcg@10'"),
         ("rank\n1\n2\n", ["--negatives", "9"], "--items is missing"),
         ("rank\n1\n2\n", ["--items", "100"], "--negatives or --design is missing"),
         ("rank\n1\n2\n", ["--items", "100", "--design", "pop9"], "by popularity"),
@@ -183,7 +184,7 @@ def test_data_lists_shows_and_imports(tmp_path, monkeypatch):
     [
         ("corect", "no such command 'corect'; did you mean 'correct'?"),
         ("data impotr", "no such command 'impotr'; did you mean 'import'?"),
-        ("correct --itmes 3", "no such option --itmes; did you mean --items?"),
+        ("correct --itmes 3", "no such option --itmes; did you mean '--items'?"),
         ("correct", "missing argument 'FILE'"),
         ("correct x.csv --items many", "'--items' / '-n'"),
         ("demo --seed", "--seed"),
@@ -226,8 +227,8 @@ def test_a_fault_of_our_own_is_not_dressed_up_as_bad_input(monkeypatch):
 
 
 def test_messages_carry_nothing_that_acts_on_a_terminal():
-    assert one_line("a\x1b[31m\nb\r\x00c" + "x" * 9999).startswith("a [31m b cx")
-    assert len(one_line("x" * 9999)) == 600
+    assert clean("a\x1b[31m\nb\r\x00c" + "x" * 9999, 600).startswith("a [31m b cx")
+    assert len(clean("x" * 9999, 600)) == 600
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs a pseudo-terminal")

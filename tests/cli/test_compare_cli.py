@@ -55,7 +55,7 @@ def test_candidates_of_ranks_are_named_and_those_of_counts_are_known(tmp_path, c
     assert json.loads(run(*files, "--json").stdout) == expected
     assert json.loads(run(*files, "--json", "--candidates", "all").stdout) == expected
     refused = str(run(*files, "--candidates", "unseen").exception)
-    assert "A.npz: `candidates` must be 'all', as the counts have it, got 'unseen': leave it out" in refused
+    assert "A.npz: `candidates` must be 'all', which the counts hold, got 'unseen': leave it out" in refused
 
 
 def test_text_tables_and_page(tmp_path, counts):
@@ -95,7 +95,7 @@ def test_a_toml_file_holds_the_options_and_flags_win(tmp_path, counts, monkeypat
     [
         (["ranks.csv"], "--negatives or --design is missing"),
         (["ranks.csv", "--negatives", "9"], "--items is missing"),
-        (["ranks.csv", "--negatives", "9", "--design", "uni9", "--items", "50"], "once"),
+        (["ranks.csv", "--negatives", "9", "--design", "uni9", "--items", "50"], "exclude each other"),
         (["ranks.csv", "--negatives", "9", "--items", "50"], "a comparison needs at least two"),
         (["ranks.csv", "ranks.csv", "--negatives", "9", "--items", "50"], "two files hold a model named 'A'"),
         (["nowhere.npz"], "there is no file"),

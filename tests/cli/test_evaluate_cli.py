@@ -158,7 +158,7 @@ def test_ranks_and_scored_candidates_from_files(files, tmp_path):
     ("arguments", "said"),
     [
         ([], "--model is missing"),
-        (["-M", "a=u.npy,v.npy"], "say what to evaluate on"),
+        (["-M", "a=u.npy,v.npy"], "--data or --train is missing"),
         (["-M", "a=u.npy,v.npy", "--data", "ml-1mm"], "ml-1m"),
         (["-M", "a=ranks.csv", "--design", "uni9"], "ranks.csv"),
         (["-M", "a=ranks.csv", "--precision", "0.1"], "--precision has no meaning"),

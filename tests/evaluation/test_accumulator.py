@@ -145,16 +145,16 @@ def test_counts_are_told_their_candidates(batch):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"scores": np.zeros(5)}, r"`scores` has shape \(5,\)"),
+        ({"scores": np.zeros(5)}, r"`scores` must have shape \(rows, candidates\), one row per case, got \(5,\)"),
         ({"scores": np.array([[0.0, np.nan]])}, "NaN in row 0"),
         ({"scores": np.array([[-np.inf, 0.0]])}, "−inf for the target of row 0"),
         ({"target": 5}, "`target` is column 5 in row 0: there are 3 candidates"),
-        ({"target": [0, 1, 2]}, r"`target` has shape \(3,\)"),
+        ({"target": [0, 1, 2]}, r"`target` must be a column, .*, got shape \(3,\)"),
         ({"target": [[0, 0, 0], [0, 1, 0]]}, "no relevant candidate in row 0"),
         ({"target": [[0, 2, 0], [0, 1, 0]]}, "0 and 1 only"),
         ({"target": [0.5, 0.1, 0.2]}, "one score per row"),
-        ({"users": [1]}, r"`users` has shape \(1,\) for 2 rows"),
-        ({"n_items": [5, 5, 5]}, r"`n_items` has shape \(3,\) for 2 rows"),
+        ({"users": [1]}, r"`users` must hold one id per row, got shape \(1,\) for 2 rows"),
+        ({"n_items": [5, 5, 5]}, r"`n_items` must be one number, or one per row, got shape \(3,\) for 2 rows"),
         ({"scores": np.zeros((2, 4))}, r"must hold the 2 negatives of 'uni2' beside its target, got 3: .*Sample\(3\)"),
     ],
 )
@@ -167,7 +167,7 @@ def test_bad_batches_are_one_sentence(change, message):
 
 
 def test_other_bad_calls():
-    with pytest.raises(ValueError, match=r"`ties` must be one of .*, got 'fair'"):
+    with pytest.raises(ValueError, match=r"`ties` must be 'random', 'optimistic' or 'pessimistic', got 'fair'"):
         fr.Accumulator("uni9", ties="fair")
     with pytest.raises(ValueError, match="`n_items` is missing"):
         fr.Accumulator("uni2").update(np.zeros((1, 3)), 0)
@@ -177,5 +177,5 @@ def test_other_bad_calls():
         fr.Accumulator("uni2", candidates="All")
     with pytest.raises(ValueError, match="cannot merge candidates 'all' into 'unseen'"):
         fr.Accumulator("uni2").merge(fr.Accumulator("uni2", candidates="all"))
-    with pytest.raises(TypeError, match="must be an Accumulator, not int"):
+    with pytest.raises(TypeError, match="must be an Accumulator, got int"):
         fr.Accumulator("uni2").merge(3)

@@ -42,7 +42,7 @@ def test_candidates_that_the_counts_deny_are_refused(ranks):
     counts = counted(ranks, candidates="all")
     assert fr.correct(counts, candidates="all").rows == fr.correct(counts).rows
     with pytest.raises(
-        ValueError, match=r"`candidates` must be .all., as the counts have it, got .unseen.: leave it out"
+        ValueError, match=r"`candidates` must be .all., which the counts hold, got .unseen.: leave it out"
     ):
         fr.correct(counts, candidates="unseen")
     with pytest.raises(ValueError, match="model 'A': `candidates` must be 'unseen', 'all' or a name of your own"):

@@ -134,10 +134,10 @@ def test_ties_are_even_and_the_state_is_bounded():
     ("scores", "target", "message"),
     [
         (torch.tensor([[0.0, float("nan"), 0.0]]), 0, "`scores` has NaN"),
-        (torch.zeros(3), 0, "must be .rows, candidates."),
+        (torch.zeros(3), 0, "must have shape .rows, candidates."),
         (torch.zeros(2, 4), 0, "a row with 3 negatives beside its target; 'uni2' draws 2"),
-        (torch.zeros(2, 3), 3, "outside the 3 candidates"),
-        (torch.zeros(2, 3), torch.zeros(2), "give a column, one per row"),
+        (torch.zeros(2, 3), 3, "`target` is column 3 in row 0: there are 3 candidates"),
+        (torch.zeros(2, 3), torch.zeros(2), "must be a column, one per row"),
         (torch.zeros(2, 3), torch.ones(2, 3), "one candidate per row"),
         (torch.tensor([[-torch.inf, 0.0, 0.0]]), 0, "−inf for a target"),
     ],
@@ -148,7 +148,7 @@ def test_bad_batches(scores, target, message):
 
 
 def test_bad_settings():
-    with pytest.raises(ValueError, match=r"`n_items` is 1\.5"):
+    with pytest.raises(ValueError, match=r"`n_items` must be a whole number of at least 2, got 1\.5"):
         FullRankMetric("uni2", 1.5)
-    with pytest.raises(ValueError, match="`ties` is 'fair'"):
+    with pytest.raises(ValueError, match="`ties` must be 'random', 'optimistic' or 'pessimistic', got 'fair'"):
         FullRankMetric("uni2", 10, ties="fair")

@@ -435,7 +435,7 @@ def test_a_failed_save_leaves_the_old_file(saved, monkeypatch):
 
 
 def test_what_cannot_be_saved(tmp_path):
-    with pytest.raises(ValueError, match="must name a file, got the folder"):
+    with pytest.raises(ValueError, match="must be a file, got the folder"):
         Popularity().fit(toy()).save(tmp_path)
     with pytest.raises(TypeError, match="must hold numbers to be saved"):
         write_archive(tmp_path / "x", {}, {"a": np.array([None])})

@@ -51,7 +51,7 @@ def test_notebooks_show_charts_without_a_network(two):
 
 
 def test_plots_say_what_they_cannot_draw(two, rows):
-    with pytest.raises(ValueError, match=r"`kind` must be one of 'results', 'curves', 'ranks', 'budget', not 'pie'"):
+    with pytest.raises(ValueError, match=r"`kind` must be 'results', 'curves', 'ranks' or 'budget', got 'pie'"):
         two.plot("pie")
     with pytest.raises(ValueError, match="all cases had samples of the same size"):
         two.plot("budget")

@@ -34,7 +34,7 @@ def test_winner_value_and_flat_dict(report):
     assert report.winner(fr.NDCG @ 10) == "A"
     assert report.to_dict()["A/ndcg@10"] == report.value("A", "ndcg@10")
     assert all(isinstance(value, float) for value in report.to_dict().values())
-    with pytest.raises(ValueError, match=r"the report has no ap@3: it has ndcg@10, recall@5"):
+    with pytest.raises(ValueError, match=r"the report has no ap@3: its metrics are ndcg@10, recall@5"):
         report.winner("ap@3")
 
 
@@ -221,7 +221,7 @@ def test_first_hits_are_not_taken_for_recall_with_several_targets():
 def test_two_metrics_of_one_name_are_refused_and_one_that_comes_twice_counts_once():
     mine = fr.Metric("mine", lambda R: 1 / R) @ 5
     with pytest.raises(
-        ValueError, match="`metrics` holds two different metrics called mine@5: give one of them another name"
+        ValueError, match="`metrics` has two different metrics called mine@5: give one of them another name"
     ):
         fr.correct({"A": sampled()}, 3000, "uni99", metrics=[mine, fr.Metric("mine", lambda R: 1 / R**2) @ 5])
     assert fr.correct({"A": sampled()}, 3000, "uni99", metrics=["ndcg@5", mine, "ndcg@5,10"]).metrics == [

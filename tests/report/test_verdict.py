@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import fullrank as fr
-from fullrank.report import Run
-from fullrank.report.verdict import Standing, verdict
+from fullrank.report import Row, Run
+from fullrank.report.verdict import verdict
 from fullrank.report.words import joined, merged_notes, ratio, short_design
 
 
@@ -103,7 +103,7 @@ def test_one_model_ties_and_nothing(rows):
     assert str(fr.Report(rows(dict.fromkeys("ABCDE", 0.25))).verdict).startswith("A, B and 3 others tie on ndcg@10")
     assert str(fr.Report([]).verdict) == "Nothing was evaluated."
     assert str(fr.Report(rows({"A": math.nan, "B": None})).verdict) == "No model has a finite ndcg@10."
-    assert verdict("ndcg@10", [Standing("A", 0.25)]).detail == ""
+    assert verdict([Row("A", fr.NDCG @ 10, 0.25)]).detail == ""
 
 
 def test_repr_fits_a_screen(two, close):

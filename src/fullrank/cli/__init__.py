@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import sys
 from typing import Annotated, Any
 
 import typer
 
+from fullrank._checks import did_you_mean
 from fullrank._version import __version__
 from fullrank.cli import compare, correct, data, demo, evaluate, plan, reproduce
+from fullrank.report.words import clean
 
 __all__ = ["app", "main"]
 
@@ -19,7 +20,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # help as plain text: it fits 80 columns, and examples can be copied as they stand
+    rich_markup_mode=None,  # help as plain text: it fits 80 columns, and examples can be copied
 )
 
 
@@ -80,18 +81,12 @@ def main() -> None:
             typer.echo(error.format_message())
             sys.exit(2)
         message = _usage(error)
-    typer.echo(f"fullrank: {one_line(message)}", err=True)
+    typer.echo(f"fullrank: {clean(message, 600)}", err=True)
     sys.exit(code)
 
 
-def one_line(text: str, most: int = 600) -> str:
-    """What goes to the terminal: no line ends and no control characters, whatever was in a file; and not endless."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return line if len(line) <= most else line[: most - 1] + "…"
-
-
 def _usage(error: Any) -> str:
-    """A mistyped verb or option in one sentence, with what was probably meant and where help is."""
+    """Explain a mistyped verb or option in one sentence, with what was probably meant and where help is."""
     context = getattr(error, "ctx", None)
     command = "fullrank" if context is None else context.command_path
     text = str(error.format_message()).split(" (Possible options")[0].rstrip(".")
@@ -99,8 +94,7 @@ def _usage(error: Any) -> str:
     mistyped = getattr(error, "option_name", None)
     if type(error).__name__ == "NoSuchOption" and context is not None:
         known = [name for option in context.command.params for name in option.opts if name.startswith("--")]
-        near = difflib.get_close_matches(str(mistyped), known, 1)
-        text = f"no such option {mistyped}" + (f"; did you mean {near[0]}?" if near else "")
+        text = f"no such option {mistyped}{did_you_mean(mistyped, known, '')}"
     text = re.sub(r"\. Did you mean ('[^']*').*", r"; did you mean \1?", text)  # the nearest is enough
     end = "" if text.endswith("?") else ";"
     return f"{text}{end} see `{command} --help`."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,31 +12,30 @@ if TYPE_CHECKING:
     from fullrank.ranks.counts import RankCounts
     from fullrank.ranks.design import Design
 
-__all__ = ["design_of", "read_models"]
+__all__ = ["answers", "read_models"]
 
 #: More models than anybody compares by hand: a column taken for models, most likely.
 MOST_MODELS = 1000
 
 
-def design_of(negatives: int | None, design: str | None, distinct: bool) -> Design | None:
-    """How negatives were drawn, from the two ways of saying it; ``None``: nobody said."""
-    from fullrank.ranks.design import Sample, parse_design
+def answers(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of the given options that say how counts are turned into a report."""
+    from fullrank.estimators.intervals import check_interval
 
-    if design is not None and negatives is not None:
-        raise ValueError("--negatives and --design exclude each other: say how negatives were drawn once.")
-    if design is not None:
-        return parse_design(design)
-    return None if negatives is None else Sample(negatives, not distinct)
+    check_interval(given.get("level", 0.95), given.get("target", "cases"))
+    return {key: given[key] for key in ("estimator", "level", "target") if key in given}
 
 
-def read_models(
-    files: Iterable[Path], design: Design | None, items: int | None, candidates: str | None, seed: int, **how: Any
-) -> dict[str, RankCounts]:
-    """Counts by model, from all files; an error names its file, and no model may be in two of them."""
+def read_models(files: Iterable[Path], given: Mapping[str, Any], seed: int, **how: Any) -> dict[str, RankCounts]:
+    """Return counts by model, from all files; an error names its file, and no model may be in two of them.
+
+    ``given`` are the options of the command line, ``how`` the files that say more about scores.
+    """
+    design = _design(given.get("negatives"), given.get("design"), "without_replacement" in given)
     counts: dict[str, RankCounts] = {}
     for path in files:
         try:
-            found = _read(existing(path), design, items, candidates, seed, how)
+            found = _read(existing(path), design, given.get("items"), given.get("candidates"), seed, how)
         except (ValueError, TypeError) as error:
             text = str(error)
             raise ValueError(text if str(path) in text or text.startswith("--") else f"{path}: {text}") from None
@@ -52,10 +51,20 @@ def read_models(
     return counts
 
 
+def _design(negatives: int | None, design: str | None, distinct: bool) -> Design | None:
+    from fullrank.ranks.design import Sample, parse_design
+
+    if design is not None and negatives is not None:
+        raise ValueError("--negatives and --design exclude each other: give one of them.")
+    if design is not None:
+        return parse_design(design)
+    return None if negatives is None else Sample(negatives, not distinct)
+
+
 def _read(
     path: Path, design: Design | None, items: int | None, candidates: str | None, seed: int, how: dict[str, Any]
 ) -> dict[str, RankCounts]:
-    """Saved counts, or whatever :func:`fullrank.reading.tables.read_counts` takes."""
+    """Read saved counts, or whatever :func:`fullrank.reading.tables.read_counts` takes."""
     from fullrank.evaluation.correct import refuse_other_candidates
     from fullrank.ranks.counts import RankCounts
     from fullrank.reading.tables import read_counts

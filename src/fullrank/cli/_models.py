@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 import sys
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,31 +13,11 @@ from fullrank._checks import did_you_mean
 from fullrank._files import existing
 from fullrank._tables import map_npy, read_table
 
-__all__ = ["named", "read_config", "split_and_models"]
-
-
-def read_config(path: Path | None, allowed: Iterable[str]) -> dict[str, Any]:
-    """A TOML file as options; a key that nobody knows is an error with the one that was probably meant."""
-    if path is None:
-        return {}
-    try:
-        document = tomllib.loads(existing(path).read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{str(path)!r} is not TOML: {error}.") from None
-    known = [each.replace("_", "-") for each in allowed]
-    found = {}
-    for key, value in document.items():
-        name = key.replace("_", "-")
-        if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}."
-            raise ValueError(f"{str(path)!r} has an unknown key {key!r}: {hint}")
-        found[name.replace("-", "_")] = value
-    return found
+__all__ = ["named", "split_and_models"]
 
 
 def named(given: Iterable[str] | Mapping[str, str]) -> dict[str, str]:
-    """``NAME=WHAT``, or WHAT alone, which then lends its own name."""
+    """Return models by name, from ``NAME=WHAT``, or WHAT alone, which is then named after itself."""
     pairs = given.items() if isinstance(given, Mapping) else (_pair(each) for each in given)
     out: dict[str, str] = {}
     for name, what in pairs:
@@ -59,7 +37,7 @@ def _pair(text: str) -> tuple[str, str]:
 def split_and_models(
     models: Mapping[str, str], data: str | None, train: Path | None, test: Path | None, how: str | None, seed: int
 ) -> tuple[Any, dict[str, Any]]:
-    """A split, by the name of a data set or from files of interactions, and the models to evaluate on it.
+    """Return a split, by the name of a data set or from files of interactions, and the models to evaluate on it.
 
     Row p of a model belongs to user (item) p of the files where their names are such numbers, and to the p-th name in
     sorted order where they are others: what fits neither would be evaluated on the wrong rows, and is refused.
@@ -68,7 +46,9 @@ def split_and_models(
     from fullrank.data.frames import raw_columns
 
     if (data is None) == (train is None):
-        raise ValueError("say what to evaluate on: either --data ml-1m, or --train FILE (and --test FILE).")
+        raise ValueError(
+            "--data or --train is missing, or both are there: give --data ml-1m, or --train FILE (and --test FILE)."
+        )
     if test is not None and how not in (None, "given"):
         raise ValueError(f"--how {how} has no meaning beside --test FILE: what is held out is in the file.")
     if data is not None:
@@ -91,7 +71,7 @@ def split_and_models(
 
 
 def _check_rows(data: str, split: Any, models: Mapping[str, Any]) -> None:
-    """More rows than a data set has users or items: they are numbered otherwise, and none would be where it belongs."""
+    """Refuse models with more rows than a data set has users or items: theirs are numbered otherwise."""
     for what, size in (("user", split.n_users), ("item", split.n_items)):
         for name, rows in _rows(models, what).items():
             if rows > size:
@@ -102,12 +82,12 @@ def _check_rows(data: str, split: Any, models: Mapping[str, Any]) -> None:
 
 
 def _numbering(what: str, ids: list[Any], models: Mapping[str, Any]) -> int | None:
-    """How many positions there are where names are positions; ``None`` where positions are the sorted names."""
+    """Return how many positions there are where names are positions; ``None`` where positions are the sorted names."""
     import numpy as np
 
     known = _rows(models, what)
     names = {each for part in ids for each in np.unique(part).tolist()}
-    if not known or max(known.values()) <= len(names):  # one row for each name, or too few, which is said elsewhere
+    if not known or max(known.values()) <= len(names):  # one row for each name, or too few, which is refused elsewhere
         return None
     if all(not isinstance(each, str) and 0 <= each < max(known.values()) for each in names):
         return max(known.values())
@@ -119,7 +99,7 @@ def _numbering(what: str, ids: list[Any], models: Mapping[str, Any]) -> int | No
 
 
 def _rows(models: Mapping[str, Any], what: str) -> dict[str, int]:
-    """The number of users or items that each model knows, of those that say so."""
+    """Return the number of users or items that each model knows, of those that say so."""
     found = {}
     for name, model in models.items():
         if isinstance(model, tuple):
@@ -130,7 +110,7 @@ def _rows(models: Mapping[str, Any], what: str) -> dict[str, int]:
 
 
 def _stored(what: str) -> Any:
-    """A model as it is written on the command line; ``None`` where it is Python, which :func:`_made` runs.
+    """Read a model named on the command line; ``None`` where it is Python, which :func:`_made` runs.
 
     ``users.npy,items.npy[,bias.npy]`` (or Parquet): factors; ``model.npz``: a saved fullrank model; ``module:name``: a
     function of (users, items), a model, or a function of nothing or of the split that makes one; ``scores.csv`` or
@@ -170,7 +150,7 @@ def _array(path: Path) -> Any:
 
 
 def _made(what: str, split: Any) -> Any:
-    """A model that Python code holds or makes: ``module:name``."""
+    """Return a model that Python code holds or makes: ``module:name``."""
     module, _, name = what.partition(":")
     if "" not in sys.path:
         sys.path.insert(0, "")  # a script beside the caller, as with `python -m`

@@ -2,39 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from json import dumps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import typer
+from typer import Argument, Option
 
-__all__ = [
-    "Absolute",
-    "Config",
-    "DesignText",
-    "Distinct",
-    "Estimator",
-    "Html",
-    "Items",
-    "Json",
-    "Level",
-    "MaxItems",
-    "Metrics",
-    "Negatives",
-    "Precision",
-    "Seed",
-    "Target",
-    "check_page",
-    "checksum",
-    "show",
-    "show_lines",
-    "show_page",
-    "width",
-]  # fmt: skip
+#: Flags that may be repeated, as a TOML file and the library name them.
+_PLURAL = {"metric": "metrics", "model": "models"}
 
 
 def _estimators() -> list[str]:
@@ -47,99 +27,110 @@ def _metrics() -> list[str]:
     return [f"{name}@{k}" for name in ("recall", "ndcg", "ap", "mrr", "hr", "precision") for k in (5, 10, 20)] + ["auc"]
 
 
-Html = Annotated[
-    Path | None, typer.Option("--html", metavar="PATH", help="Also write the report as one self-contained page.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines (schema fullrank.report/2).")]
-Candidates = Annotated[
-    str | None,
-    typer.Option(
-        metavar="RULE",
-        help="'unseen': a user's training items are no candidates (usual); 'all': they are; or a name of your own.",
-    ),
-]
-Items = Annotated[
-    int | None, typer.Option("--items", "-n", metavar="N", help="Candidates in the full ranking, target included.")
-]
-Negatives = Annotated[int | None, typer.Option(metavar="M", help="Negatives per case, target not counted.")]
-Distinct = Annotated[bool, typer.Option("--without-replacement", help="Negatives are distinct.")]
-DesignText = Annotated[
-    str | None,
-    typer.Option(metavar="TEXT", help="Instead of --negatives: 'uni99', 'adaptive 99..3199 stop 1', 'full'."),
-]
-Target = Annotated[
-    str | None,
-    typer.Option(metavar="WHAT", help="Intervals speak of these 'cases' (default) or of the 'population' behind them."),
-]
-Level = Annotated[float | None, typer.Option(metavar="P", help="Level of the intervals, 0.95 by default.")]
-Precision = Annotated[
-    float | None,
-    typer.Option("--precision", "-p", metavar="P", help="Half-width asked for, as a share of the value, such as 0.02."),
-]
+Text: TypeAlias = str | None
+File: TypeAlias = Path | None
+Whole: TypeAlias = int | None
+
+Html = Annotated[File, Option("--html", metavar="PATH", help="Also write the report as one self-contained page.")]
+Json = Annotated[bool, Option("--json", help="Print JSON for machines (schema fullrank.report/2).")]
+Candidates = Annotated[Text, Option(
+    metavar="RULE",
+    help="'unseen': a user's training items are no candidates (usual); 'all': they are; or a name of your own.",
+)]  # fmt: skip
+Items = Annotated[Whole, Option("--items", "-n", metavar="N", help="Candidates in the full ranking, target included.")]
+Negatives = Annotated[Whole, Option(metavar="M", help="Negatives per case, target not counted.")]
+Distinct = Annotated[bool, Option("--without-replacement", help="Negatives are distinct.")]
+DesignText = Annotated[Text, Option(
+    metavar="TEXT", help="Instead of --negatives: 'uni99', 'adaptive 99..3199 stop 1', 'full'."
+)]  # fmt: skip
+Target = Annotated[Text, Option(
+    metavar="WHAT", help="Intervals are for these 'cases' (default) or for the 'population' behind them."
+)]  # fmt: skip
+Level = Annotated[float | None, Option(metavar="P", help="Level of the intervals, 0.95 by default.")]
+Precision = Annotated[float | None, Option(
+    "--precision", "-p", metavar="P", help="Half-width asked for, as a share of the value, such as 0.02."
+)]  # fmt: skip
 Absolute = Annotated[
-    bool | None, typer.Option("--absolute", help="The precision is in units of the metric, not a share of it.")
+    bool | None, Option("--absolute", help="The precision is in units of the metric, not a share of it.")
 ]
-MaxItems = Annotated[int | None, typer.Option(metavar="N", help="Most negatives to score, all models together.")]
-Config = Annotated[
-    Path | None, typer.Argument(metavar="TOML", help="A file with the options below; flags win over it.")
-]
-Seed = Annotated[int, typer.Option("--seed", metavar="INT", help="Seed of everything drawn at random.")]
-Metrics = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--metric",
-        "-m",
-        metavar="NAME@K",
-        help="Such as ndcg@10 or recall@5,10; may be repeated.",
-        autocompletion=_metrics,
-    ),
-]
-Estimator = Annotated[
-    str | None,
-    typer.Option(
-        "--estimator", "-e", metavar="NAME", help="Such as logspline (default), mle, bv0.01, mn_mle, naive.",
-        autocompletion=_estimators,
-    ),
-]  # fmt: skip
+MaxItems = Annotated[Whole, Option(metavar="N", help="Most negatives to score, all models together.")]
+Config = Annotated[File, Argument(metavar="TOML", help="A file with the options below; flags win over it.")]
+Seed = Annotated[int, Option("--seed", metavar="INT", help="Seed of everything drawn at random.")]
+Metrics = Annotated[list[str] | None, Option(
+    "--metric", "-m", metavar="NAME@K", help="Such as ndcg@10 or recall@5,10; may be repeated.", autocompletion=_metrics
+)]  # fmt: skip
+Models = Annotated[list[str] | None, Option(
+    "--model", "-M", metavar="NAME=WHAT",
+    help="NAME=users.npy,items.npy | NAME=model.npz | NAME=module:name | NAME=scores.parquet",
+)]  # fmt: skip
+Estimator = Annotated[Text, Option(
+    "--estimator", "-e", metavar="NAME", help="Such as logspline (default), mle, bv0.01, mn_mle, naive.",
+    autocompletion=_estimators,
+)]  # fmt: skip
 
 
-def check_page(path: Path | None) -> Path | None:
+def settings(config: Path | None, flags: Mapping[str, Any], *unsaved: str) -> dict[str, Any]:
+    """Return the options of a verb: those of a TOML file, and over them the flags that were given.
+
+    ``flags`` are the ``locals()`` of a verb before it does anything. A file may hold all of them but the ``unsaved`` ones;
+    another key is an error.
+    """
+    known = {_PLURAL.get(key, key): value for key, value in flags.items() if key not in {"config", "json", *unsaved}}
+    given = {key: value for key, value in known.items() if value is not None and value is not False and value != []}
+    found = {} if config is None else read_toml(config, known)
+    if {"negatives", "design"} & given.keys():  # the flag's way of saying how negatives were drawn replaces the file's
+        found = {key: value for key, value in found.items() if key not in {"negatives", "design"}}
+    return {**found, **given}
+
+
+def read_toml(path: Path, known: Iterable[str]) -> dict[str, Any]:
+    """Read options from a TOML file; an unknown key is an error with the one that was probably meant."""
+    import tomllib
+
+    from fullrank._checks import did_you_mean
+    from fullrank._files import existing
+
+    try:
+        document = tomllib.loads(existing(path).read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{str(path)!r} is not TOML: {error}.") from None
+    words = [each.replace("_", "-") for each in known]
+    for key in document:
+        if key.replace("_", "-") not in words:
+            hint = did_you_mean(key.replace("_", "-"), words, f"; the keys are {', '.join(words)}.")
+            raise ValueError(f"{str(path)!r} has an unknown key {key!r}{hint}")
+    return {key.replace("-", "_"): value for key, value in document.items()}
+
+
+def check_page(path: str | Path | None) -> Path | None:
     """Refuse a page that could not be made, before the work whose result it is to show."""
-    if path is not None:
-        from fullrank.report.charts import load_altair, load_vl_convert
-        from fullrank.report.html import check_page_path
+    if path is None:
+        return None
+    from fullrank._files import writable
+    from fullrank.report.charts import load_altair, load_vl_convert
 
-        check_page_path(path)
-        load_altair(), load_vl_convert()
-    return path
+    load_altair(), load_vl_convert()
+    return writable(path)
 
 
-def show(result: Any, *, json: bool = False, html: Path | None = None) -> None:
-    """Print a result, or its JSON, then write its page where one is asked for, and say so on stderr.
+def show(
+    result: Any, *, json: bool = False, html: str | Path | None = None, lines: Iterable[str] | None = None
+) -> None:
+    """Print a result (or the lines that stand for it), or its JSON, then write its page where one is asked for.
 
-    In this order, so that a page that cannot be written takes nothing else away.
+    In this order, so that a page that cannot be written takes nothing else away. Where the page is goes to stderr: what is
+    piped stays clean.
     """
     if json:
-        typer.echo(result.to_json())
+        typer.echo(result.to_json() if hasattr(result, "to_json") else dumps(result.to_dict(), indent=2))
     else:
-        show_lines(result.lines(width()))
+        show_lines(result.lines(width()) if lines is None else lines)
     if html is not None:
-        show_page(result.to_html(html))
-
-
-def show_page(path: Path) -> None:
-    """Say where a page was written, on stderr: what is piped stays clean."""
-    typer.echo(f"page: {path}", err=True)
-
-
-def checksum(path: Path) -> str:
-    """What tells this file from every other: ``sha256:`` and the digest."""
-    with path.open("rb") as file:
-        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+        typer.echo(f"page: {result.to_html(html)}", err=True)
 
 
 def width() -> int:
-    """Columns to fill: the terminal's, 80 where there is none; never so few that a number would not fit."""
+    """Return the columns to fill: the terminal's, 80 where there is none; never too few for a number."""
     return max(shutil.get_terminal_size((80, 24)).columns, 56) if sys.stdout.isatty() else 80
 
 

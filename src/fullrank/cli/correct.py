@@ -2,61 +2,38 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
-from fullrank.cli._counts import design_of, read_models
-from fullrank.cli._options import (
-    Candidates,
-    DesignText,
-    Distinct,
-    Estimator,
-    Html,
-    Items,
-    Json,
-    Level,
-    Metrics,
-    Negatives,
-    Seed,
-    Target,
-    checksum,
-    show,
-)
-
-__all__ = ["correct"]
+from fullrank.cli import _options as o
+from fullrank.cli._counts import answers, read_models
 
 
 def correct(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Sampled ranks, or scored candidates.")],
-    items: Items = None,
-    negatives: Negatives = None,
-    without_replacement: Distinct = False,
-    design: DesignText = None,
-    metric: Metrics = None,
-    candidates: Candidates = None,
-    estimator: Estimator = None,
-    target: Target = None,
-    level: Level = None,
-    targets: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Scores without a label: each user's target (user_id,item_id; .rating)."),
-    ] = None,
+    files: Annotated[list[Path], Argument(metavar="FILE", help="Sampled ranks, or scored candidates.")],
+    items: o.Items = None,
+    negatives: o.Negatives = None,
+    without_replacement: o.Distinct = False,
+    design: o.DesignText = None,
+    metric: o.Metrics = None,
+    candidates: o.Candidates = None,
+    estimator: o.Estimator = None,
+    target: o.Target = None,
+    level: o.Level = None,
+    targets: Annotated[o.File, Option(metavar="FILE", help="Each user's target, where scores have no label.")] = None,
     lists: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The candidates to rank by the scores: NCF's .test.negative, or Elliot's."),
+        o.File, Option(metavar="FILE", help="Candidates to rank: NCF's .test.negative, or Elliot's.")
     ] = None,
-    qrels: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="FILEs are TREC runs, and these the judgements.")
-    ] = None,
+    qrels: Annotated[o.File, Option(metavar="FILE", help="FILEs are TREC runs, and these the judgements.")] = None,
     train: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Training pairs: they are no candidates, --items is the catalogue."),
+        o.File, Option(metavar="FILE", help="Training pairs: no candidates; --items is the catalogue.")
     ] = None,
-    seed: Seed = 0,
-    json: Json = False,
-    html: Html = None,
+    seed: o.Seed = 0,
+    json: o.Json = False,
+    html: o.Html = None,
 ) -> None:
     """Correct the sampled metrics you already have.
 
@@ -80,14 +57,16 @@ def correct(
           --train ml-1m.train.rating --items 3706 --negatives 99
       fullrank correct run.trec --qrels qrels.txt --items 50000 --negatives 999
     """
+    given = o.settings(None, locals())
     from fullrank.evaluation import DEFAULT_METRICS, report_on
 
-    chosen = design_of(negatives, design, without_replacement)
-    how = {"targets": targets, "lists": lists, "qrels": qrels, "train": train}
-    counts = read_models(files, chosen, items, candidates, seed, **how)
-    report = report_on(
-        counts, metric or DEFAULT_METRICS, estimator=estimator,
-        level=0.95 if level is None else level, target=target or "cases",
-        provenance={"files": {path.name: checksum(path) for path in files}, "seed": seed},
-    )  # fmt: skip
-    show(report, json=json, html=html)
+    chosen = answers(given)
+    counts = read_models(files, given, seed, targets=targets, lists=lists, qrels=qrels, train=train)
+    about = {"files": {path.name: _checksum(path) for path in files}, "seed": seed}
+    report = report_on(counts, metric or DEFAULT_METRICS, provenance=about, **chosen)
+    o.show(report, json=json, html=html)
+
+
+def _checksum(path: Path) -> str:
+    with path.open("rb") as file:
+        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"

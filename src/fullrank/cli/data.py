@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fullrank._checks import did_you_mean
 from fullrank.cli._options import show_lines
 
 __all__ = ["app"]
@@ -18,6 +19,9 @@ def _names() -> list[str]:
     from fullrank.data import available
 
     return [each["name"] for each in available()]
+
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A data set, such as yelp.", autocompletion=_names)]
 
 
 @app.callback(invoke_without_command=True)
@@ -55,11 +59,7 @@ def data(
 
 
 @app.command("show")
-def data_show(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Name of a data set, such as yelp.", autocompletion=_names)
-    ],
-) -> None:
+def data_show(name: Name) -> None:
     """Say which files a data set needs.
 
     Where they are found, and where to put them.
@@ -68,15 +68,12 @@ def data_show(
     Example:
       fullrank data show yelp
     """
-    import difflib
-
     from fullrank.data import available
 
     found = {each["name"]: each for each in available()}
     if name not in found:
-        close = difflib.get_close_matches(name, found, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(found)}."
-        raise ValueError(f"unknown data set {name!r}: {hint}")
+        hint = did_you_mean(name, found, f"; the data sets are {', '.join(found)}.")
+        raise ValueError(f"unknown data set {name!r}{hint}")
     each = found[name]
     typer.echo(f"{each['title']}: {', '.join(f'{count:,} {what}' for what, count in each['published'].items())}")
     typer.echo(f"files:  {' or '.join(' + '.join(files) for files in each['files'])}")
@@ -86,9 +83,7 @@ def data_show(
 
 @app.command("import")
 def data_import(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Name of a data set, such as yelp.", autocompletion=_names)
-    ],
+    name: Name,
     source: Annotated[Path, typer.Argument(metavar="PATH", help="The official file, folder or zip archive.")],
 ) -> None:
     """Read the official files of a data set.

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
-
-from fullrank.cli._options import Html, Json, Seed, show_lines, show_page
+from fullrank.cli import _options as o
 from fullrank.report.words import wrapped
 
 if TYPE_CHECKING:
     from fullrank.demo import Demo
 
-__all__ = ["demo", "demo_lines"]
 
-
-def demo(
-    seed: Seed = 0,
-    json: Json = False,
-    html: Html = None,
-) -> None:
+def demo(seed: o.Seed = 0, json: o.Json = False, html: o.Html = None) -> None:
     """See in seconds why sampled metrics mislead.
 
     Nothing is downloaded: the catalogue (20,000 items, 4,000 users, two recommenders) is drawn from the seed.
@@ -32,12 +24,7 @@ def demo(
     from fullrank.demo import run
 
     result = run(seed)
-    if json:
-        typer.echo(result.corrected.to_json())
-    else:
-        show_lines(demo_lines(result))
-    if html is not None:
-        show_page(result.corrected.to_html(html))
+    o.show(result.corrected, json=json, html=html, lines=demo_lines(result))
 
 
 def demo_lines(result: Demo) -> list[str]:

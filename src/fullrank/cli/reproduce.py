@@ -12,5 +12,5 @@ def reproduce(context: typer.Context) -> None:
     typer.echo(
         "`fullrank reproduce` is now `fullrank-papers`, in the folder papers/ of a checkout: pip install ./papers"
     )
-    if context.args:  # somebody asked for work that is not done here
+    if context.args:  # work that is not done here was asked for
         raise typer.Exit(2)

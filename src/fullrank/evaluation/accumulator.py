@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fullrank._checks import TIES, check_choice
 from fullrank._types import Array, BoolArray, IntArray
 from fullrank.estimators import Estimator
 from fullrank.evaluation.correct import DEFAULT_METRICS, report_on
@@ -18,11 +19,9 @@ from fullrank.report import Report
 
 __all__ = ["Accumulator"]
 
-TIES = ("random", "optimistic", "pessimistic")
-
 
 def refuse_top(design: Design) -> Design:
-    """Refuse `Top`: a row of scores is a sample or everything, and cannot say that a rank is beyond k."""
+    """Refuse `Top`: a row of scores is a sample or everything, and cannot show that a rank is beyond k."""
     if design.beyond is not None:
         raise ValueError(
             f"`design` must be 'full', 'uni99' or the like, or 'adaptive' with rows of scores, got '{design}'."
@@ -30,8 +29,21 @@ def refuse_top(design: Design) -> Design:
     return design
 
 
+def beaten_by(scores: Any, own: Any, negative: Any, ties: str, chance: Any) -> Any:
+    """Count the negatives of every row that are ranked above its target; NumPy arrays or tensors, wherever they are.
+
+    ``own`` are the targets' scores. Of t negatives that score the same, all count (``"pessimistic"``), none
+    (``"optimistic"``), or, at random, 0 to t of them, as ``chance``, uniform in [0, 1), has it.
+    """
+    above = (negative & (scores > own[:, None])).sum(1)
+    if ties == "optimistic":
+        return above
+    tied = (negative & (scores == own[:, None])).sum(1)
+    return above + (tied if ties == "pessimistic" else (chance * (tied + 1)) // 1)
+
+
 class Accumulator:
-    """Batches of scores in, a report out.
+    """Take in batches of scores, give a report.
 
     ``design``: how the candidates of a row were drawn; ``n_items``: candidates of the full ranking, target included (not
     needed with ``Exhaustive()``, where every row is the full ranking). ``ties``: an item that scores the same as the
@@ -63,8 +75,7 @@ class Accumulator:
         name: str = "model",
     ) -> None:
         self.design = refuse_top(parse_design(design))
-        if ties not in TIES:
-            raise ValueError(f"`ties` must be one of {', '.join(map(repr, TIES))}, got {ties!r}.")
+        check_choice("ties", ties, TIES)
         self.n_items = n_items
         self.candidates = check_candidates(candidates)
         self.ties = ties
@@ -95,30 +106,25 @@ class Accumulator:
         """
         values = _array(scores)
         if values.ndim != 2 or values.shape[0] == 0:
-            raise ValueError(f"`scores` has shape {values.shape}: it must be (rows, candidates), one row per case.")
+            raise ValueError(f"`scores` must have shape (rows, candidates), one row per case, got {values.shape}.")
         values, relevant = _relevance(values, _array(target))
         if np.isnan(values).any():
             first = int(np.flatnonzero(np.isnan(values).any(1))[0])
-            raise ValueError(f"`scores` has NaN in row {first}: a score that is no number cannot be ranked.")
+            raise ValueError(f"`scores` has NaN in row {first}: such a score cannot be ranked.")
         row, column = np.nonzero(relevant)
         own = values[row, column]
         if (own == -np.inf).any():
             raise ValueError(
-                f"`scores` is −inf for the target of row {int(row[own == -np.inf][0])}: it is no candidate."
+                f"`scores` is −inf for the target of row {int(row[own == -np.inf][0])}: a target must be a candidate."
             )
         targets = relevant.sum(1)
         negative = ~relevant & (values != -np.inf)
         drawn = negative.sum(1)[row]
-        u = self._rng.random(len(values))[row]
-        above = (negative[row] & (values[row] > own[:, None])).sum(1)
-        tied = (negative[row] & (values[row] == own[:, None])).sum(1)
-        if self.ties == "random":
-            above = above + np.floor(u * (tied + 1)).astype(np.int64)
-        elif self.ties == "pessimistic":
-            above = above + tied
+        chance = self._rng.random(len(values))[row]
+        above = beaten_by(values[row], own, negative[row], self.ties, chance).astype(np.int64)
         ids = np.arange(self._rows, self._rows + len(values)) if users is None else np.asarray(_array(users))
         if ids.shape != (len(values),):
-            raise ValueError(f"`users` has shape {ids.shape} for {len(values)} rows: give one per row.")
+            raise ValueError(f"`users` must hold one id per row, got shape {ids.shape} for {len(values)} rows.")
         several = bool((targets > 1).any())
         pools = self._pool(n_items, drawn, row, len(values))
         if self.design.plain and not self.design.exhaustive:
@@ -142,7 +148,7 @@ class Accumulator:
     def merge(self, other: Accumulator) -> Accumulator:
         """Take in what another one has seen (of other cases); returns itself."""
         if not isinstance(other, Accumulator):
-            raise TypeError(f"`other` must be an Accumulator, not {type(other).__name__}.")
+            raise TypeError(f"`other` must be an Accumulator, got {type(other).__name__}.")
         if other.design != self.design:
             raise ValueError(f"cannot merge '{other.design}' into '{self.design}': outcomes follow different laws.")
         if other.candidates != self.candidates:
@@ -165,8 +171,7 @@ class Accumulator:
         self._counts, self._parts, self._rows = None, [], 0
 
     def __len__(self) -> int:
-        counts = self._gather()
-        return 0 if counts is None else len(counts)
+        return len(self._gather() or ())
 
     @property
     def counts(self) -> RankCounts:
@@ -184,7 +189,7 @@ class Accumulator:
         level: float = 0.95,
         target: str = "cases",
     ) -> Report:
-        """The report so far; updates may go on. Without an estimator: LogSpline."""
+        """Report on what was seen so far; updates may go on. Without an estimator: LogSpline."""
         return report_on({self.name: self.counts}, metrics, estimator=estimator, level=level, target=target)
 
     def __repr__(self) -> str:
@@ -192,12 +197,10 @@ class Accumulator:
         return f"<Accumulator: {f'nothing yet of {self.design}' if counts is None else counts}>"
 
     def _gather(self) -> RankCounts | None:
-        parts = [*([] if self._counts is None else [self._counts]), *self._parts]
-        if len(parts) > 1:
-            self._counts = _summed(parts)
-        elif parts:
-            self._counts = parts[0]
-        self._parts = []
+        parts = self._parts if self._counts is None else [self._counts, *self._parts]
+        while len(parts) > 1:  # halves first: each count is touched a few times however many parts there are
+            parts = [a + b for a, b in zip(parts[::2], parts[1::2], strict=False)] + parts[len(parts) & ~1 :]
+        self._counts, self._parts = (parts[0] if parts else None), []
         return self._counts
 
     def _pool(self, n_items: ArrayLike | None, drawn: Array, row: Array, rows: int) -> Array:
@@ -211,7 +214,7 @@ class Accumulator:
             )
         pools = np.asarray(_array(given))
         if pools.ndim and pools.shape != (rows,):
-            raise ValueError(f"`n_items` has shape {pools.shape} for {rows} rows: give one number, or one per row.")
+            raise ValueError(f"`n_items` must be one number, or one per row, got shape {pools.shape} for {rows} rows.")
         return np.asarray(np.broadcast_to(pools, (rows,))[row])
 
     def _check_drawn(self, drawn: Array, row: Array, pools: Array, room: int) -> None:
@@ -228,7 +231,7 @@ class Accumulator:
 
 
 def _array(values: Any) -> Array:
-    """A NumPy array of what came; tensors of torch leave their device and their graph."""
+    """Return a NumPy array; tensors of torch leave their device and their graph."""
     if hasattr(values, "detach"):
         values = values.detach()
         if str(values.dtype) == "torch.bfloat16":  # NumPy has no such type
@@ -238,7 +241,7 @@ def _array(values: Any) -> Array:
 
 
 def _relevance(scores: Array, target: Array) -> tuple[Array, BoolArray]:
-    """Scores and, in their shape, which of them are targets."""
+    """Return scores and, in their shape, which of them are targets."""
     rows, columns = scores.shape
     if target.ndim == 2 and target.shape == scores.shape and columns > 1:
         if not np.isin(target, (0, 1)).all():
@@ -250,34 +253,34 @@ def _relevance(scores: Array, target: Array) -> tuple[Array, BoolArray]:
         return scores, relevant
     if target.dtype.kind == "f":
         if target.shape not in {(rows,), (rows, 1)}:
-            raise ValueError(f"`target` as scores has shape {target.shape} for {rows} rows: give one score per row.")
+            raise ValueError(f"`target` as floats must be one score per row, got shape {target.shape} for {rows} rows.")
         scores = np.concatenate([target.reshape(rows, 1), scores], axis=1)
         target = np.zeros((), dtype=np.int64)
-    if target.dtype.kind not in "iu" or target.shape not in {(), (rows,), (rows, 1)}:
-        raise ValueError(
-            f"`target` has shape {target.shape} and type {target.dtype}: give a column, one per row, 0/1 in the shape of "
-            f"`scores` {scores.shape}, or one score per row as floats."
-        )
-    column = np.broadcast_to(target.reshape(-1), (rows,))
-    if (column < -scores.shape[1]).any() or (column >= scores.shape[1]).any():
-        row = int(np.flatnonzero((column < -scores.shape[1]) | (column >= scores.shape[1]))[0])
-        raise ValueError(f"`target` is column {int(column[row])} in row {row}: there are {scores.shape[1]} candidates.")
     relevant = np.zeros(scores.shape, dtype=bool)
+    column = target_columns(target, rows, scores.shape[1], ", or one score per row as floats")
     relevant[np.arange(rows), column] = True
     return scores, relevant
 
 
+def target_columns(target: Array, rows: int, columns: int, also: str = "") -> Array:
+    """Return the column of each row's target, given as one for all or one per row; ``also``: what else may be given."""
+    if target.dtype.kind not in "iu" or target.shape not in {(), (rows,), (rows, 1)}:
+        raise ValueError(
+            f"`target` must be a column, one per row, 0/1 in the shape of `scores` {rows, columns}{also}, got shape "
+            f"{target.shape} and type {target.dtype}."
+        )
+    column = np.broadcast_to(target.reshape(-1), (rows,))
+    outside = (column < -columns) | (column >= columns)
+    if outside.any():
+        row = int(np.argmax(outside))
+        raise ValueError(f"`target` is column {int(column[row])} in row {row}: there are {columns} candidates.")
+    return column
+
+
 def _places(row: Array, own: Array) -> IntArray:
-    """The place of each target among those of its row, best first; equal ones in the order of their columns."""
+    """Return the place of each target among those of its row, best first; equal ones in the order of their columns."""
     order = np.lexsort((np.arange(len(row)), -own, row))
     first = np.concatenate([[0], np.flatnonzero(np.diff(row)) + 1])
     out = np.empty(len(row), dtype=np.int64)
     out[order] = np.arange(len(row)) - np.repeat(first, np.diff([*first, len(row)])) + 1
     return out
-
-
-def _summed(parts: list[RankCounts]) -> RankCounts:
-    """The sum, halves first: each count is touched a few times however many parts there are."""
-    while len(parts) > 1:
-        parts = [a + b for a, b in zip(parts[::2], parts[1::2], strict=False)] + parts[len(parts) & ~1 :]
-    return parts[0]

@@ -11,15 +11,7 @@ from typing import Any
 import numpy as np
 
 from fullrank._types import FloatArray
-from fullrank.estimators import (
-    DEFAULT_ESTIMATOR,
-    Estimate,
-    Estimator,
-    Naive,
-    RankDistribution,
-    describe,
-    parse_estimator,
-)
+from fullrank.estimators import DEFAULT_ESTIMATOR, Estimate, Estimator, Naive, describe, parse_estimator
 from fullrank.estimators.intervals import check_interval, z_of
 from fullrank.evaluation.pairing import Influence, case_spread, covariances, expected_counts, influences, same_cases
 from fullrank.metrics import Metric, parse_metric
@@ -31,7 +23,7 @@ __all__ = ["compare", "comparisons"]
 
 
 DRAWS = 20_000
-#: Times as many negatives that are tried out when models cannot be told apart.
+#: How many times as many negatives are tried when models cannot be told apart.
 FACTORS = (1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 
 
@@ -75,28 +67,30 @@ def compare(
             return held
         given: MappingType[str, Any] = models.estimates
         if not given:
-            raise ValueError("the report holds no estimates to compare: give it as made, or counts by model.")
+            raise ValueError(
+                "the report holds no estimates to compare: give one that was not loaded, or counts by model."
+            )
         if estimator is not None:
             given = {name: each.counts for name, each in given.items()}
     elif isinstance(models, MappingType):
         wanted, given = parse_metric("ndcg@10" if metric is None else metric), models
     else:
-        raise TypeError(f"`models` must be a Report or counts by model, as in {{'EASE': counts}}, not {models!r}.")
+        raise TypeError(f"`models` must be a Report or counts by model, as in {{'EASE': counts}}, got {models!r}.")
     if not given:
         raise ValueError("`models` is empty: give counts by model, as in {'EASE': counts}.")
-    chosen = parse_estimator(DEFAULT_ESTIMATOR if estimator is None else estimator)
-    estimates = {}
-    for name, each in given.items():
-        if isinstance(each, RankCounts):
-            each = chosen.fit(each)
-        elif not hasattr(each, "expect"):
-            raise TypeError(
-                f"model {str(name)!r}: `models` must hold RankCounts or estimates, not {type(each).__name__}."
-            )
-        estimates[str(name)] = each
     level, target = 0.95 if level is None else level, target or "cases"
     check_interval(level, target)
-    return comparisons(estimates, [wanted], level, target, paired=paired)[0]
+    return comparisons(_fitted(given, estimator), [wanted], level, target, paired=paired)[0]
+
+
+def _fitted(given: MappingType[str, Any], estimator: Estimator | str | None) -> dict[str, Estimate]:
+    """Return estimates by model: those that were given, and fits to counts."""
+    chosen = parse_estimator(DEFAULT_ESTIMATOR if estimator is None else estimator)
+    estimates = {str(name): chosen.fit(each) if isinstance(each, RankCounts) else each for name, each in given.items()}
+    for name, each in estimates.items():
+        if not hasattr(each, "expect"):
+            raise TypeError(f"model {name!r}: `models` must hold RankCounts or estimates, got {type(each).__name__}.")
+    return estimates
 
 
 def comparisons(
@@ -108,22 +102,16 @@ def comparisons(
     paired: bool | str = "auto",
     rows: Iterable[Row] = (),
 ) -> list[Comparison]:
-    """One comparison per metric. ``rows`` of a report hold values and intervals that need not be computed again."""
-    metrics = list(metrics)
-    rows = list(rows)
-    known = {(row.model, str(row.metric)): (row.value, *row.interval) for row in rows if row.interval is not None}
-    naive = {(row.model, str(row.metric)): row.naive for row in rows}
-    if not rows:
-        fitted = {name: uncorrected(each.counts) for name, each in estimates.items()}
-        naive = {
-            (name, str(m)): None if each is None else each.expect(m) for name, each in fitted.items() for m in metrics
-        }
-    names = list(estimates)
-    same = same_cases([each.counts for each in estimates.values()]) if paired == "auto" else bool(paired)
-    if paired is True and not same_cases([each.counts for each in estimates.values()]):
+    """Compare by each metric. ``rows`` of a report hold values and intervals that need not be computed again."""
+    metrics, names = list(metrics), list(estimates)
+    known = {(row.model, str(row.metric)): row for row in rows}
+    sampled = {} if known else {name: uncorrected(each.counts) for name, each in estimates.items()}
+    alike = same_cases([each.counts for each in estimates.values()])
+    if paired is True and not alike:
         raise ValueError(
             "`paired` is True but the models' counts hold different cases: give `users` with the same ids."
         )
+    same = alike if paired == "auto" else bool(paired)
     spread = len(names) > 1 and not (target == "cases" and all(_exact(each.counts) for each in estimates.values()))
     found = {name: influences(each, metrics) for name, each in estimates.items()} if same and spread else None
     about = "; ".join(
@@ -135,27 +123,31 @@ def comparisons(
     )
     out = []
     for index, metric in enumerate(metrics):
-        numbers = [
-            known.get((name, str(metric))) or (each.expect(metric), *each.interval(metric, level=level, target=target))  # type: ignore[arg-type]  # checked
-            for name, each in estimates.items()
-        ]
+        numbers, naive = [], {}
+        for name, each in estimates.items():
+            row, plain = known.get((name, str(metric))), sampled.get(name)
+            if row is not None and row.interval is not None:
+                numbers.append((row.value, *row.interval))
+            else:
+                numbers.append((each.expect(metric), *each.interval(metric, level=level, target=target)))  # type: ignore[arg-type]  # checked
+            naive[name] = row.naive if row is not None else None if plain is None else plain.expect(metric)
         value, low, high = (np.array(each, dtype=np.float64) for each in zip(*numbers, strict=True))
         here = None if found is None else [found[name][index] for name in names]
+        shown = {name: each for name, each in naive.items() if each is not None}
         made = _compared(metric, names, value, low, high, here, level, target)
-        shown = {name: each for name in names if (each := naive.get((name, str(metric)))) is not None}
         out.append(
             replace(made, paired=same, about=about, notes=notes, naive=shown, estimates=dict(estimates), remedy=_remedy)
         )
     return out
 
 
-def uncorrected(counts: RankCounts) -> RankDistribution | None:
-    """The sampled ranks as if they were ranks, where the design has them."""
+def uncorrected(counts: RankCounts) -> Estimate | None:
+    """Return the metric's naive estimate, of sampled ranks as if they were ranks, where the design has them."""
     return Naive().fit(counts) if counts.design.plain and not counts.has_compared_part else None
 
 
 def holm(p_values: Sequence[float]) -> FloatArray:
-    """Holm's step-down adjustment (1979): the i-th smallest of n is multiplied by n − i + 1, never below the one before.
+    """Adjust p-values as Holm did (1979): the i-th smallest of n is multiplied by n − i + 1, never below the one before.
 
     >>> holm([0.01, 0.04, 0.03])
     array([0.03, 0.06, 0.06])
@@ -184,15 +176,15 @@ def _compared(
     down, up = _one_sided(value, low, high, level)
     together = _correlations(found, (down + up) / 2, target)
     order = np.argsort(-value, kind="stable")
+    which = [(i, k) for place, i in enumerate(order) for k in order[place + 1 :]]
     raw = [
-        _difference(value, down, up, together[i, k], int(i), int(k), level)
-        for place, i in enumerate(order)
-        for k in order[place + 1 :]
+        _difference(float(value[i] - value[k]), (down[i], up[i]), (down[k], up[k]), together[i, k], level)
+        for i, k in which
     ]
-    adjusted = holm([each[5] for each in raw]) if raw else np.empty(0)
+    adjusted = holm([each[-1] for each in raw])
     pairs = tuple(
-        Difference(names[i], names[k], d, lo, hi, probability, p, float(p_holm))
-        for (d, lo, hi, probability, (i, k), p), p_holm in zip(raw, adjusted, strict=True)
+        Difference(names[i], names[k], *each, float(p_holm))
+        for (i, k), each, p_holm in zip(which, raw, adjusted, strict=True)
     )
     best = _best(value, down, up, together)
     models = tuple(names[i] for i in order)
@@ -209,8 +201,8 @@ def _compared(
     )
 
 
-def _one_sided(value: FloatArray, low: FloatArray, high: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
-    """Standard deviations below and above each value: intervals need not be symmetric."""
+def _one_sided(value: Any, low: Any, high: Any, level: float) -> tuple[Any, Any]:
+    """Return the standard deviations below and above each value: intervals need not be symmetric."""
     z = z_of(level)
     return np.maximum(value - low, 0.0) / z, np.maximum(high - value, 0.0) / z
 
@@ -225,23 +217,23 @@ def _correlations(found: list[Influence] | None, spread: FloatArray, target: str
 
 
 def _difference(
-    value: FloatArray, down: FloatArray, up: FloatArray, ρ: float, i: int, k: int, level: float
-) -> tuple[float, float, float, float, tuple[int, int], float]:
-    """MOVER: the lower limit needs the first's lower and the second's upper one, and the other way round."""
+    d: float, one: tuple[float, float], two: tuple[float, float], ρ: float, level: float
+) -> tuple[float, float, float, float, float]:
+    """Return a difference, its limits, P(it is positive) and a p-value, from the spreads (below, above) of both models.
+
+    MOVER: the lower limit needs the first's lower and the second's upper spread, and the other way round.
+    """
     from scipy.special import ndtr
 
-    d = float(value[i] - value[k])
-    one, two = (down[i], up[i]), (down[k], up[k])
     below, above = _spread_below(one, two, ρ), _spread_below(two, one, ρ)
     z = z_of(level)
     if below == 0:
-        probability = 0.5 if d == 0 else 1.0
-        return d, d, d + z * above, probability, (i, k), 1.0 if d == 0 else 0.0
-    return d, d - z * below, d + z * above, float(ndtr(d / below)), (i, k), float(2 * ndtr(-d / below))
+        return d, d, d + z * above, 0.5 if d == 0 else 1.0, 1.0 if d == 0 else 0.0
+    return d, d - z * below, d + z * above, float(ndtr(d / below)), float(2 * ndtr(-d / below))
 
 
 def _spread_below(one: tuple[float, float], two: tuple[float, float], ρ: float) -> float:
-    """Standard deviation of a difference below its value, from those (below, above) of both models.
+    """Return the standard deviation of a difference below its value, from those (below, above) of both models.
 
     Errors of their own meet on opposite sides, which is MOVER. What both share moves them to the same side, where a skewed
     error meets its like: there their means are compared. For symmetric intervals this is a² + b² − 2ρab.
@@ -255,7 +247,7 @@ def _spread_below(one: tuple[float, float], two: tuple[float, float], ρ: float)
 
 
 def _best(value: FloatArray, down: FloatArray, up: FloatArray, together: FloatArray) -> FloatArray:
-    """How often each model comes out on top in joint draws of what the values may truly be."""
+    """Return how often each model comes out on top in joint draws of what the values may truly be."""
     if len(value) == 1:
         return np.ones(1)
     roots, vectors = np.linalg.eigh(together)
@@ -267,7 +259,7 @@ def _best(value: FloatArray, down: FloatArray, up: FloatArray, together: FloatAr
 
 
 def _groups(models: tuple[str, ...], pairs: tuple[Difference, ...], level: float) -> tuple[tuple[str, ...], ...]:
-    """From the best down, a model opens a group when it can be told apart from the first of the one above."""
+    """Group models: from the best down, one opens a group when it can be told apart from the first of the group above."""
     apart = {(each.model, each.other) for each in pairs if each.p_holm <= 1 - level}
     groups: list[list[str]] = []
     for model in models:
@@ -323,14 +315,9 @@ def _remedy(comparison: Comparison, pair: Difference) -> str:
 
 
 def _shared(pair: Difference, comparison: Comparison) -> float:
-    """The correlation that the interval of the difference was made with."""
-    one, two = (
-        (
-            comparison.values[name] - comparison.intervals[name][0],
-            comparison.intervals[name][1] - comparison.values[name],
-        )
-        for name in (pair.model, pair.other)
-    )
+    """Return the correlation that the interval of the difference was made with."""
+    ends = ((comparison.values[name], *comparison.intervals[name]) for name in (pair.model, pair.other))
+    one, two = ((value - low, high - value) for value, low, high in ends)
     alone, alike = (one[0] ** 2 + two[1] ** 2), ((sum(one) - sum(two)) / 2) ** 2
     if comparison.target == "population" or alone <= alike:
         return 0.0
@@ -338,24 +325,25 @@ def _shared(pair: Difference, comparison: Comparison) -> float:
 
 
 def _foreseen(estimate: Any, metric: Metric, design: Design) -> tuple[float, float]:
-    """Standard deviations below and above the value, as a fit to the counts expected of another design would have them.
+    """Return standard deviations below and above the value, as a fit to the counts expected of another design has them.
 
     Estimators without a posterior take long over an interval: theirs is taken to shrink with the root of the sample.
     """
     value = estimate.expect(metric)
     if getattr(estimate, "posterior", None) is None:
-        low, high = estimate.interval(metric, level=0.95, target="cases")
-        root = math.sqrt(_size(design, estimate.counts) / _size(estimate.counts.design, estimate.counts)) * z_of(0.95)
-        return max(value - low, 0.0) / root, max(high - value, 0.0) / root
-    fitted = estimate.estimator.fit(expected_counts(estimate, design))
-    centre = fitted.expect(metric)
+        scale = math.sqrt(_size(estimate.counts.design, estimate.counts) / _size(design, estimate.counts))
+        centre, fitted = value, estimate
+    else:
+        fitted = estimate.estimator.fit(expected_counts(estimate, design))
+        centre = fitted.expect(metric)
+        scale = value / centre if centre > 0 and value > 0 else 1.0
     low, high = fitted.interval(metric, level=0.95, target="cases")
-    scale = value / centre if centre > 0 and value > 0 else 1.0
-    return max(centre - low, 0.0) * scale / z_of(0.95), max(high - centre, 0.0) * scale / z_of(0.95)
+    below, above = _one_sided(centre, low, high, 0.95)
+    return float(below) * scale, float(above) * scale
 
 
 def _size(design: Design, counts: RankCounts) -> float:
-    """The largest sample of a design."""
+    """Return the largest sample of a design."""
     N = round(counts.n_items)
     return max(float(N - 1 if size == ALL else size) for size in design.stages(N))
 

@@ -17,12 +17,14 @@ from fullrank.evaluation.compare import comparisons, uncorrected
 from fullrank.metrics import Metric, parse_metrics
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import Design
-from fullrank.report import Comparison, Report, Row, Run
+from fullrank.report import Report, Row, Run
 from fullrank.report.row import pair
 
 __all__ = ["correct", "report_on"]
 
 DEFAULT_METRICS = ("recall@10", "ndcg@10", "ap@10")
+#: More models than this are not compared pair by pair.
+MOST_COMPARED = 40
 
 
 def correct(
@@ -39,7 +41,7 @@ def correct(
     target: str = "cases",
     candidates: str | None = None,
 ) -> Report:
-    """Full-catalogue metrics from sampled ranks that you already have.
+    """Estimate full-catalogue metrics from sampled ranks that you already have.
 
     ``ranks``: one-based sampled ranks (or :class:`RankCounts`) by model, or of a single model; ``n_items``: number of
     candidates, target included, one or one per case; ``design``: how the negatives were drawn, such as ``"uni99"``;
@@ -74,10 +76,10 @@ def correct(
 
 
 def refuse_other_candidates(counts: RankCounts, candidates: str | None, where: str = "") -> None:
-    """Refuse a name of candidates that is not what the counts say themselves."""
+    """Refuse a name of candidates that is not the counts' own."""
     if candidates not in (None, counts.candidates):
         raise ValueError(
-            f"{where}`candidates` must be {counts.candidates!r}, as the counts have it, got {candidates!r}: leave it out, "
+            f"{where}`candidates` must be {counts.candidates!r}, which the counts hold, got {candidates!r}: leave it out, "
             f"or, where the counts are wrong, give dataclasses.replace(counts, candidates={candidates!r})."
         )
 
@@ -105,44 +107,16 @@ def report_on(
         naive = uncorrected(each)
         for metric in wanted:
             interval = _interval(estimate, metric, level, target)
-            rows.append(
-                Row(
-                    model,
-                    metric,
-                    float(estimate.expect(metric)),
-                    interval,
-                    _bounds(estimate, metric, level, target, interval),
-                    None if naive is None else float(naive.expect(metric)),
-                    describe(chosen),
-                    str(each.design),
-                    each.items_scored,
-                    len(each),
-                    runs[model].stop_reason if model in runs else None,
-                )
-            )
+            rows.append(Row(
+                model, metric, float(estimate.expect(metric)), interval, _bounds(estimate, metric, level, target, interval),
+                None if naive is None else float(naive.expect(metric)), describe(chosen), str(each.design),
+                each.items_scored, len(each), runs[model].stop_reason if model in runs else None,
+            ))  # fmt: skip
         warnings.update(dict.fromkeys(f"{model}: {note}" for note in estimate.fit_info.notes))
-    return Report(
-        rows,
-        _comparison(rows, estimates, wanted, level, target),
-        runs,
-        tuple(warnings),
-        estimates,
-        _provenance(estimates, chosen, level, target, provenance),
-    )
-
-
-#: More models than this are not compared pair by pair.
-MOST_COMPARED = 40
-
-
-def _comparison(
-    rows: list[Row], estimates: dict[str, Estimate], metrics: tuple[Metric, ...], level: float, target: str
-) -> dict[str, Comparison]:
-    """What a report of several models says of their differences, by metric."""
-    if not 1 < len(estimates) <= MOST_COMPARED or any(row.interval is None for row in rows):
-        return {}
-    found = comparisons(estimates, metrics, level, target, rows=rows)
-    return {str(each.metric): each for each in found}
+    comparable = 1 < len(estimates) <= MOST_COMPARED and all(row.interval is not None for row in rows)
+    compared = comparisons(estimates, wanted, level, target, rows=rows) if comparable else []
+    about = _provenance(estimates, chosen, level, target) | (provenance or {})
+    return Report(rows, {str(each.metric): each for each in compared}, runs, tuple(warnings), estimates, about)
 
 
 def _interval(estimate: Estimate, metric: Metric, level: float, target: str) -> tuple[float, float] | None:
@@ -153,9 +127,9 @@ def _interval(estimate: Estimate, metric: Metric, level: float, target: str) -> 
 def _bounds(
     estimate: Estimate, metric: Metric, level: float, target: str, interval: tuple[float, float] | None
 ) -> tuple[float, float] | None:
-    """What the data alone allow.
+    """Return what the data alone allow.
 
-    Bounds speak of the cases. Of the population known ranks say no more than their interval does, which assumes nothing.
+    Bounds are for the cases. About the population known ranks show no more than their interval does, which assumes nothing.
     """
     if metric.whole_auc:
         return interval
@@ -165,30 +139,17 @@ def _bounds(
     return found
 
 
-def _prior_cards(estimates: MappingType[str, Estimate]) -> str:
-    """What the priors that spoke were learned from."""
-    priors = [
-        posterior.prior for each in estimates.values() if (posterior := getattr(each, "posterior", None)) is not None
-    ]
-    return _joined(prior.describe() for prior in priors)
-
-
 def _provenance(
-    estimates: MappingType[str, Estimate],
-    estimator: Estimator,
-    level: float,
-    target: str,
-    more: dict[str, Any] | None,
+    estimates: MappingType[str, Estimate], estimator: Estimator, level: float, target: str
 ) -> dict[str, Any]:
+    """Say what the numbers rest on: versions, candidates, the estimator, and the priors that had a part in them."""
     counts = [each.counts for each in estimates.values()]
     candidates = _joined(each.candidates for each in counts)
-    prior = _joined(
-        estimator.prior_of(each.counts)
-        for each in estimates.values()
-        if isinstance(estimator, LogSpline) and getattr(each, "posterior", None) is not None  # else every rank is known
-    )
-    spoke = f" (prior: {prior})" if prior not in ("", "own", candidates) else ""
-    estimated = "" if all(each.all_compared.all() for each in counts) else f"; {describe(estimator)}{spoke}"
+    fitted: list[Any] = [each for each in estimates.values() if getattr(each, "posterior", None) is not None]
+    prior = _joined(estimator.prior_of(each.counts) for each in fitted) if isinstance(estimator, LogSpline) else ""
+    named = f" (prior: {prior})" if prior not in ("", "own", candidates) else ""
+    estimated = "" if all(each.all_compared.all() for each in counts) else f"; {describe(estimator)}{named}"
+    card = _joined(each.posterior.prior.describe() for each in fitted)
     return {
         "about": f"{counts[0]}{estimated}",
         "fullrank": __version__,
@@ -196,10 +157,9 @@ def _provenance(
         "python": platform.python_version(),
         "candidates": candidates,
         "estimator": describe(estimator),
-        **({"prior": prior, "prior_card": _prior_cards(estimates)} if prior else {}),
+        **({"prior": prior, "prior_card": card} if prior else {}),
         "level": level,
         "target": target,
-        **(more or {}),
     }
 
 

@@ -1,4 +1,4 @@
-"""How the errors of several models go together: what the same cases and the same negatives tell of a difference.
+"""How the errors of several models correlate: what the same cases and the same negatives show of a difference.
 
 Counts keep user blocks, the same for every model, but not which negatives were drawn. What each block adds to an estimate
 is therefore known (its *influence*: the change of the estimate when the block weighs a little more), and so is the
@@ -49,13 +49,13 @@ class Influence:
 
 
 def same_cases(counts: Sequence[RankCounts]) -> bool:
-    """Whether all models were evaluated on the same cases, as far as counts can tell: as many of each user block."""
+    """Tell whether all models were evaluated on the same cases, as far as counts show it: as many of each user block."""
     seen = [np.bincount(each.column("block"), each.weight, BLOCKS) for each in counts]
     return all(np.allclose(each, seen[0], rtol=1e-9) for each in seen[1:])
 
 
 def influences(estimate: Estimate, metrics: Sequence[Metric]) -> list[Influence]:
-    """The influence of user blocks on each metric.
+    """Return the influence of user blocks on each metric.
 
     An estimate is taken as Σ_o share(o) E[gain | o]: a block changes the shares, and, through the likelihood of a spline in
     log R, the rank distribution behind E[gain | o]. Both at first order, on a coarse grid and at the mean pool size: this
@@ -106,7 +106,7 @@ def covariances(found: Sequence[Influence], spreads: FloatArray, target: str) ->
 
 
 def case_spread(one: Influence, two: Influence, paired: bool) -> tuple[float, float]:
-    """The standard error over the population that a difference keeps when all ranks are known: at least, and about.
+    """Return the standard error over the population that a difference keeps when all ranks are known: least, and likely.
 
     Ranks explain B of each influence's variance; how they go together is seen through the noise of sampling.
     """
@@ -123,7 +123,7 @@ def case_spread(one: Influence, two: Influence, paired: bool) -> tuple[float, fl
 
 
 def expected_counts(estimate: Estimate, design: Design) -> RankCounts:
-    """The counts to be expected had the same cases been sampled by another design: P̂(R) times its law, in whole cases."""
+    """Return the counts to expect had another design sampled the same cases: P̂(R) times its law, in whole cases."""
     shape, counts = _Shape.of(estimate), estimate.counts
     N = round(counts.n_items)
     drawn, hits = design.outcomes(N)
@@ -142,7 +142,7 @@ def _unknown(counts: RankCounts) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class _Shape:
-    """A rank distribution on a coarse grid, and what each outcome says of it."""
+    """A rank distribution on a coarse grid, and what each outcome shows of it."""
 
     counts: RankCounts
     grid: Grid
@@ -153,7 +153,7 @@ class _Shape:
 
     @classmethod
     def of(cls, estimate: Estimate) -> _Shape:
-        """From an estimate with a distribution; from MLE's where it has none or takes outcomes as ranks."""
+        """Take the distribution of an estimate, or MLE's where it has none or takes outcomes as ranks."""
         counts = estimate.counts
         dist: Any = estimate
         if not isinstance(dist, RankDistribution) or not len(dist.grid):
@@ -204,13 +204,13 @@ class _Shape:
         return expected[strata, self.outcome] + through[self.outcome], sampled
 
     def _gains(self, metric: Metric) -> FloatArray:
-        """The gain in every cell, averaged over the (j, T) of each stratum."""
+        """Return the gain in every cell, averaged over the (j, T) of each stratum."""
         counts = self.counts
         pooled, _ = self.grid.pooled_gains(metric, counts.n_items, counts.groups, counts.strata)
         return np.asarray(pooled / np.bincount(counts.strata, counts.groups.weight)[:, None])
 
 
 def _over_strata(share: FloatArray, values: FloatArray) -> FloatArray:
-    """The mean of ``values`` over strata for every outcome, by the share of cases."""
+    """Return the mean of ``values`` over strata for every outcome, by the share of cases."""
     total = share.sum(0)
     return np.asarray((share * values).sum(0) / np.maximum(total, 1e-300))

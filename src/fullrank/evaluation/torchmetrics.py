@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fullrank._checks import TIES, check_choice, check_whole, require
 from fullrank.estimators import DEFAULT_ESTIMATOR, Estimator, parse_estimator
-from fullrank.evaluation.accumulator import TIES, refuse_top
+from fullrank.evaluation.accumulator import beaten_by, refuse_top, target_columns
 from fullrank.evaluation.correct import DEFAULT_METRICS, report_on
 from fullrank.metrics import Metric, parse_metrics
 from fullrank.ranks.counts import BLOCKS, RankCounts, check_candidates, user_blocks
@@ -23,13 +24,13 @@ if TYPE_CHECKING:
 
 __all__ = ["FullRankMetric"]
 
-#: The state holds at most this many numbers: with very many outcomes, fewer user blocks are told apart.
+#: The state holds at most this many numbers: with very many outcomes there are fewer user blocks.
 MOST_NUMBERS = 1 << 22
 GOLDEN = 0.6180339887498949
 
 
 def _base() -> type:
-    """torchmetrics' class; without it the one below exists and says, when made, what is missing."""
+    """Return torchmetrics' class; without it the one below exists and says, when made, what is missing."""
     try:
         from torchmetrics import Metric
     except ImportError:
@@ -60,16 +61,10 @@ class FullRankMetric(_base()):  # type: ignore[misc]  # a class of another packa
         ties: str = "random",
         **kwargs: Any,
     ) -> None:
-        try:
-            import torch
-            import torchmetrics  # noqa: F401 - the base class
-        except ImportError:
-            raise ImportError("FullRankMetric needs torch and torchmetrics: pip install 'fullrank[torch]'.") from None
+        torch, _ = (require(name, "FullRankMetric", "'fullrank[torch]'") for name in ("torch", "torchmetrics"))
         super().__init__(**kwargs)
-        if isinstance(n_items, bool) or not isinstance(n_items, int | np.integer) or n_items < 2:
-            raise ValueError(f"`n_items` is {n_items!r}: it must be a whole number of candidates, target included.")
-        if ties not in TIES:
-            raise ValueError(f"`ties` is {ties!r}; allowed are {', '.join(repr(each) for each in TIES)}.")
+        check_whole("n_items", n_items, 2)
+        check_choice("ties", ties, TIES)
         self.design = refuse_top(parse_design(design)).resolve(int(n_items))
         self.n_items = int(n_items)
         self.candidates = check_candidates(candidates)
@@ -94,22 +89,18 @@ class FullRankMetric(_base()):  # type: ignore[misc]  # a class of another packa
         import torch
 
         if scores.ndim != 2:
-            raise ValueError(f"`scores` has shape {tuple(scores.shape)}: it must be (rows, candidates).")
+            raise ValueError(f"`scores` must have shape (rows, candidates), got {tuple(scores.shape)}.")
         scores = scores.detach()
         if bool(torch.isnan(scores).any()):
-            raise ValueError("`scores` has NaN: a score that is no number cannot be ranked.")
+            raise ValueError("`scores` has NaN: such a score cannot be ranked.")
         relevant = self._relevant(scores, target)
         own = scores[relevant]
         if bool((own == -torch.inf).any()):
-            raise ValueError("`scores` is −inf for a target: it is no candidate.")
+            raise ValueError("`scores` is −inf for a target: a target must be a candidate.")
         negative = ~relevant & (scores != -torch.inf)
-        above = (negative & (scores > own[:, None])).sum(1)
-        tied = (negative & (scores == own[:, None])).sum(1)
         rows = torch.arange(len(scores), device=scores.device) + self.seen
-        if self.ties == "random":  # a golden-ratio sequence: even over rows, the same on every device, no state
-            above = above + torch.floor((rows.double() * GOLDEN).frac() * (tied + 1)).long()
-        elif self.ties == "pessimistic":
-            above = above + tied
+        # chance is a golden-ratio sequence: even over rows, the same on every device, no state
+        above = beaten_by(scores, own, negative, self.ties, (rows.double() * GOLDEN).frac()).long()
         block = self._block(rows, users)
         self.cells.view(-1).index_add_(
             0, block * self.cells.shape[1] + self._outcome(negative.sum(1), above), torch.ones_like(above)
@@ -117,7 +108,7 @@ class FullRankMetric(_base()):  # type: ignore[misc]  # a class of another packa
         self.seen += len(scores)
 
     def compute(self) -> Any:
-        """The metric, or a dict of metrics, as scalars."""
+        """Return the metric, or a dict of metrics, as scalars."""
         import torch
 
         fit = self.estimator.fit(self.counts)
@@ -151,32 +142,24 @@ class FullRankMetric(_base()):  # type: ignore[misc]  # a class of another packa
         level: float = 0.95,
         target: str = "cases",
     ) -> Report:
-        """The report so far, of the state of this process."""
+        """Report on the state of this process so far."""
         asked = (self.metrics or DEFAULT_METRICS) if metrics is None else metrics
         return report_on({name: self.counts}, asked, estimator=self.estimator, level=level, target=target)
 
     def _relevant(self, scores: torch.Tensor, target: torch.Tensor | int) -> torch.Tensor:
         import torch
 
-        rows, columns = scores.shape
-        column = torch.as_tensor(target, device=scores.device)
-        if column.shape == scores.shape and columns > 1:
-            relevant = column.bool()
+        marks = torch.as_tensor(target, device=scores.device)
+        if marks.shape == scores.shape and scores.shape[1] > 1:
+            relevant = marks.bool()
             if not bool((relevant.sum(1) == 1).all()):
                 raise ValueError(
                     "`target` must mark one candidate per row: for several targets use fullrank.Accumulator."
                 )
             return relevant
-        if column.is_floating_point() or column.shape not in {(), (rows,), (rows, 1)}:
-            raise ValueError(
-                f"`target` has shape {tuple(column.shape)} and type {column.dtype}: give a column, one per row, or a "
-                f"one-hot of shape {tuple(scores.shape)}."
-            )
-        column = column.reshape(-1).expand(rows).long()
-        if bool(((column < 0) | (column >= columns)).any()):
-            raise ValueError(f"`target` points outside the {columns} candidates of `scores`.")
+        column = torch.as_tensor(target_columns(marks.cpu().numpy(), *scores.shape).copy(), device=scores.device)
         relevant = torch.zeros_like(scores, dtype=torch.bool)
-        relevant[torch.arange(rows, device=scores.device), column] = True
+        relevant[torch.arange(len(scores), device=scores.device), column] = True
         return relevant
 
     def _block(self, rows: torch.Tensor, users: Any) -> torch.Tensor:
@@ -184,11 +167,11 @@ class FullRankMetric(_base()):  # type: ignore[misc]  # a class of another packa
 
         ids = rows if users is None else torch.as_tensor(users)
         if ids.shape != rows.shape:
-            raise ValueError(f"`users` has shape {tuple(ids.shape)} for {len(rows)} rows: give one per row.")
+            raise ValueError(f"`users` must hold one id per row, got shape {tuple(ids.shape)} for {len(rows)} rows.")
         return torch.as_tensor(user_blocks(ids.cpu().numpy()) % self._blocks, device=rows.device)
 
     def _outcome(self, drawn: torch.Tensor, hits: torch.Tensor) -> torch.Tensor:
-        """The column of each case: the stage that drew as many negatives, then the hits."""
+        """Return the column of each case: the stage that drew as many negatives, then the hits."""
         import torch
 
         place = torch.full_like(hits, -1)
@@ -196,16 +179,15 @@ class FullRankMetric(_base()):  # type: ignore[misc]  # a class of another packa
             fits = drawn <= size if code == ALL and len(self._sizes) == 1 else drawn == size
             place = torch.where(fits, start + hits, place)
         if bool((place < 0).any()):
-            wrong = int(drawn[place < 0][0])
-            allowed = ", ".join(map(str, self._sizes))
+            wrong, sizes = int(drawn[place < 0][0]), ", ".join(map(str, self._sizes))
             raise ValueError(
-                f"`scores` has a row with {wrong} negatives beside its target; '{self.design}' draws {allowed}."
+                f"`scores` has a row with {wrong} negatives beside its target; '{self.design}' draws {sizes}."
             )
         return place
 
 
 def _user_of_block() -> np.ndarray[Any, np.dtype[np.int64]]:
-    """For every block a whole number that is hashed into it."""
+    """Return for every block a whole number that is hashed into it."""
     ids = np.arange(BLOCKS * 32)
     _, first = np.unique(user_blocks(ids), return_index=True)
     return np.asarray(ids[first])

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import count
 from typing import Any
 from xml.etree import ElementTree
 
+from fullrank._checks import check_choice, require
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import ALL
-from fullrank.report.digest import Digest, digest, sizes
-from fullrank.report.panels import (
-    KINDS,
-    NOTEBOOK,
-    PAGE,
-    WIDTH,
-    Panel,
-    Style,
-    as_data,
-    budget_panel,
-    load_altair,
-    panels_of,
-    rank_panel,
-    sampled_bins,
-    span_text,
-)
-from fullrank.report.words import percent
+from fullrank.report import panels
+from fullrank.report.digest import digest, rank_bins, sizes
+from fullrank.report.panels import KINDS, NOTEBOOK, PAGE, WIDTH, Panel, Style, load_altair
+from fullrank.report.words import percent, ranged
 
 __all__ = ["NOTEBOOK", "PAGE", "WIDTH", "Panel", "Style", "finish", "inline", "load_altair", "load_vl_convert",
            "plot_counts", "plot_distribution", "plot_report", "svg"]  # fmt: skip
@@ -35,43 +22,35 @@ _SERIAL = count(1)
 
 
 def load_vl_convert() -> Any:
-    """vl-convert, or a sentence that says how to get it."""
-    try:
-        import vl_convert
-    except ImportError:
-        raise ImportError(
-            "the page's charts are made into SVG by vl-convert-python: install the extra, pip install 'fullrank[report]'."
-        ) from None
-    return vl_convert
+    """Return vl-convert, or say how to get it."""
+    return require("vl_convert", "making charts into SVG", "'fullrank[report]'")
 
 
 def svg(chart: Any, style: Style, fit: bool = True) -> str:
-    """The chart as SVG text, without a browser and without the network.
+    """Return the chart as SVG text, without a browser and without the network.
 
     ``fit``: its width includes axes, so that panels of a page line up; charts put together from several cannot.
     """
-    vl_convert = load_vl_convert()
     # our own charts: checking each against the whole schema takes longer than drawing them, and so does copying each once
     # for every property that is set on it
     spec = chart.to_dict(validate=False)
     spec["config"] = appearance(style)
     if fit:
         spec["autosize"] = {"type": "fit", "contains": "padding"}
-    return str(vl_convert.vegalite_to_svg(spec))
+    return str(load_vl_convert().vegalite_to_svg(spec))
 
 
 # -------------------------------------------------------------------------------------------------- what users call
 
 
 def plot_report(report: Any, kind: str = "results") -> Any:
-    """An Altair chart of the report: ``results``, ``curves`` (metric@K), ``ranks`` or ``budget``."""
-    if kind not in KINDS:
-        raise ValueError(f"`kind` must be one of {', '.join(map(repr, KINDS))}, not {kind!r}.")
+    """Return an Altair chart of the report: ``results``, ``curves`` (metric@K), ``ranks`` or ``budget``."""
+    check_choice("kind", kind, KINDS)
     alt = load_altair()
-    panels = panels_of(digest(report), NOTEBOOK, kind)
-    if not panels:
+    found = panels.panels_of(digest(report), NOTEBOOK, kind)
+    if not found:
         raise ValueError(f"the report has nothing to plot as {kind!r}: {_NOTHING[kind]}.")
-    charts = [panel.chart.properties(title=panel.title) for panel in panels]
+    charts = [panel.chart.properties(title=panel.title) for panel in found]
     return finish(alt.concat(*charts, columns=3) if len(charts) > 1 else charts[0], NOTEBOOK)
 
 
@@ -85,28 +64,27 @@ _NOTHING = {
 
 
 def plot_distribution(distribution: Any) -> Any:
-    """The estimated rank distribution on a logarithmic axis, the blind spot of its sample shaded."""
-    shown = _alone(distribution)
-    return finish(rank_panel(shown, "model", shown.ranks("model"), NOTEBOOK, NOTEBOOK.series[0], 0.0).chart, NOTEBOOK)
+    """Draw the estimated rank distribution on a logarithmic axis, the blind spot of its sample shaded."""
+    panel = panels.rank_panel(distribution.counts, "model", rank_bins(distribution), NOTEBOOK, NOTEBOOK.series[0])
+    return finish(panel.chart, NOTEBOOK)
 
 
 def plot_counts(counts: RankCounts) -> Any:
-    """What was seen: sampled ranks, or, where samples differ in size, how many cases ended with which."""
+    """Draw what was seen: sampled ranks, or, where samples differ in size, how many cases ended with which."""
     found = sizes(counts)
     if len(found) > 1:
-        return finish(budget_panel(found, "", NOTEBOOK, NOTEBOOK.series[0]).chart, NOTEBOOK)
+        return finish(panels.budget_panel(found, "", NOTEBOOK, NOTEBOOK.series[0]).chart, NOTEBOOK)
     alt = load_altair()
     data = [
         {"low": low - 0.5, "high": high + 0.5, "share": share, "zero": 0,
-         "tip": f"sampled rank {span_text(low, high)}: {percent(share)}"}
-        for low, high, share in sampled_bins(counts)
+         "tip": f"sampled rank {ranged(low, high)}: {percent(share)}"}
+        for low, high, share in panels.sampled_bins(counts)
     ]  # fmt: skip
     drawn = found[0].drawn
     title = "rank" if drawn == ALL else f"sampled rank among {drawn:,} negatives and the target"
-    bars = alt.Chart(as_data(data)).mark_rect(color=NOTEBOOK.series[0], stroke=NOTEBOOK.paper)
     x = alt.X("low:Q", title=title, scale=alt.Scale(nice=False))
     y = alt.Y("share:Q", title="share of cases", axis=alt.Axis(format="~%", tickCount=4))
-    chart = bars.encode(x=x, x2=alt.X2("high:Q"), y=y, y2=alt.Y2("zero:Q"), tooltip=alt.Tooltip("tip:N", title=" "))
+    chart = panels.bar_chart(data, x, y, color=NOTEBOOK.series[0], stroke=NOTEBOOK.paper)
     return finish(chart.properties(width=WIDTH, height=160), NOTEBOOK)
 
 
@@ -120,14 +98,12 @@ def finish(chart: Any, style: Style) -> Any:
     def drawing(**_: Any) -> dict[str, str]:
         return {"text/html": inline(svg(made, style, fit=False), "chart", next(_SERIAL), sized=True)}
 
-    object.__setattr__(
-        made, "_repr_mimebundle_", drawing
-    )  # Altair's own way of setting would make it part of the chart
+    object.__setattr__(made, "_repr_mimebundle_", drawing)  # Altair's own way would make it part of the chart
     return made
 
 
 def appearance(style: Style) -> dict[str, Any]:
-    """What all charts have in common, in Vega-Lite's words."""
+    """Return what all charts have in common, in Vega-Lite's words."""
     return {
         "background": "transparent",
         "padding": 4,
@@ -142,12 +118,8 @@ def appearance(style: Style) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _alone(distribution: Any) -> Digest:
-    return replace(Digest(), models=("model",), labels={"model": "model"}, estimates={"model": distribution})
-
-
 def inline(drawing: str, about: str, serial: int, sized: bool = False) -> str:
-    """The SVG as part of a page: one image with a name, titles as tooltips, identifiers of its own, nothing else.
+    """Make the SVG part of a page: one image with a name, titles as tooltips, identifiers of its own, nothing else.
 
     ``sized``: it keeps its size, where no style sheet says how wide it is.
 
@@ -164,11 +136,10 @@ def inline(drawing: str, about: str, serial: int, sized: bool = False) -> str:
         if node.tag == "path" and node.get("aria-label") and node.get("aria-roledescription") != "axis":
             tips.append((node, str(node.get("aria-label"))))
         kept = {name: value for name, value in node.attrib.items() if name in _ATTRIBUTES}
-        for name in ("id", "clip-path"):
-            if name in node.attrib:
-                kept[name] = node.attrib[name].replace("url(#", f"url(#f{serial}-") if name == "clip-path" else (
-                    f"f{serial}-{node.attrib[name]}"
-                )  # fmt: skip
+        if "id" in node.attrib:
+            kept["id"] = f"f{serial}-{node.attrib['id']}"
+        if "clip-path" in node.attrib:
+            kept["clip-path"] = node.attrib["clip-path"].replace("url(#", f"url(#f{serial}-")
         node.attrib.clear()
         node.attrib.update(kept)
     for node, text in tips:
@@ -193,5 +164,5 @@ _ATTRIBUTES = {
 
 
 def _idle(node: ElementTree.Element) -> bool:
-    """Empty backgrounds and foregrounds, of which Vega draws many."""
+    """Tell an empty background or foreground, of which Vega draws many."""
     return node.get("class") in {"background", "foreground"} and not node.get("fill") and not node.get("stroke")

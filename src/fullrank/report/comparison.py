@@ -12,9 +12,9 @@ from typing import Any, overload
 
 from fullrank.metrics import Metric
 from fullrank.report.notebook import card
-from fullrank.report.row import finite, metric_called
+from fullrank.report.row import Row, finite, metric_called, pair
 from fullrank.report.tables import Results, letters, superscript, text_table
-from fullrank.report.verdict import Standing, Verdict, interval_text, verdict
+from fullrank.report.verdict import Verdict, interval_text, verdict
 from fullrank.report.words import clean, decimals, number, signed, wrapped
 
 __all__ = ["SCHEMA", "Comparison", "Difference"]
@@ -77,8 +77,16 @@ class Comparison:
         """Whether the winner is the best with a probability of at least ``level``."""
         return self.best[self.winner] >= self.level
 
+    @property
+    def rows(self) -> list[Row]:
+        """The models as rows of a table, best first."""
+        return [
+            Row(model, self.metric, self.values[model], pair(self.intervals[model]), naive=self.naive.get(model))
+            for model in self.models
+        ]
+
     def pair(self, model: str, other: str) -> Difference:
-        """The difference of two models, in the order asked for."""
+        """Return the difference of two models, in the order asked for."""
         for each in self.pairs:
             if (each.model, each.other) == (model, other):
                 return each
@@ -87,24 +95,26 @@ class Comparison:
                     each, model=model, other=other, difference=-each.difference, low=-each.high, high=-each.low,
                     probability=1 - each.probability,
                 )  # fmt: skip
-        raise ValueError(f"there is no pair {model!r}, {other!r}: models are {', '.join(map(repr, self.models))}.")
+        raise ValueError(f"there is no pair {model!r}, {other!r}: the models are {', '.join(map(repr, self.models))}.")
 
     def told_apart(self, model: str, other: str) -> bool:
-        """Whether the two differ significantly, all pairs considered (Holm)."""
+        """Tell whether the two differ significantly, all pairs considered (Holm)."""
         return self.pair(model, other).p_holm <= 1 - self.level
 
     def more(self, model: str, other: str) -> str:
-        """What would separate two models, if they differ by as much as estimated: more negatives, or more cases.
+        """Say what would separate two models, if they differ by as much as estimated: more negatives, or more cases.
 
         The fit is repeated on the counts to be expected from larger samples, so this takes a second.
         """
         return "" if self.remedy is None else self.remedy(self, self.pair(model, other))
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain data, under the schema ``fullrank.comparison/1``."""
+        """Return everything as plain data, under the schema ``fullrank.comparison/1``."""
+        places = {model: place for place, group in enumerate(self.groups, 1) for model in group}
+        name = str(self.metric)
         return {
             "schema": SCHEMA,
-            "metric": str(self.metric),
+            "metric": name,
             "level": self.level,
             "target": self.target,
             "paired": self.paired,
@@ -113,38 +123,30 @@ class Comparison:
             "sure": self.sure,
             "models": [
                 {
-                    "model": model,
-                    "value": self.values[model],
-                    "low": finite(self.intervals[model][0]),
-                    "high": finite(self.intervals[model][1]),
-                    "naive": self.naive.get(model),
-                    "probability_best": self.best[model],
-                    "group": next(place for place, group in enumerate(self.groups, 1) if model in group),
+                    "model": model, "value": self.values[model], **_finite_ends(*self.intervals[model]),
+                    "naive": self.naive.get(model), "probability_best": self.best[model], "group": places[model],
                 }
                 for model in self.models
             ],
-            "pairs": [
-                {"metric": str(self.metric), **asdict(each), "low": finite(each.low), "high": finite(each.high)}
-                for each in self.pairs
-            ],
+            "pairs": [{"metric": name, **asdict(each), **_finite_ends(each.low, each.high)} for each in self.pairs],
             "groups": [list(group) for group in self.groups],
             "notes": list(self.notes),
-        }
+        }  # fmt: skip
 
     @classmethod
     def from_dict(cls, document: MappingType[str, Any]) -> Comparison:
-        """The comparison that :meth:`to_dict` wrote, without its estimates."""
+        """Return the comparison that :meth:`to_dict` wrote, without its estimates."""
         rows = document["models"]
         return cls(
             metric=metric_called(str(document["metric"])),
             models=tuple(row["model"] for row in rows),
             values={row["model"]: float(row["value"]) for row in rows},
-            intervals={row["model"]: _limits(row) for row in rows},
+            intervals={row["model"]: _ends(row) for row in rows},
             best={row["model"]: float(row["probability_best"]) for row in rows},
             naive={row["model"]: float(row["naive"]) for row in rows if row.get("naive") is not None},
             pairs=tuple(
                 Difference(
-                    row["model"], row["other"], float(row["difference"]), *_limits(row),
+                    row["model"], row["other"], float(row["difference"]), *_ends(row),
                     *(float(row[part]) for part in ("probability", "p_value", "p_holm")),
                 )
                 for row in document["pairs"]
@@ -158,29 +160,26 @@ class Comparison:
         )  # fmt: skip
 
     def to_json(self, indent: int | None = 2) -> str:
-        """:meth:`to_dict` as strict JSON."""
+        """Write :meth:`to_dict` as strict JSON."""
         return json.dumps(self.to_dict(), indent=indent, ensure_ascii=False, allow_nan=False)
 
     def to_latex(self, digits: int = 3) -> str:
-        """A LaTeX table with intervals; superscripts name the models that one is significantly better than."""
+        """Write a LaTeX table with intervals; superscripts name the models that one is significantly better than."""
         return self._results().latex(digits)
 
     def to_markdown(self, digits: int = 3) -> str:
-        """The same as a Markdown table."""
+        """Write the same as a Markdown table."""
         return self._results().markdown(digits)
 
     def _results(self) -> Results:
-        name = str(self.metric)
-        cells = {(name, model): (value, self._interval(model)) for model, value in self.values.items()}
-        better = {(name, model): frozenset(self.better_than(model)) for model in self.models}
-        return Results(self.models, [name], cells, better, self.level, self.target, self.about)
+        return Results(self.rows, {str(self.metric): self}, self.level, self.target, self.about)
 
     @overload
     def to_html(self, path: None = None) -> str: ...
     @overload
     def to_html(self, path: str | Path) -> Path: ...
     def to_html(self, path: str | Path | None = None) -> str | Path:
-        """The comparison as one self-contained page: written to ``path`` atomically, or returned as text.
+        """Make one self-contained page of the comparison: written to ``path`` atomically, or returned as text.
 
         Needs the extra ``report`` for its charts.
         """
@@ -190,8 +189,12 @@ class Comparison:
         return page if path is None else write_page(page, path)
 
     def better_than(self, model: str) -> list[str]:
-        """The models that this one is significantly better than, all pairs considered (Holm)."""
+        """Return the models that this one is significantly better than, all pairs considered (Holm)."""
         return [each.other for each in self.pairs if each.model == model and each.p_holm <= 1 - self.level]
+
+    def tied_with(self, model: str) -> list[str]:
+        """Return the models that are not significantly worse than this one."""
+        return [other for other in self.models if other not in {model, *self.better_than(model)}]
 
     @property
     def digits(self) -> int:
@@ -201,23 +204,17 @@ class Comparison:
     @property
     def verdict(self) -> Verdict:
         """Who leads, how sure that is, and whom uncorrected ranks would have named, in one sentence."""
-        standings = [
-            Standing(model, self.values[model], self._interval(model), self.naive.get(model)) for model in self.models
-        ]
-        tied = set(self.models[1:]) - set(self.better_than(self.winner))
-        return verdict(
-            self.metric, standings, level=self.level, digits=self.digits, tied=tied, probability=self.best[self.winner]
-        )
+        return verdict(self.rows, self.level, self)
 
     def table(self) -> tuple[list[str], list[list[str]]]:
-        """Head and body of the ranking: groups, letters, values with the letters of what they beat, intervals, P(best)."""
-        named = letters(self.models)
+        """Return head and body of the ranking: groups, letters, values and what they beat, intervals, P(best)."""
+        named, rows = letters(self.models), {row.model: row for row in self.rows}
         head = ["", "#", "model", str(self.metric), f"{self.level:.0%} interval", "P(best)"]
         body = []
         for place, group in enumerate(self.groups, 1):
             for model in group:
                 marks = superscript("".join(named[other] for other in self.better_than(model) if other in named))
-                ends = interval_text(self._interval(model), self.digits)
+                ends = interval_text(rows[model].interval, self.digits)
                 value = number(self.values[model], self.digits) + marks
                 body.append([f"{place}.", named.get(model, ""), clean(model), value, ends, f"{self.best[model]:.3f}"])
         return head, body
@@ -229,7 +226,7 @@ class Comparison:
         return f"<Comparison: {clean(self.verdict, 200)} {len(self.models):,} models>"
 
     def lines(self, width: int = 80) -> list[str]:
-        """The comparison as lines of at most ``width`` columns."""
+        """Write the comparison in lines of at most ``width`` columns."""
         head, body = self.table()
         words = [line for text in self.sentences() for line in wrapped(text, width)]
         notes = [line for note in self.notes for line in wrapped(note, width, "! ")]
@@ -237,7 +234,7 @@ class Comparison:
         return [*wrapped(str(self.verdict), width), *wrapped(self.about, width), *table, *words, *notes]
 
     def sentences(self) -> list[str]:
-        """What stands behind the verdict: the difference of the first two, what would settle it, and the whole ranking."""
+        """Say what stands behind the verdict: the lead over the second, what would settle it, and the whole ranking."""
         out = []
         if len(self.models) > 1:
             first, second = self.models[:2]
@@ -248,7 +245,7 @@ class Comparison:
         return [text for text in out if text]
 
     def difference(self, model: str, other: str) -> str:
-        """The difference of two models in a sentence; nothing where their values are equal."""
+        """Write the difference of two models as a sentence; nothing where their values are equal."""
         pair = self.pair(model, other)
         if pair.difference == 0:
             return ""
@@ -259,21 +256,18 @@ class Comparison:
         p = "p < 0.001" if pair.p_holm < 0.001 else f"p = {pair.p_holm:.3f}"
         return f"{text}, {self.level:.0%} interval {ends} ({p} after Holm's adjustment)."
 
-    def _interval(self, model: str) -> tuple[float, float] | None:
-        low, high = self.intervals[model]
-        return (low, high) if math.isfinite(low) and math.isfinite(high) else None
-
     def _repr_html_(self) -> str:
         head, body = self.table()
-        return card(
-            str(self.verdict),
-            {},
-            table=(head[2:], [line[2:] for line in body[:60]]),
-            notes=[*self.sentences(), *self.notes],
-        )
+        table = (head[2:], [line[2:] for line in body[:60]])
+        return card(str(self.verdict), {}, table=table, notes=[*self.sentences(), *self.notes])
 
 
-def _limits(row: MappingType[str, Any]) -> tuple[float, float]:
-    """The ends of an interval as JSON has them: one that is missing lies nowhere."""
+def _finite_ends(low: float, high: float) -> dict[str, float | None]:
+    """Write the ends of an interval as JSON has them: an infinite one is missing."""
+    return {"low": finite(low), "high": finite(high)}
+
+
+def _ends(row: MappingType[str, Any]) -> tuple[float, float]:
+    """Read the ends of an interval from JSON: one that is missing lies nowhere."""
     low, high = row["low"], row["high"]
     return (-math.inf if low is None else float(low)), (math.inf if high is None else float(high))

@@ -8,7 +8,8 @@ has its numbers in a table behind it that the keyboard reaches. Whatever comes f
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Mapping as MappingType
 from html import escape
 from importlib.resources import files
 from itertools import count
@@ -16,18 +17,19 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
 
-from fullrank._files import write_atomically
+from fullrank._files import writable, write_atomically
 from fullrank._version import __version__
 from fullrank.ranks.design import ALL
 from fullrank.report.charts import inline, svg
-from fullrank.report.digest import MOST_DRAWN, MOST_MODELS, MOST_PAIRED, Digest, blind_spot, digest, exact_to, finite
+from fullrank.report.digest import MOST_MODELS, MOST_PAIRED, Digest, digest, exact_to
 from fullrank.report.panels import KINDS, PAGE, Panel, difference_panel, panels_of
-from fullrank.report.words import clean, number, percent, ratio, short_design, signed
+from fullrank.report.row import Row, finite, pair
+from fullrank.report.words import clean, number, percent, ranged, ratio, short_design, signed
 
 if TYPE_CHECKING:
     from fullrank.report.comparison import Comparison
 
-__all__ = ["check_page_path", "comparison_page", "page", "sheet", "write_page"]
+__all__ = ["comparison_page", "page", "sheet", "write_page"]
 
 MOST_FACTS = 60
 
@@ -37,37 +39,22 @@ Section = tuple[str, str, str]
 Fact = tuple[str, str, str]
 
 
-def check_page_path(path: str | Path) -> Path:
-    """Refuse a path that no page can be written to, in one sentence."""
-    target = Path(path)
-    if not target.parent.is_dir():
-        raise ValueError(
-            f"`path` must lie in a folder that exists, got {str(target)!r}: make {str(target.parent)!r} first."
-        )
-    if target.is_dir():
-        raise ValueError(
-            f"`path` must be a file, got the folder {str(target)!r}: name one in it, such as 'report.html'."
-        )
-    return target
-
-
 def write_page(page: str, path: str | Path) -> Path:
     """Write the page to ``path`` atomically and return where it is."""
-    target = check_page_path(path)
-    write_atomically(target, page.encode())
+    write_atomically(target := writable(path), page.encode())
     return target
 
 
 def page(report: Any) -> str:
     """Write a report as a page."""
     shown = digest(report)
-    panels = {kind: panels_of(shown, PAGE, kind) for kind in KINDS} if shown.models else {}
+    panels = {kind: panels_of(shown, PAGE, kind) for kind in KINDS}
     serial = count(1)
     sections = [
-        ("results", "Results", _results(shown, panels, serial)),
-        ("cut-offs", "By cut-off", _curves(shown, panels, serial)),
-        ("ranks", "Where targets rank", _ranks(shown, panels, serial)),
-        ("budget", "Where the budget went", _budget(shown, panels, serial)),
+        ("results", "Results", _results(shown, panels["results"], serial)),
+        ("cut-offs", "By cut-off", _curves(shown, panels["curves"], serial)),
+        ("ranks", "Where targets rank", _ranks(shown, panels["ranks"], serial)),
+        ("budget", "Where the budget went", _budget(shown, panels["budget"], serial)),
         ("pairs", "Model against model", _pairs(shown)),
         ("design", "Design and provenance", _provenance(report, shown)),
         ("reading", "How to read this", _reading(shown)),
@@ -75,58 +62,46 @@ def page(report: Any) -> str:
     title = report.provenance.get("title") or report.provenance.get("data") or report.provenance.get("split")
     kind = f"report · {clean(title, 80)}" if title and isinstance(title, str) else "report"
     held = shown.comparison.get(shown.metrics[0]) if shown.metrics else None
-    lede = [_sentence(shown.verdict.detail)]
+    lede = _sentence(shown.verdict.detail)
     if held is not None and len(held.models) > 1:
-        lede.append(held.difference(*held.models[:2]))
-    return _document(
-        kind,
-        shown.verdict.headline,
-        " ".join(lede),
-        _facts(shown),
-        shown.remarks,
-        shown.notes,
-        shown.total_notes,
-        sections,
-    )
+        lede += f" {held.difference(*held.models[:2])}"
+    left = shown.total_notes - len(shown.notes)
+    notes = [*shown.notes, *([f"… and {left:,} more."] if left > 0 else [])]
+    return _document(kind, shown.verdict.headline, lede, _facts(shown), notes, sections, shown.remarks)
 
 
 def comparison_page(found: Sequence[Comparison]) -> str:
     """Write comparisons of the same models by several metrics as a page: the ranking, leads, and every pair."""
     first, serial = found[0], count(1)
-    models = f"{len(first.models):,}"
     whom = "these very cases" if first.target == "cases" else "the population that the cases come from"
     paired = "case by case" if first.paired else "as independent samples"
-    facts = [("Models", models, ""), ("P(best)", f"{first.best[first.winner]:.2f}", clean(first.winner, 30)),
+    facts = [("Models", f"{len(first.models):,}", ""),
+             ("P(best)", f"{first.best[first.winner]:.2f}", clean(first.winner, 30)),
              ("Level", f"{first.level:.0%}", f"for {whom}"), ("Compared", paired, "")]  # fmt: skip
-    sections = []
+    sections, several = [], len(first.models) > 1
     for place, each in enumerate(found):
-        body = [] if not place else [f'<p class="say">{_text(each.verdict)}</p>']
-        body += [f'<p class="say">{_text(text)}</p>' for text in each.sentences()]
+        texts = [*([each.verdict] if place else []), *each.sentences()]
         head, lines = each.table()
         lines = [[f"{place} {model} ({letter})", *rest] for place, letter, model, *rest in lines[:MOST_MODELS]]
-        ranking = _scroll(_table(["Model", *head[3:]], lines), f"{clean(each.metric)} by model")
-        panel = difference_panel(each, PAGE, MOST_MODELS) if len(each.models) > 1 else None
+        ranking = _table(["Model", *head[3:]], lines, f"{clean(each.metric)} by model")
+        panel = difference_panel(each, PAGE, MOST_MODELS) if several else None
         figure = _figure(panel, panel.title, "", next(serial)) if panel else ""
-        say = (
-            "Coloured: told apart from the leader, all pairs considered; grey: the lead may be chance."
-            if figure
-            else ""
-        )
-        body += [ranking, f'<p class="say after">{say}</p><div class="panels">{figure}</div>']
+        tones = "Coloured: the lead is significant, all pairs considered; grey: it may be chance." * several
+        body = [*(_say(_text(text)) for text in texts), ranking, _say(tones, "say after"), _panels(figure)]
         sections.append((f"metric-{place + 1}", clean(each.metric), "".join(body)))
-    if len(first.models) > 1:
-        tables = [_matrix(each, [(model, clean(model)) for model in each.models[:MOST_PAIRED]]) for each in found]
-        say = f"Row minus column: positive where the row's model is better.{_matrix_words(first, len(first.models))}"
-        sections.append(("pairs", "Model against model", f'<p class="say">{say}</p>{"".join(tables)}'))
+    if several:
+        names = {model: clean(model) for model in first.models[:MOST_PAIRED]}
+        tables = [_matrix(each.metric, names, each.values, each, each.digits) for each in found]
+        sections.append(("pairs", "Model against model", _matrix_words(first, len(first.models)) + "".join(tables)))
     words = {
         "P(best)": "The probability that a model is the best of those compared, given what was seen of all of them.",
         "Groups": "Models of one number cannot be told apart from the first of their group at this level (Holm's adjustment "
         "for all pairs). Raised letters name the models that one is significantly better than.",
         "Intervals": "Two intervals may overlap although the difference is clear: the interval of the difference decides.",
     }  # fmt: skip
-    sections.append(("reading", "How to read this", _definitions("read", list(words.items()))))
+    sections.append(("reading", "How to read this", _definitions("read", words.items())))
     lede = f"{_sentence(first.verdict.detail)} {first.about}."
-    return _document("comparison", first.verdict.headline, lede, facts, (), first.notes, len(first.notes), sections)
+    return _document("comparison", first.verdict.headline, lede, facts, first.notes, sections)
 
 
 def sheet(
@@ -139,11 +114,11 @@ def sheet(
     panel: Panel | None = None,
 ) -> str:
     """Write a page of one table and perhaps a chart that its ``about`` explains."""
-    sections = [("results", "Choices", _scroll(_table(*table), kind))]
+    sections = [("results", "Choices", _table(*table, kind))]
     if panel is not None:
-        explained = f'<p class="say">{_text(panel.about)}</p>' if panel.about else ""
-        sections.append(("chart", panel.title, explained + f'<div class="panels">{_figure(panel, "", "", 1)}</div>'))
-    return _document(kind, headline, lede, facts, (), notes, len(notes), sections)
+        explained = _say(_text(panel.about)) if panel.about else ""
+        sections.append(("chart", panel.title, explained + _panels(_figure(panel, "", "", 1))))
+    return _document(kind, headline, lede, facts, notes, sections)
 
 
 def _document(
@@ -151,27 +126,21 @@ def _document(
     headline: str,
     lede: str,
     facts: Sequence[Fact],
-    remarks: Sequence[str],
     notes: Sequence[str],
-    total_notes: int,
     sections: Sequence[Section],
+    remarks: Sequence[str] = (),
 ) -> str:
     """Put a page together: the verdict, tiles, remarks, and the sections that hold something."""
     kept = [section for section in sections if section[2]]
     links = "".join(f'<li><a href="#{anchor}">{_text(title)}</a></li>' for anchor, title, _ in kept)
-    good = f'<aside class="good" aria-label="How it went">{_items(remarks)}</aside>' if remarks else ""
-    more = [f"… and {total_notes - len(notes):,} more."] if total_notes > len(notes) else []
-    warn = (
-        '<aside class="notes" aria-labelledby="remarks"><h2 id="remarks">Mind</h2>'
-        + _items([*notes, *more])
-        + "</aside>"
-    )
+    good = f'<aside class="good" aria-label="How it went">{_items(remarks)}</aside>'
+    warn = f'<aside class="notes" aria-labelledby="remarks"><h2 id="remarks">Mind</h2>{_items(notes)}</aside>'
     body = [
         f'<a class="skip" href="#{kept[0][0]}">Skip to the results</a>' if kept else "",
         f'<header><p class="eyebrow">fullrank {_text(kind)}</p>',
         f'<h1>{_text(headline)}</h1><p class="lede">{_text(lede)}</p>',
         _tiles(facts),
-        good,
+        good if remarks else "",
         warn if notes else "",
         f'<nav aria-label="Sections"><ul>{links}</ul></nav></header>',
         "<main>",
@@ -192,17 +161,15 @@ def _document(
 
 
 def _facts(shown: Digest) -> list[Fact]:
-    """The frame of the evaluation, as tiles."""
-    if not shown.models:
-        return []
+    """Frame the evaluation in tiles."""
     facts: list[Fact] = [("Models", f"{shown.total_models:,}", "")] if shown.total_models > 1 else []
     if shown.cases:
-        facts.append(("Cases", _range(shown.cases[0], shown.cases[-1]), "held-out items"))
+        facts.append(("Cases", ranged(shown.cases[0], shown.cases[-1]), "held-out items"))
     counts = [estimate.counts for estimate in shown.estimates.values()]
     if counts:
         low, high = min(each.pool_range[0] for each in counts), max(each.pool_range[1] for each in counts)
         names = ", ".join(dict.fromkeys(clean(each.candidates) for each in counts))
-        facts.append(("Candidates", _range(round(low), round(high)), f"{names}; per case, target included"))
+        facts.append(("Candidates", ranged(round(low), round(high)), f"{names}; per case, target included"))
         scored, full = _scored(counts)
         per_case = scored / max(sum(len(each) for each in counts), 1)
         facts.append(("Scored per case", f"{per_case:,.0f}", f"{percent(min(scored / full, 1))} of the catalogue"))
@@ -218,12 +185,12 @@ def _facts(shown: Digest) -> list[Fact]:
 
 
 def _scored(counts: Sequence[Any]) -> tuple[int, int]:
-    """Items that were scored, and how many the full ranking has."""
+    """Return how many items were scored, and how many the full ranking has."""
     full = sum(len(each) * max(each.n_items - 1, 1) for each in counts)
     return sum(each.items_scored for each in counts), max(full, 1)
 
 
-def _results(shown: Digest, panels: dict[str, list[Panel]], serial: Iterator[int]) -> str:
+def _results(shown: Digest, panels: Sequence[Panel], serial: Iterator[int]) -> str:
     if not shown.models:
         return ""
     where = "" if shown.exact else " on the full catalogue"
@@ -232,182 +199,156 @@ def _results(shown: Digest, panels: dict[str, list[Panel]], serial: Iterator[int
     legend += ["<b>faint</b>: what the data alone allow"] * shown.any("bounds")
     legend += ["<b>hollow</b>: the uncorrected metric, of the sampled ranks themselves"] * shown.any("naive")
     legend += ["<b>upright bar</b>: the truth, from ranking everything"] * shown.any("truth")
-    left = []
+    words = f"{'; '.join(legend)}."
     if shown.total_models > len(shown.models):
-        left.append(f" The best {len(shown.models)} of {shown.total_models:,} models are shown.")
+        words += f" The best {len(shown.models)} of {shown.total_models:,} models are shown."
     if shown.total_metrics > len(shown.metrics):
-        left.append(f" The first {len(shown.metrics)} of {shown.total_metrics:,} metrics are shown.")
-    assumed = f'<p class="say quiet">{_text(shown.assumption)}</p>' if shown.assumption else ""
-    drawn = {panel.metric: panel for panel in panels["results"]}
+        words += f" The first {len(shown.metrics)} of {shown.total_metrics:,} metrics are shown."
+    assumed = _say(_text(shown.assumption), "say quiet") if shown.assumption else ""
+    drawn = {panel.metric: panel for panel in panels}
     figures = "".join(
         _figure(drawn.get(metric), clean(metric), _metric_table(shown, metric), next(serial))
         for metric in shown.metrics
     )
-    return f'<p class="say">{"; ".join(legend)}.{"".join(left)}</p>{assumed}<div class="panels">{figures}</div>'
+    return _say(words) + assumed + _panels(figures)
 
 
 def _metric_table(shown: Digest, metric: str) -> str:
     parts = {part: title for part, title in (("naive", "Uncorrected"), ("truth", "Truth")) if shown.any(part)}
-    head = ["Model", "Value" if shown.exact else "Full catalogue", *parts.values()]
     cells = [shown.cell(model, metric) for model in shown.models]
-    top = max((cell.value for cell in cells if cell.value is not None), default=None)
-    lines = []
-    for place, (model, cell) in enumerate(zip(shown.models, cells, strict=True)):
+    top = max((cell.value for cell in cells if cell.value == cell.value), default=None)
+
+    def line(place: int, cell: Row) -> str:
         value = f"<b>{_text(shown.text(metric, cell.value))}</b>"
         if cell.interval is not None and not shown.exact:
             value += f"<small>{_text(shown.span(metric, cell.interval))}</small>"
         if cell.bounds is not None:
             value += f'<small class="faint">bounds {_text(shown.span(metric, cell.bounds))}</small>'
-        known = cell.naive is not None and cell.value is not None and cell.value > 0
-        factor = f"<small>× {ratio((cell.naive or 0.0) / (cell.value or 1.0))}</small>" if known else ""
-        texts = {
-            "naive": _text(shown.text(metric, cell.naive)) + factor,
-            "truth": _text(shown.text(metric, cell.truth)),
-        }
+        texts = {part: _text(shown.text(metric, getattr(cell, part))) for part in parts}
+        if cell.naive is not None and cell.value > 0:
+            texts["naive"] += f"<small>× {ratio(cell.naive / cell.value)}</small>"
         more = "".join(f'<td class="quiet">{texts[part]}</td>' for part in parts)
-        dot = f'<span class="swatch" style="background:{PAGE.colour(place)}"></span>' if len(shown.models) > 1 else ""
-        best = ' class="best"' if cell.value is not None and cell.value == top else ""
-        lines.append(f'<tr{best}><th scope="row">{dot}{_name(shown.labels[model])}</th><td>{value}</td>{more}</tr>')
-    return _scroll(
-        f"<table><thead>{_head(head)}</thead><tbody>{''.join(lines)}</tbody></table>", f"{clean(metric)} by model"
-    )
+        dot = f'<span class="swatch" style="background:{PAGE.colour(place)}"></span>' if len(cells) > 1 else ""
+        best = ' class="best"' * (cell.value == top)
+        return _row(f"{dot}{_name(shown.labels[cell.model])}", f"<td>{value}</td>{more}", best)
+
+    head = ["Model", "Value" if shown.exact else "Full catalogue", *parts.values()]
+    return _grid(head, (line(*each) for each in enumerate(cells)), f"{clean(metric)} by model")
 
 
-def _curves(shown: Digest, panels: dict[str, list[Panel]], serial: Iterator[int]) -> str:
-    if not panels.get("curves"):
+def _curves(shown: Digest, panels: Sequence[Panel], serial: Iterator[int]) -> str:
+    if not panels:
         return ""
-    band = f" Bands are {shown.level:.0%} intervals." if any(panel.banded for panel in panels["curves"]) else ""
-    say = f"Each metric as the list grows longer: K is the number of places that count.{band}{_best_few(shown)}"
-    return f'<p class="say">{say} Dots mark the cut-offs reported above.</p>{_figures(panels["curves"], serial)}'
+    band = f" Bands are {shown.level:.0%} intervals." if any(panel.banded for panel in panels) else ""
+    words = f"Each metric as the list grows longer: K is the number of places that count.{band}{shown.best_few}"
+    return _say(f"{words} Dots mark the cut-offs reported above.") + _figures(panels, serial)
 
 
-def _best_few(shown: Digest) -> str:
-    return f" The best {MOST_DRAWN} models are drawn." if len(shown.models) > MOST_DRAWN else ""
-
-
-def _ranks(shown: Digest, panels: dict[str, list[Panel]], serial: Iterator[int]) -> str:
-    if not panels.get("ranks"):
+def _ranks(shown: Digest, panels: Sequence[Panel], serial: Iterator[int]) -> str:
+    if not panels:
         return ""
-    say = "Share of cases by the rank of the held-out item among all candidates. The axis is logarithmic, a bar a doubling."
-    say += _best_few(shown)
-    exact = max((exact_to(each) for each in _counts(shown)), default=0)
+    words = "Share of cases by the rank of the held-out item among all candidates."
+    words += f" The axis is logarithmic, a bar a doubling.{shown.best_few}"
+    exact = max((exact_to(each) for each in shown.counts), default=0)
     if exact:
-        say += f" Ranks up to {exact:,} are <b>exact</b>, and with them metrics up to @{exact}; those beyond are estimated."
-    spots = _spots(shown)
+        words += (
+            f" Ranks up to {exact:,} are <b>exact</b>, and with them metrics up to @{exact}; the others are estimated."
+        )
+    spots = shown.blind_spots
     if spots:
         first, last = min(spots)[0], max(last for _, last in spots)
-        say += (
+        words += (
             f" <b>Shaded</b>: the blind spot, ranks {first:,} to {last:,}. A target there is beaten by none of its sampled"
             " negatives more often than not, so the sample can hardly tell these ranks apart, and their shares rest on what"
             " the estimator assumes."
         )
-    return f'<p class="say">{say}</p>{_figures(panels["ranks"], serial)}'
+    return _say(words) + _figures(panels, serial)
 
 
-def _counts(shown: Digest) -> list[Any]:
-    return [shown.estimates[model].counts for model in shown.drawn if model in shown.estimates]
-
-
-def _spots(shown: Digest) -> list[tuple[int, int]]:
-    """The blind spots of the models drawn."""
-    return [spot for each in _counts(shown) if (spot := blind_spot(each)) is not None]
-
-
-def _budget(shown: Digest, panels: dict[str, list[Panel]], serial: Iterator[int]) -> str:
-    counts = _counts(shown)
+def _budget(shown: Digest, panels: Sequence[Panel], serial: Iterator[int]) -> str:
+    counts = shown.counts
     if not counts:
         return ""
     scored, full = _scored(counts)
     whose = "the model" if len(counts) == 1 else f"these {len(counts)} models"
-    of = (
-        f", {percent(scored / full)} of what ranking everything takes."
-        if scored < full
-        else ": every candidate of every case."
-    )
-    say = f"{scored:,} items were scored for {whose}{of}"
-    if any(each.design.beyond is not None for each in counts):
-        say += " An exact rank counts as every candidate scored, though with factors those out of reach need no score."
-    drawn = panels.get("budget", [])
+    part = f", {percent(scored / full)} of what ranking everything takes."
+    words = f"{scored:,} items were scored for {whose}{part if scored < full else ': every candidate of every case.'}"
+    beyond = [each.design.beyond is not None for each in counts]
+    if any(beyond):
+        words += (
+            " An exact rank counts as every candidate scored, though with factors those out of reach need no score."
+        )
     sizes = {int(size) for each in counts for size in each.sizes} - {ALL}
-    if not drawn and len(sizes) == 1:
-        say += f" Every case was compared with {next(iter(sizes)):,} negatives, easy cases and hard ones alike."
-    elif drawn and all(each.design.beyond is not None for each in counts):
-        say += " <b>all</b>: targets among the first, whose rank is exact; the others were compared with a sample only."
-    elif drawn:
-        say += (
+    if not panels and len(sizes) == 1:
+        words += f" Every case was compared with {next(iter(sizes)):,} negatives, easy cases and hard ones alike."
+    elif panels and all(beyond):
+        words += (
+            " <b>all</b>: targets among the first, whose rank is exact; the others were compared with a sample only."
+        )
+    elif panels:
+        words += (
             " A case that its first negatives beat needs no more of them; the rest of the budget goes to targets near the"
             " top, where metrics are decided. Rows are sample sizes, in negatives per case."
         )
-    return f'<p class="say">{say}</p>{_figures(drawn, serial) if drawn else ""}'
+    return _say(words) + (_figures(panels, serial) if panels else "")
 
 
 def _pairs(shown: Digest) -> str:
-    models = shown.models[:MOST_PAIRED]
-    if len(models) < 2:
+    names = {model: shown.labels[model] for model in shown.models[:MOST_PAIRED]}
+    if len(names) < 2:
         return ""
-    held = next(iter(shown.comparison.values()), None)
-    say = f"Row minus column: positive where the row's model is better.{_matrix_words(held, shown.total_models)}"
-    names = [(model, shown.labels[model]) for model in models]
-    tables = [_matrix(shown.comparison.get(metric), names, shown, metric) for metric in shown.metrics]
-    rest = "".join(
-        f"<details><summary>{_text(clean(metric))}</summary>{table}</details>"
-        for metric, table in zip(shown.metrics[1:], tables[1:], strict=True)
-    )
-    return f'<p class="say">{say}</p>{tables[0]}{rest}'
+    tables = [
+        _matrix(metric, names, {model: shown.cell(model, metric).value for model in names},
+                shown.comparison.get(metric), shown.digits[metric])
+        for metric in shown.metrics
+    ]  # fmt: skip
+    rest = "".join(_details(clean(metric), table) for metric, table in zip(shown.metrics[1:], tables[1:], strict=True))
+    return _matrix_words(next(iter(shown.comparison.values()), None), shown.total_models) + tables[0] + rest
 
 
 def _matrix_words(held: Comparison | None, total: int) -> str:
-    """What the cells of a matrix hold, and how many models it leaves out."""
-    words = " Plain differences of the values above, without intervals of their own."
-    if held is not None:
-        spread = any(each.low < each.high for each in held.pairs)
-        ends = f" Below each difference its {held.level:.0%} interval; coloured where it excludes 0." if spread else ""
-        words = ends or " For these cases the differences are exact."
-    return words + (f" The best {MOST_PAIRED} of {total:,} models." if total > MOST_PAIRED else "")
+    """Say what the cells of a matrix hold, and how many models it leaves out."""
+    if held is None:
+        words = "Plain differences of the values above, without intervals of their own."
+    elif any(each.low < each.high for each in held.pairs):
+        words = f"Below each difference its {held.level:.0%} interval; coloured where it excludes 0."
+    else:
+        words = "For these cases the differences are exact."
+    left = f" The best {MOST_PAIRED} of {total:,} models." if total > MOST_PAIRED else ""
+    return _say(f"Row minus column: positive where the row's model is better. {words}{left}")
 
 
 def _matrix(
-    held: Comparison | None, names: Sequence[tuple[str, str]], shown: Digest | None = None, metric: str = ""
+    metric: object, names: MappingType[str, str], values: MappingType[str, float], held: Comparison | None, digits: int
 ) -> str:
-    """Differences of every two models, as compared, or value by value where the report holds no comparison."""
+    """Write differences of every two models, as compared, or value by value where there is no comparison of them."""
     known = set() if held is None else set(held.models)
-    digits = shown.digits[metric] if shown is not None else held.digits if held is not None else 4
-    lines = []
-    for first, label in names:
-        cells = []
-        for second, _ in names:
-            if first == second:
-                cells.append('<td class="self">·</td>')
-            elif held is not None and {first, second} <= known:
-                pair = held.pair(first, second)
-                sure = pair.low > 0 or pair.high < 0
-                tone = "" if not sure else ' class="up"' if pair.difference > 0 else ' class="down"'
-                ends = (finite(pair.low), finite(pair.high))
-                wide = None not in ends and pair.low < pair.high
-                limits = f"{signed(pair.low, digits)} to {signed(pair.high, digits)}" if wide else ""
-                small = f"<small>{_text(limits)}</small>" if limits else ""
-                cells.append(f"<td{tone}><b>{_text(signed(finite(pair.difference) or 0.0, digits))}</b>{small}</td>")
-            else:
-                a, b = (shown.cell(model, metric).value if shown else None for model in (first, second))
-                gap = "–" if a is None or b is None else signed(a - b, digits)
-                cells.append(f'<td class="quiet"><b>{_text(gap)}</b></td>')
-        lines.append(f'<tr><th scope="row">{_name(label)}</th>{"".join(cells)}</tr>')
-    title = clean(metric or (held.metric if held is not None else ""))
-    head = _head([title, *(label for _, label in names)])
-    table = f'<table class="pairs"><thead>{head}</thead><tbody>{"".join(lines)}</tbody></table>'
-    return _scroll(table, f"differences in {title}")
+
+    def cell(first: str, second: str) -> str:
+        if first == second:
+            return '<td class="self">·</td>'
+        if held is None or not {first, second} <= known:
+            return f'<td class="quiet"><b>{_text(signed(values[first] - values[second], digits))}</b></td>'
+        pair_of = held.pair(first, second)
+        tone = ' class="up"' if pair_of.low > 0 else ' class="down"' if pair_of.high < 0 else ""
+        ends = pair((pair_of.low, pair_of.high))
+        small = "" if ends is None or ends[0] == ends[1] else " to ".join(signed(end, digits) for end in ends)
+        limits = f"<small>{_text(small)}</small>" if small else ""
+        return f"<td{tone}><b>{_text(signed(finite(pair_of.difference) or 0.0, digits))}</b>{limits}</td>"
+
+    lines = (_row(_name(label), "".join(cell(first, second) for second in names)) for first, label in names.items())
+    title = clean(metric)
+    return _grid([title, *names.values()], lines, f"differences in {title}", ' class="pairs"')
 
 
 def _provenance(report: Any, shown: Digest) -> str:
-    facts = [
-        (shown.labels[model], str(shown.estimates[model].counts)) for model in shown.drawn if model in shown.estimates
-    ]
+    facts = [(shown.labels[name], str(shown.estimates[name].counts)) for name in shown.drawn if name in shown.estimates]
     entries = [(key, value) for key, value in report.provenance.items() if not (facts and key == "about")]
     entries += [
         (f"rounds of {clean(model)}", "; then ".join(str(each.get("design", "?")) for each in run.rounds))
         for model, run in report.runs.items()
     ]
-    entries = [(k, v) for k, v in entries if v is not None and v is not False and v not in ({}, [], "")]
+    entries = [(key, value) for key, value in entries if _says(value)]
     facts += [
         (_PROVENANCE.get(str(key), str(key).replace("_", " ")), _plain(value)) for key, value in entries[:MOST_FACTS]
     ]
@@ -416,13 +357,13 @@ def _provenance(report: Any, shown: Digest) -> str:
     if not facts:
         return ""
     listed = _definitions("plain", [(clean(name), clean(value, 400)) for name, value in facts])
-    return f'<p class="say">What it takes to get these numbers again.</p>{listed}'
+    return _say("What it takes to get these numbers again.") + listed
 
 
 #: How the page words what provenance calls by a key.
 _PROVENANCE = {
     "rng": "seed", "split": "data", "checksum": "data checksum (SHA-256)", "level": "level of intervals",
-    "target": "intervals speak of",
+    "target": "intervals are for",
 }  # fmt: skip
 
 
@@ -442,7 +383,7 @@ def _reading(shown: Digest) -> str:
         (shown.any("bounds"), "Bounds",
          "What the data alone allow: the least and largest value over all rank distributions that the sample does not rule "
          "out. They assume neither that ranks are spread smoothly nor that they look like those of any recommender."),
-        (bool(_spots(shown)), "Blind spot",
+        (bool(shown.blind_spots), "Blind spot",
          "The ranks near the top that a sample of this size cannot tell apart. Metrics at small K live there. More "
          "negatives, or negatives added only for targets that are not yet beaten, make it smaller."),
         (True, "Metrics",
@@ -455,7 +396,19 @@ def _reading(shown: Digest) -> str:
 # -------------------------------------------------------------------------------------------------- pieces
 
 
-def _definitions(kind: str, entries: Sequence[tuple[str, str]]) -> str:
+def _say(words: str, kind: str = "say") -> str:
+    return f'<p class="{kind}">{words}</p>'
+
+
+def _panels(figures: str) -> str:
+    return f'<div class="panels">{figures}</div>'
+
+
+def _details(summary: str, inner: str) -> str:
+    return f"<details><summary>{_text(summary)}</summary>{inner}</details>"
+
+
+def _definitions(kind: str, entries: Iterable[tuple[str, str]]) -> str:
     items = "".join(f"<dt>{_name(name)}</dt><dd>{_text(words)}</dd>" for name, words in entries)
     return f'<dl class="{kind}">{items}</dl>'
 
@@ -477,13 +430,11 @@ def _sentence(text: str) -> str:
 
 
 def _figures(panels: Sequence[Panel], serial: Iterator[int]) -> str:
-    figures = []
-    for panel in panels:
-        table = _scroll(_table(panel.head, panel.body), f"numbers of {panel.title}")
-        figures.append(
-            _figure(panel, panel.title, f"<details><summary>Numbers</summary>{table}</details>", next(serial))
-        )
-    return f'<div class="panels">{"".join(figures)}</div>'
+    def figure(panel: Panel) -> str:
+        numbers = _details("Numbers", _table(panel.head, panel.body, f"numbers of {panel.title}"))
+        return _figure(panel, panel.title, numbers, next(serial))
+
+    return _panels("".join(map(figure, panels)))
 
 
 def _figure(panel: Panel | None, title: str, numbers: str, serial: int) -> str:
@@ -499,21 +450,20 @@ def _figure(panel: Panel | None, title: str, numbers: str, serial: int) -> str:
     return f"<figure {label}>{top}{legend}{drawing}{numbers}</figure>"
 
 
-def _table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    lines = "".join(
-        f'<tr><th scope="row">{_name(row[0])}</th>{"".join(f"<td>{_text(cell)}</td>" for cell in row[1:])}</tr>'
-        for row in body
-    )
-    return f"<table><thead>{_head(head)}</thead><tbody>{lines}</tbody></table>"
+def _table(head: Sequence[str], body: Sequence[Sequence[str]], about: str) -> str:
+    lines = (_row(_name(row[0]), "".join(f"<td>{_text(cell)}</td>" for cell in row[1:])) for row in body)
+    return _grid(head, lines, about)
 
 
-def _scroll(table: str, name: str) -> str:
-    """A table that scrolls by itself where the screen is narrow; focusable, so that the keyboard can scroll it too."""
-    return f'<div class="scroll" role="group" tabindex="0" aria-label="{_text(name)}">{table}</div>'
+def _row(label: str, cells: str, kind: str = "") -> str:
+    return f'<tr{kind}><th scope="row">{label}</th>{cells}</tr>'
 
 
-def _head(names: Sequence[str]) -> str:
-    return f"<tr>{''.join(f'<th scope=col>{_name(name)}</th>' for name in names)}</tr>"
+def _grid(head: Sequence[str], lines: Iterable[str], about: str, kind: str = "") -> str:
+    """Write a table that scrolls by itself where the screen is narrow; focusable, so that the keyboard can scroll it too."""
+    top = "".join(f"<th scope=col>{_name(name)}</th>" for name in head)
+    table = f"<table{kind}><thead><tr>{top}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+    return f'<div class="scroll" role="group" tabindex="0" aria-label="{_text(about)}">{table}</div>'
 
 
 def _text(text: object) -> str:
@@ -521,22 +471,23 @@ def _text(text: object) -> str:
 
 
 def _name(text: object) -> str:
-    """A name that somebody chose: its writing direction stays its own."""
+    """Write a name that somebody chose: its writing direction stays its own."""
     return f"<bdi>{_text(text)}</bdi>"
 
 
-def _range(low: int, high: int) -> str:
-    return f"{low:,}" if low == high else f"{low:,}–{high:,}"
+def _says(value: object) -> bool:
+    """Tell whether an entry of the provenance says anything."""
+    return bool(value) or (value == 0 and value is not False)
 
 
 def _plain(value: object) -> str:
+    """Write a value of the provenance in plain words."""
     if isinstance(value, str):
         return value
     if isinstance(value, float) and finite(value) is not None:
         return number(value, 4).rstrip("0").rstrip(".") if abs(value) < 1e9 else f"{value:g}"
-    if isinstance(value, dict) and len(value) <= MOST_FACTS:  # what is empty says nothing
-        kept = {key: each for key, each in value.items() if each not in (None, False, "", [], {})}
-        return "; ".join(f"{key}: {_plain(each)}" for key, each in kept.items())
+    if isinstance(value, dict) and len(value) <= MOST_FACTS:
+        return "; ".join(f"{key}: {_plain(each)}" for key, each in value.items() if _says(each))
     if isinstance(value, list) and any(isinstance(each, dict) for each in value):
         return f"{len(value):,}"
     try:

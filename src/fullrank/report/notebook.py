@@ -12,9 +12,9 @@ from typing import Any
 
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import ALL
-from fullrank.report.digest import Digest, blind_spot, sizes
+from fullrank.report.digest import Bin, blind_spot, rank_bins, sizes
 from fullrank.report.tables import digits_of, html_table, result_table
-from fullrank.report.words import clean, merged_notes, number, percent
+from fullrank.report.words import clean, merged_notes, number, percent, ranged
 
 __all__ = ["card", "counts_html", "distribution_html", "report_html"]
 
@@ -33,10 +33,8 @@ def report_html(report: Any) -> str:
 
 
 def distribution_html(distribution: Any) -> str:
-    """A rank distribution: its shape on a log axis and a few metrics."""
+    """Write a rank distribution: its shape on a log axis and a few metrics."""
     counts: RankCounts = distribution.counts
-    shown = Digest(models=("model",), labels={"model": "model"}, estimates={"model": distribution})
-    bins = shown.ranks("model")
     facts = {"from": str(counts), "by": clean(str(distribution)[1:].partition(" by ")[2].partition(":")[0] or "–")}
     last = int(counts.pool_range[1])
     for name in ("recall@1", "recall@10", "recall@100", "ndcg@10"):
@@ -45,15 +43,12 @@ def distribution_html(distribution: Any) -> str:
     blind = blind_spot(counts)
     if blind is not None:
         facts["blind spot"] = f"ranks {blind[0]:,} to {blind[1]:,}"
-    labels = [f"rank {each.low:,} to {each.high:,}: {percent(each.share)}" for each in bins]
-    picture = _bars(
-        [each.share for each in bins], labels, "share of cases by rank, each bar a doubling", ("1", f"{last:,}")
-    )
+    picture = _bars(rank_bins(distribution), "rank", "share of cases by rank, each bar a doubling", last)
     return card("Rank distribution", facts, picture=picture, notes=distribution.fit_info.notes)
 
 
 def counts_html(counts: RankCounts) -> str:
-    """What was seen: cases, design, cost, and sampled ranks or sample sizes."""
+    """Write what was seen: cases, design, cost, and sampled ranks or sample sizes."""
     from fullrank.report.panels import sampled_bins
 
     low, high = (round(each) for each in counts.pool_range)
@@ -61,7 +56,7 @@ def counts_html(counts: RankCounts) -> str:
     facts = {
         "cases": f"{len(counts):,}",
         "design": str(counts.design),
-        "candidates": (f"{low:,}" if low == high else f"{low:,} to {high:,}") + f" ({counts.candidates})",
+        "candidates": f"{ranged(low, high, ' to ')} ({counts.candidates})",
         "items scored": f"{counts.items_scored:,} ({percent(min(counts.items_scored / full, 1))} of a full evaluation)",
         "auc": number(counts.auc, 4),
     }
@@ -71,11 +66,8 @@ def counts_html(counts: RankCounts) -> str:
         body = [["all" if s.drawn == ALL else f"{s.drawn:,}", f"{s.cases:,}", percent(s.cases / cases)] for s in found]
         return card("Rank counts", facts, table=(["negatives", "cases", "share"], body[:MOST_ROWS]))
     bins = sampled_bins(counts)
-    labels = [f"sampled rank {a:,} to {b:,}: {percent(share)}" for a, b, share in bins]
-    ends = ("1", f"{bins[-1][1]:,}")
-    return card(
-        "Rank counts", facts, picture=_bars([s for *_, s in bins], labels, "share of cases by sampled rank", ends)
-    )
+    picture = _bars(bins, "sampled rank", "share of cases by sampled rank", bins[-1].high)
+    return card("Rank counts", facts, picture=picture)
 
 
 def card(
@@ -86,7 +78,7 @@ def card(
     picture: str = "",
     notes: Iterable[str] = (),
 ) -> str:
-    """A titled block of facts, with a table or picture below: what every value shows of itself in a notebook.
+    """Write a titled block of facts, with a table or picture below: what every value shows of itself in a notebook.
 
     >>> card("Plan", {"negatives": 99})
     '<div><strong>Plan</strong><table><tbody><tr><td ...>negatives</td><td ...>99</td></tr>...</div>'
@@ -101,20 +93,20 @@ def card(
     return f"<div>{''.join(parts)}</div>"
 
 
-def _bars(shares: Sequence[float], labels: Sequence[str], about: str, ends: tuple[str, str]) -> str:
-    """A small bar chart by hand; negative shares (signed estimates) are left out of the picture, not of the titles."""
+def _bars(bins: Sequence[Bin], what: str, about: str, last: int) -> str:
+    """Draw a small bar chart; negative shares (signed estimates) are left out of the picture, not of the titles."""
     width, height = 360, 72
-    step, top = width / max(len(shares), 1), max([*shares, 1e-12])
-    tall = [max(height * share / top, 0) for share in shares]
+    step, top = width / max(len(bins), 1), max(1e-12, *(each.share for each in bins))
+    tall = [max(height * each.share / top, 0) for each in bins]
     bars = "".join(
         f'<rect x="{i * step:.1f}" y="{height - tall[i]:.1f}" width="{max(step - 1, 0.5):.1f}" height="{tall[i]:.1f}" '
-        f'fill="currentColor" opacity="0.6"><title>{escape(label)}</title></rect>'
-        for i, label in enumerate(labels)
+        f'fill="currentColor" opacity="0.6"><title>{what} {low:,} to {high:,}: {percent(share)}</title></rect>'
+        for i, (low, high, share) in enumerate(bins)
     )
     text = 'font-size="11" fill="currentColor" opacity="0.8"'
     return (
         f'<svg role="img" aria-label="{escape(about)}" viewBox="0 0 {width} {height + 18}" width="{width}">'
-        f'{bars}<text x="0" y="{height + 14}" {text}>{escape(ends[0])}</text>'
+        f'{bars}<text x="0" y="{height + 14}" {text}>1</text>'
         f'<text x="{width / 2}" y="{height + 14}" text-anchor="middle" {text}>{escape(about)}</text>'
-        f'<text x="{width}" y="{height + 14}" text-anchor="end" {text}>{escape(ends[1])}</text></svg>'
+        f'<text x="{width}" y="{height + 14}" text-anchor="end" {text}>{last:,}</text></svg>'
     )

@@ -5,17 +5,21 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from fullrank.metrics import Metric, parse_metric
+from fullrank.report.words import NOTHING
 
 __all__ = ["Row", "finite", "metric_called", "pair"]
 
 Pair = tuple[float, float]
+
+#: Bounds that are so many times as wide as the interval are worth a sentence on what the interval assumes.
+MUCH_WIDER = 3.0
 
 #: Keys of a row, in the order of JSON and frames; ``truth`` follows where it is known.
 KEYS = (
@@ -45,7 +49,7 @@ class Row(Mapping[str, Any]):
     interval: Pair | None = None
     #: What the data alone allow.
     bounds: Pair | None = None
-    #: The uncorrected metric: the same formula on the sampled ranks, as if they were those of the full ranking.
+    #: The naive metric, "uncorrected" in words: the same formula on the sampled ranks, as if they were full ranks.
     naive: float | None = None
     estimator: str = ""
     design: str = ""
@@ -58,12 +62,11 @@ class Row(Mapping[str, Any]):
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Row:
-        """A row from a flat mapping, whoever made it: what is no finite number is missing."""
+        """Make a row from a flat mapping, as another tool may have made it: what is not a finite number is missing."""
         if isinstance(row, cls):
             return row
+        metric, reason = row["metric"], row.get("stop_reason")
         value = finite(row.get("value"))
-        metric = row["metric"]
-        reason = row.get("stop_reason")
         return cls(
             str(row["model"]),
             metric if isinstance(metric, Metric) else metric_called(str(metric)),
@@ -92,9 +95,33 @@ class Row(Mapping[str, Any]):
         return None if same else self.bounds
 
     @property
+    def spread(self) -> Pair | None:
+        """The interval where it is more than a point."""
+        return None if self.low == self.high else self.interval
+
+    @property
     def known_interval(self) -> Pair | None:
         """The interval, unless it is a point only because the value is zero but for rounding."""
-        return self.interval if self.exact or self.low != self.high else None
+        return self.interval if self.exact else self.spread
+
+    def shown(self) -> Row:
+        """Return the row without what says nothing: bounds that are the interval, the naive metric of an exact value."""
+        value = 0.0 if abs(self.value) < NOTHING else self.value
+        naive = None if self.exact else self.naive
+        return replace(self, value=value, interval=self.known_interval, bounds=self.wider_bounds, naive=naive)
+
+    @property
+    def leans(self) -> bool:
+        """Whether the interval is much narrower than what the data alone allow."""
+        if self.spread is None or self.bounds is None:
+            return False
+        return self.bounds[1] - self.bounds[0] > MUCH_WIDER * (self.spread[1] - self.spread[0])
+
+    @property
+    def ends(self) -> dict[str, float | None]:
+        """The ends of the interval and of the bounds by name."""
+        least, most = self.bounds or (None, None)
+        return {"low": self.low, "high": self.high, "bounds_low": least, "bounds_high": most}
 
     @property
     def low(self) -> float | None:
@@ -127,7 +154,7 @@ class Row(Mapping[str, Any]):
 
 
 def pair(ends: Any) -> Pair | None:
-    """Two finite numbers, or ``None``."""
+    """Return two finite numbers, or ``None``."""
     if not isinstance(ends, list | tuple) or len(ends) != 2:
         return None
     low, high = finite(ends[0]), finite(ends[1])
@@ -135,9 +162,9 @@ def pair(ends: Any) -> Pair | None:
 
 
 def finite(value: object) -> float | None:
-    """The number, or ``None`` for anything that is not a finite one."""
+    """Return the number, or ``None`` for anything that is not a finite one."""
     try:
-        number = float(value)  # type: ignore[arg-type]  # whatever it is: that is the question
+        number = float(value)  # type: ignore[arg-type]  # anything may come
     except (TypeError, ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None
@@ -145,7 +172,7 @@ def finite(value: object) -> float | None:
 
 @lru_cache(maxsize=1024)
 def metric_called(name: str) -> Metric:
-    """The metric of this name; one of the user's own, whose function a file does not hold, is known by its name alone.
+    """Return the metric of this name; one of the user's own, whose function a file does not hold, has its name alone.
 
     >>> metric_called("mine@20"), metric_called("mine@20").k
     (mine@20, 20)

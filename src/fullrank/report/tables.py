@@ -8,31 +8,27 @@ from collections.abc import Container, Iterable, Sequence
 from collections.abc import Mapping as MappingType
 from dataclasses import dataclass
 from html import escape
+from typing import TYPE_CHECKING, NamedTuple
 
 from fullrank.report.row import Row
 from fullrank.report.verdict import interval_text
 from fullrank.report.words import clean, decimals, number
 
+if TYPE_CHECKING:
+    from fullrank.report.comparison import Comparison
+
 __all__ = [
-    "LETTERS",
-    "Results",
-    "digits_of",
-    "html_table",
-    "letters",
-    "metric_label",
-    "result_table",
-    "superscript",
-    "text_table",
-]
+    "Results", "digits_of", "html_table", "letters", "metric_label", "result_table", "superscript", "text_table",
+]  # fmt: skip
 
 #: One letter per model. There is no superscript q in common fonts, so q names no model.
 LETTERS = "abcdefghijklmnoprstuvwxyz"
-_RAISED = dict(zip(LETTERS, "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ", strict=True))
+_RAISED = str.maketrans(LETTERS, "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ")
 _NAMES = {"ndcg": "NDCG", "ap": "AP", "map": "MAP", "mrr": "MRR", "rr": "RR", "auc": "AUC", "hr": "HR"}
-_LATEX = {
+_LATEX = str.maketrans({
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     **{each: f"\\{each}" for each in "&%$#_{}"},
-}  # fmt: skip
+})  # fmt: skip
 
 
 def text_table(
@@ -74,7 +70,7 @@ def html_table(head: Sequence[str], body: Sequence[Sequence[str]], words: int = 
 
 
 def digits_of(rows: Iterable[Row], metrics: Container[str] | None = None) -> dict[str, int]:
-    """Decimals that suit the values of each metric, or of those named."""
+    """Return the decimals that suit the values of each metric, or of those named."""
     values: dict[str, list[float]] = {}
     for row in rows:
         metric = str(row.metric)
@@ -84,31 +80,21 @@ def digits_of(rows: Iterable[Row], metrics: Container[str] | None = None) -> dic
 
 
 def result_table(rows: Sequence[Row], digits: MappingType[str, int], level: float) -> tuple[list[str], list[list[str]]]:
-    """Head and body of a table of rows, as the terminal and notebooks show it; columns that say nothing are left out."""
-    columns: dict[str, list[str]] = {
-        name: [] for name in ("model", "metric", "value", f"{level:.0%} interval", "uncorrected", "bounds", "truth")
-    }
-    for row in rows:
+    """Return head and body of a table of rows for the terminal and notebooks; columns that say nothing are left out."""
+    head = ["model", "metric", "value", f"{level:.0%} interval", "uncorrected", "bounds", "truth"]
+    body = []
+    for row in map(Row.shown, rows):
         places = digits[str(row.metric)]
-        texts = (
-            clean(row.model),
-            clean(row.metric, 24),
-            number(None if math.isnan(row.value) else row.value, places),
-            interval_text(row.known_interval, places),
-            number(None if row.exact else row.naive, places),
-            interval_text(row.wider_bounds, places),
-            number(row.truth, places),
-        )
-        for column, text in zip(columns.values(), texts, strict=True):
-            column.append(text)
-    kept = {
-        name: cells for name, cells in columns.items() if name in {"model", "metric", "value"} or set(cells) != {"–"}
-    }
-    return list(kept), [list(line) for line in zip(*kept.values(), strict=True)]
+        body.append([
+            clean(row.model), clean(row.metric, 24), number(row.value, places), interval_text(row.interval, places),
+            number(row.naive, places), interval_text(row.bounds, places), number(row.truth, places),
+        ])  # fmt: skip
+    kept = [place for place in range(len(head)) if place < 3 or any(line[place] != "–" for line in body)]
+    return [head[place] for place in kept], [[line[place] for place in kept] for line in body]
 
 
 def metric_label(name: str) -> str:
-    """How papers write a metric.
+    """Write a metric as papers do.
 
     >>> metric_label("ndcg@10"), metric_label("recall@5"), metric_label("hit_rate@5")
     ('NDCG@10', 'Recall@5', 'Hit Rate@5')
@@ -118,101 +104,106 @@ def metric_label(name: str) -> str:
 
 
 def letters(models: Sequence[str]) -> dict[str, str]:
-    """A letter for each of the first 25 models."""
+    """Give each of the first 25 models a letter."""
     return dict(zip(models, LETTERS, strict=False))
 
 
 def superscript(marks: str) -> str:
-    """Letters as superscripts.
+    """Write letters as superscripts.
 
     >>> superscript("bd")
     'ᵇᵈ'
     """
-    return "".join(_RAISED[each] for each in marks)
+    return marks.translate(_RAISED)
+
+
+class _Cell(NamedTuple):
+    """A cell of a paper's table: ``marks`` are the letters of the models that one is better than, ``rest`` the others'."""
+
+    value: str = ""
+    ends: str = ""
+    best: bool = False
+    marks: str = ""
+    rest: str = ""
 
 
 @dataclass(frozen=True)
 class Results:
-    """Values and intervals of models by metrics, for a paper: the best in bold, letters for what is significantly better.
+    """Values and intervals of models by metrics, for a paper: the best in bold, letters for what is significantly better."""
 
-    By (metric, model), ``cells`` are values with their intervals, ``better`` the models it is significantly better than.
-    """
-
-    models: Sequence[str]
-    metrics: Sequence[str]
-    cells: MappingType[tuple[str, str], tuple[float, tuple[float, float] | None]]
-    better: MappingType[tuple[str, str], frozenset[str]]
+    rows: Sequence[Row]
+    comparison: MappingType[str, Comparison]
     level: float
     target: str
     about: str = ""
 
-    @property
-    def caption(self) -> str:
-        """What the numbers and marks mean."""
+    def markdown(self, digits: int = 3) -> str:
+        """Write a Markdown table."""
+        metrics, table = self._table(digits)
+        lines = [["#", "Model", *metrics], ["---", "---", *(["---:"] * len(metrics))]]
+        for letter, model, cells in table:
+            texts = [
+                (f"**{each.value}**" if each.best else each.value)
+                + superscript(each.marks)
+                + (f" [{each.ends}]" if each.ends else "")
+                for each in cells
+            ]
+            lines.append([letter, re.sub(r"([\\|*_`<>\[\]])", r"\\\1", model), *texts])
+        return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), "", self._caption()])
+
+    def latex(self, digits: int = 3) -> str:
+        """Write a LaTeX table in ranx's form: booktabs, and superscripts with phantoms that keep columns even."""
+        metrics, table = self._table(digits)
+        heads = (f"\\textbf{{{metric.translate(_LATEX)}}}" for metric in metrics)
+        body = []
+        for letter, model, cells in table:
+            texts = [
+                (f"\\textbf{{{each.value}}}" if each.best else each.value)
+                + (f"$^{{{each.marks}}}$" if each.marks else "")
+                + (f"\\hphantom{{$^{{{each.rest}}}$}}" if each.rest else "")
+                + (f" {{\\scriptsize [{each.ends}]}}" if each.ends else "")
+                for each in cells
+            ]
+            body.append(f"{' & '.join([letter, model.translate(_LATEX), *texts])} \\\\")
+        return "\n".join([
+            "% needs \\usepackage{booktabs}", "\\begin{table}[ht]", "\\centering",
+            f"\\caption{{{self._caption().translate(_LATEX)}}}",
+            f"\\begin{{tabular}}{{c|l{'|c' * len(metrics)}}}", "\\toprule",
+            f"\\textbf{{\\#}} & \\textbf{{Model}} & {' & '.join(heads)} \\\\", "\\midrule", *body,
+            "\\bottomrule", "\\end{tabular}", "\\label{tab:results}", "\\end{table}",
+        ])  # fmt: skip
+
+    def _caption(self) -> str:
+        """Say what the numbers and marks mean."""
         whose = "of these cases" if self.target == "cases" else "over the population of users"
         what = f" ({self.about})" if self.about else ""
-        ends = f", with {self.level:.0%} intervals" if any(map(self._ends, self.cells)) else ""
+        ends = f", with {self.level:.0%} intervals" if any(row.spread for row in self.rows) else ""
         return (
             f"Full-ranking metrics {whose}{what}{ends}. The best is in bold; superscripts name the models that one is "
             f"significantly better than (p <= {1 - self.level:.3g} after Holm's adjustment)."
         )
 
-    def markdown(self, digits: int = 3) -> str:
-        """Write a Markdown table."""
-        named = letters(self.models)
-        top = ["#", "Model", *map(metric_label, self.metrics)]
-        lines = [top, ["---", "---", *(["---:"] * len(self.metrics))]]
-        for model in self.models:
-            cells = [named.get(model, ""), re.sub(r"([\\|*_`<>\[\]])", r"\\\1", clean(model))]
-            for metric in self.metrics:
-                value, ends = self._texts(metric, model, digits)
-                bold = f"**{value}**" if self._is_best(metric, model) else value
-                cells.append(bold + superscript(self._marks(named, metric, model)) + (f" [{ends}]" if ends else ""))
-            lines.append(cells)
-        return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), "", self.caption])
+    def _table(self, digits: int) -> tuple[list[str], list[tuple[str, str, list[_Cell]]]]:
+        """Return the metrics' names, and for every model its letter, its name and its cells."""
+        found = {(row.model, str(row.metric)): row for row in self.rows}
+        metrics = list(dict.fromkeys(metric for _, metric in found))
+        models = list(dict.fromkeys(model for model, _ in found))
+        named, best = letters(models), {}
+        for metric in metrics:
+            known = [found[model, metric] for model in models if (model, metric) in found]
+            best[metric] = max(known, key=lambda row: row.value) if len(known) > 1 else None
 
-    def latex(self, digits: int = 3) -> str:
-        """Write a LaTeX table in ranx's form: booktabs, and superscripts with phantoms that keep columns even."""
-        named = letters(self.models)
-        heads = (f"\\textbf{{{_escaped(metric_label(metric))}}}" for metric in self.metrics)
-        body = []
-        for model in self.models:
-            cells = [named.get(model, ""), _escaped(clean(model))]
-            for metric in self.metrics:
-                value, ends = self._texts(metric, model, digits)
-                marks = self._marks(named, metric, model)
-                rest = "".join(letter for other, letter in named.items() if other != model and letter not in marks)
-                bold = f"\\textbf{{{value}}}" if self._is_best(metric, model) else value
-                raised = (f"$^{{{marks}}}$" if marks else "") + (f"\\hphantom{{$^{{{rest}}}$}}" if rest else "")
-                cells.append(bold + raised + (f" {{\\scriptsize [{ends}]}}" if ends else ""))
-            body.append(f"{' & '.join(cells)} \\\\")
-        return "\n".join([
-            "% needs \\usepackage{booktabs}", "\\begin{table}[ht]", "\\centering", f"\\caption{{{_escaped(self.caption)}}}",
-            f"\\begin{{tabular}}{{c|l{'|c' * len(self.metrics)}}}", "\\toprule",
-            f"\\textbf{{\\#}} & \\textbf{{Model}} & {' & '.join(heads)} \\\\", "\\midrule", *body,
-            "\\bottomrule", "\\end{tabular}", "\\label{tab:results}", "\\end{table}",
-        ])  # fmt: skip
+        def cell(model: str, metric: str) -> _Cell:
+            held = self.comparison.get(metric)
+            worse = set() if held is None else set(held.better_than(model))
+            marks = "".join(letter for other, letter in named.items() if other in worse)
+            rest = "".join(letter for other, letter in named.items() if other not in {model, *worse})
+            row = found.get((model, metric))
+            if row is None:
+                return _Cell(marks=marks, rest=rest)
+            ends = "" if row.spread is None else ", ".join(f"{end:.{digits}f}" for end in row.spread)
+            return _Cell(f"{row.value:.{digits}f}", ends, best[metric] is row, marks, rest)
 
-    def _texts(self, metric: str, model: str, digits: int) -> tuple[str, str]:
-        """The value and its interval; nothing for an interval that is a point, or missing."""
-        if (metric, model) not in self.cells:
-            return "", ""
-        ends = self._ends((metric, model))
-        value = self.cells[metric, model][0]
-        return f"{value:.{digits}f}", "" if ends is None else ", ".join(f"{end:.{digits}f}" for end in ends)
-
-    def _ends(self, key: tuple[str, str]) -> tuple[float, float] | None:
-        ends = self.cells[key][1]
-        return None if ends is None or ends[0] == ends[1] else ends
-
-    def _is_best(self, metric: str, model: str) -> bool:
-        known = {other: self.cells[metric, other][0] for other in self.models if (metric, other) in self.cells}
-        return len(known) > 1 and model in known and model == max(known, key=lambda other: known[other])
-
-    def _marks(self, named: MappingType[str, str], metric: str, model: str) -> str:
-        than = self.better.get((metric, model), frozenset())
-        return "".join(letter for other, letter in named.items() if other in than)
-
-
-def _escaped(text: str) -> str:
-    return "".join(_LATEX.get(each, each) for each in text)
+        return [*map(metric_label, metrics)], [
+            (named.get(model, ""), clean(model), [cell(model, metric) for metric in metrics]) for model in models
+        ]

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from fullrank.report.words import clean, joined, number
+from fullrank.report.row import Pair, Row
+from fullrank.report.words import clean, decimals, joined, number
 
-__all__ = ["Standing", "Verdict", "interval_text", "verdict"]
+if TYPE_CHECKING:
+    from fullrank.report.comparison import Comparison
 
-
-@dataclass(frozen=True)
-class Standing:
-    """One model by one metric: its value, what is known of it, and what its uncorrected ranks show."""
-
-    model: str
-    value: float
-    interval: tuple[float, float] | None = None
-    naive: float | None = None
-
-    @property
-    def exact(self) -> bool:
-        """Whether the interval is a point, because all ranks that count are known."""
-        return self.interval is not None and self.interval[0] == self.interval[1]
+__all__ = ["Verdict", "interval_text", "verdict"]
 
 
 @dataclass(frozen=True)
@@ -36,70 +27,57 @@ class Verdict:
         return f"{self.headline}: {self.detail}." if self.detail else f"{self.headline}."
 
 
-def verdict(
-    metric: object,
-    standings: Sequence[Standing],
-    *,
-    level: float = 0.95,
-    digits: int = 4,
-    tied: Collection[str] | None = None,
-    probability: float | None = None,
-) -> Verdict:
-    """Say who leads by a metric, how sure that is, and whom uncorrected ranks would have named.
+def verdict(rows: Sequence[Row], level: float = 0.95, held: Comparison | None = None) -> Verdict:
+    """Say who leads by the metric of these rows, how sure that is, and whom uncorrected ranks would have named.
 
-    ``standings`` come best first. ``tied``: the models that cannot be told apart from the first one, by a comparison;
-    without one, those whose intervals overlap. ``probability``: that the first is the best.
+    The models that cannot be told apart from the leader are those of the comparison that is ``held``; without one, those
+    whose intervals overlap with the leader's.
 
-    >>> als, ease = Standing("ALS", 0.0705, (0.0675, 0.0735), 0.5), Standing("EASE", 0.06, (0.055, 0.065), 0.6)
-    >>> print(verdict("ndcg@10", [als, ease]))
+    >>> from fullrank.metrics import NDCG
+    >>> als = Row("ALS", NDCG @ 10, 0.0705, (0.0675, 0.0735), naive=0.5)
+    >>> ease = Row("EASE", NDCG @ 10, 0.06, (0.055, 0.065), naive=0.6)
+    >>> print(verdict([als, ease]))
     ALS leads on ndcg@10: 0.0705, 95% interval 0.0675 to 0.0735; uncorrected ranks would have named EASE.
     """
-    name = clean(metric)
-    if not standings:
+    if not rows:
         return Verdict("Nothing was evaluated")
-    first, others = standings[0], standings[1:]
-    leader = clean(first.model)
-    value = f"{number(first.value, digits)}{_certainty(first, level, digits)}"
+    name = clean(rows[0].metric)
+    known = sorted((row for row in rows if not math.isnan(row.value)), key=lambda row: -row.value)
+    if not known:
+        return Verdict(f"No model has a finite {name}")
+    first, others, digits = known[0].shown(), known[1:], decimals(row.value for row in known)
+    leader, value, ends = clean(first.model), number(first.value, digits), interval_text(first.interval, digits)
+    sure = "" if first.interval is None else ends if first.exact else f"{level:.0%} interval {ends}"
     if not others:
-        return Verdict(f"{leader} has {name} of {number(first.value, digits)}", _alone(first, level, digits))
-    equal = [each.model for each in standings if each.value == first.value]
+        far = first.naive is not None and abs(first.naive - first.value) > 0.05 * abs(first.value)
+        naive = f"uncorrected {number(first.naive, digits)}" if far else ""
+        return Verdict(f"{leader} has {name} of {value}", "; ".join(filter(None, (sure, naive))))
+    value = ", ".join(filter(None, (value, sure)))
+    equal = [row.model for row in known if row.shown().value == first.value]
     if len(equal) > 1:
         return Verdict(f"{joined(equal)} tie on {name}", value)
-    if tied is None:
-        tied = {each.model for each in others if _overlap(first, each)}
+    best = ""
+    if held is not None and first.model in held.models:
+        tied = [row.model for row in others if row.model in held.tied_with(first.model)]
+        best = f", and is best with probability {min(held.best[first.model], 0.99):.2f}"
+    else:
+        tied = [row.model for row in others if _overlap(first, row.shown())]
     if tied:
-        names = [first.model, *(each.model for each in others if each.model in tied)]
-        best = "" if probability is None else f", and is best with probability {min(probability, 0.99):.2f}"
-        return Verdict(f"{joined(names)} cannot be told apart on {name}", f"{leader} has {value}{best}")
-    known = [each for each in standings if each.naive is not None]
-    named = max(known, key=lambda each: each.naive or 0.0).model if len(known) == len(standings) else first.model
+        return Verdict(f"{joined([first.model, *tied])} cannot be told apart on {name}", f"{leader} has {value}{best}")
+    sampled = [(row.naive, row.model) for row in known if row.naive is not None]
+    named = max(sampled, key=lambda each: each[0])[1] if len(sampled) == len(known) else first.model
     wrong = "" if named == first.model else f"; uncorrected ranks would have named {clean(named)}"
     return Verdict(f"{leader} leads on {name}", f"{value}{wrong}")
 
 
-def interval_text(ends: tuple[float, float] | None, digits: int = 4, between: str = " to ") -> str:
-    """``0.120 to 0.145``; ``exact`` where both ends are one; a dash where there are none."""
+def interval_text(ends: Pair | None, digits: int = 4) -> str:
+    """Write an interval: ``0.120 to 0.145``; ``exact`` where both ends are one; a dash where there are none."""
     if ends is None:
         return "–"
-    return "exact" if ends[0] == ends[1] else between.join(number(end, digits) for end in ends)
+    return "exact" if ends[0] == ends[1] else " to ".join(number(end, digits) for end in ends)
 
 
-def _certainty(standing: Standing, level: float, digits: int) -> str:
-    if standing.interval is None:
-        return ""
-    text = interval_text(standing.interval, digits)
-    return f", {text}" if standing.exact else f", {level:.0%} interval {text}"
-
-
-def _alone(standing: Standing, level: float, digits: int) -> str:
-    parts = [_certainty(standing, level, digits).removeprefix(", ")]
-    naive = standing.naive
-    if naive is not None and not standing.exact and abs(naive - standing.value) > 0.05 * abs(standing.value):
-        parts.append(f"uncorrected {number(naive, digits)}")
-    return "; ".join(filter(None, parts))
-
-
-def _overlap(first: Standing, other: Standing) -> bool:
+def _overlap(first: Row, other: Row) -> bool:
     if first.interval is None or other.interval is None:
         return False
     return other.interval[1] >= first.interval[0] and not (first.exact and other.exact)

@@ -9,17 +9,9 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 
 __all__ = [
-    "clean",
-    "decimals",
-    "joined",
-    "merged_notes",
-    "number",
-    "percent",
-    "ratio",
-    "short_design",
-    "signed",
+    "clean", "decimals", "joined", "merged_notes", "number", "percent", "ranged", "ratio", "short_design", "signed",
     "wrapped",
-]
+]  # fmt: skip
 
 #: What is smaller than this is what arithmetic leaves of zero.
 NOTHING = 1e-12
@@ -40,8 +32,8 @@ def clean(text: object, most: int = 60) -> str:
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """Write a number with a true minus sign; a dash for none."""
-    if value is None:
+    """Write a number with a true minus sign; a dash for none and for NaN."""
+    if value is None or math.isnan(value):
         return "–"
     value = 0.0 if abs(value) < NOTHING else value
     if value and (abs(value) >= 1e9 or abs(value) < 0.5 * 10**-digits):
@@ -51,11 +43,11 @@ def number(value: float | None, digits: int = 4) -> str:
 
 def signed(value: float, digits: int = 4) -> str:
     """Write a difference with its sign, unless there is none."""
-    return f"+{number(value, digits)}" if value > 0 else number(value + 0.0, digits)
+    return "+" * (value > NOTHING) + number(value, digits)
 
 
 def decimals(values: Iterable[float]) -> int:
-    """Decimals that give the smallest of the values three digits: four to six for shares, fewer for large numbers.
+    """Return the decimals that give the smallest value three digits: four to six for shares, fewer for large numbers.
 
     >>> decimals([0.0123, 0.4]), decimals([0.00123]), decimals([812.5]), decimals([])
     (4, 5, 0, 4)
@@ -80,6 +72,11 @@ def percent(share: float) -> str:
     if share and abs(share) < 0.0005:
         return f"{100 * share:.1g}%".replace("-", "−")
     return f"{100 * share:.0f}%" if abs(share) >= 0.1 else f"{100 * share:.1f}%".replace("-", "−")
+
+
+def ranged(low: int, high: int, between: str = "–") -> str:
+    """Write a range of whole numbers; one number where both ends are the same."""
+    return f"{low:,}" if low == high else f"{low:,}{between}{high:,}"
 
 
 def joined(names: Sequence[str], most: int = 3) -> str:
@@ -108,7 +105,7 @@ def short_design(design: str) -> str:
 
 
 def merged_notes(notes: Iterable[object], models: Sequence[str]) -> list[str]:
-    """Say once what is said of several models: notes begin with the name of the model they are about.
+    """Merge notes that several models share: a note begins with the name of the model it is about.
 
     >>> merged_notes(["A: few cases.", "B: few cases.", "interrupted."], ["A", "B"])
     ['A and B: few cases.', 'interrupted.']
