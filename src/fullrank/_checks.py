@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["check_choice", "check_flag", "check_number", "check_whole", "did_you_mean", "more"]
+__all__ = ["check_choice", "check_flag", "check_number", "check_whole", "did_you_mean", "first_where", "more"]
 
 
 def check_whole(name: str, value: Any, least: int, *, none: bool = False) -> None:
@@ -52,6 +52,12 @@ def did_you_mean(word: Any, known: Iterable[str]) -> str:
     """The end of a message about an unknown word: the one that was probably meant, or a full stop."""
     near = difflib.get_close_matches(str(word), list(known), 1)
     return f"; did you mean {near[0]!r}?" if near else "."
+
+
+def first_where(bad: Any) -> int | None:
+    """Return the first place where ``bad`` holds, or None where it holds nowhere."""
+    places = np.flatnonzero(bad)
+    return int(places[0]) if len(places) else None
 
 
 def more(count: Any) -> str:

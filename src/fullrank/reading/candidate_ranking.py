@@ -13,7 +13,7 @@ import numpy as np
 from fullrank._checks import check_choice, more
 from fullrank._types import RNG, Array, FloatArray, IntArray
 from fullrank.data.frames import among
-from fullrank.data.readers import _LARGEST_POSITION
+from fullrank.data.readers import LARGEST_POSITION
 from fullrank.data.split import Split
 from fullrank.observing.inputs import TIES, seed_of
 from fullrank.observing.kernel_inputs import fixed, rules_of, scratch_for
@@ -362,7 +362,7 @@ def _refuse_bad_scores(
 
 
 def _refuse_seen(split: Split, users: IntArray, items: IntArray, cases: Cases) -> None:
-    seen = split._in_train(users * split.n_items + items)
+    seen = split.in_train(users, items)
     if seen.any():
         r = int(np.flatnonzero(seen)[0])
         raise ValueError(
@@ -420,7 +420,7 @@ def refuse_unknown(scorer: Any, name: str, users: IntArray, items: IntArray) -> 
 
 def refuse_outside(values: IntArray, split: Split | None, what: str) -> None:
     """Refuse positions that the split does not have."""
-    size = _LARGEST_POSITION if split is None else split.n_users if what == "user" else split.n_items
+    size = LARGEST_POSITION if split is None else split.n_users if what == "user" else split.n_items
     outside = (values < 0) | (values >= size)
     if outside.any():
         where = "a position" if split is None else f"in the split, which has {size:,} {what}s: 0 to {size - 1}"
