@@ -91,8 +91,7 @@ class ItemCF:
             similarity.data /= np.sqrt(squares)[similarity.indices]
         return FittedItemItem(self, _densest(similarity), history)
 
-    def __repr__(self) -> str:
-        return describe(self)
+    __repr__ = describe
 
 
 @dataclass(frozen=True, repr=False)
@@ -139,15 +138,14 @@ class ItemKNN:
             rows.append(_nearest(strip, self.neighbours))
         return FittedItemItem(self, _densest(_together(rows, [])), history)
 
-    def __repr__(self) -> str:
-        return describe(self)
+    __repr__ = describe
 
 
 # ------------------------------------------------------------------------------------------------------- inside
 
 
 def _cosines(history: Any, progress: bool, what: str) -> Iterator[tuple[int, Any]]:
-    """Rows of n_ij / √(n_i n_j), a strip at a time; counts are exact, and equal pairs of counts give equal cosines."""
+    """Yield rows of n_ij / √(n_i n_j), a strip at a time; counts are exact, and equal counts give equal cosines."""
     counts = np.bincount(history.indices, minlength=history.shape[1]).astype(np.float64)
     for first, strip in _products(history.T.tocsr(), progress, what):
         rows = np.repeat(np.arange(first, first + strip.shape[0]), np.diff(strip.indptr))
@@ -156,7 +154,7 @@ def _cosines(history: Any, progress: bool, what: str) -> Iterator[tuple[int, Any
 
 
 def _products(weights: Any, progress: bool, what: str) -> Iterator[tuple[int, Any]]:
-    """Rows of W Wᵀ, a strip at a time, indices sorted."""
+    """Yield rows of W Wᵀ, a strip at a time, indices sorted."""
     n = weights.shape[0]
     turned = weights.T.tocsr()
     step = max(1, _STRIP_CELLS // n)
@@ -187,7 +185,7 @@ def _drop_self(strip: Any, first: int) -> None:
 
 
 def _nearest(strip: Any, k: int) -> Any:
-    """The ``k`` largest entries of each row; of equals those at the lower position."""
+    """Keep the ``k`` largest entries of each row; of equals those at the lower position."""
     keep = np.ones(len(strip.data), dtype=bool)
     for row in np.flatnonzero(np.diff(strip.indptr) > k):
         span = slice(strip.indptr[row], strip.indptr[row + 1])
@@ -202,7 +200,7 @@ def _nearest(strip: Any, k: int) -> Any:
 
 
 def _together(forward: list[Any], backward: list[Any]) -> Any:
-    """Strips as one matrix with histories in rows and scored items in columns; an entry must be in both where both are."""
+    """Join strips to a matrix with histories in rows and scored items in columns; an entry must be in both, if given."""
     if not backward:
         return sp.vstack(forward, format="csr")
     turned = sp.vstack(backward, format="csr").T.tocsr()
@@ -213,13 +211,13 @@ def _together(forward: list[Any], backward: list[Any]) -> Any:
 
 
 def _densest(similarity: Any) -> Any:
-    """The same matrix as a dense array where that is the smaller one."""
+    """Return the matrix as a dense array where that is the smaller one."""
     n = similarity.shape[0]
     return similarity.toarray() if similarity.nnz > _DENSE_SHARE * n * n else similarity
 
 
 def _refuse_above(gigabytes: float, history: Any, name: str, instead: str) -> None:
-    """All similarities at once: at most Σ n_u² of them, 12 bytes each, twice while strips are put together."""
+    """Refuse to keep all similarities, at most Σ n_u² of 12 bytes, twice while strips are joined, if they do not fit."""
     pairs = int((np.diff(history.indptr).astype(np.int64) ** 2).sum())
     needed = 24 * min(pairs, history.shape[1] ** 2) / 1e9
     if needed > gigabytes:

@@ -15,7 +15,7 @@ _LIBRARIES = ("cornac", "recbole", "lenskit")
 
 
 def recognise(model: Any, split: Any, name: str | None) -> Any:
-    """The model as a scorer of the kind that is fastest for it; ``None`` if it is nothing that scores."""
+    """Return the model as a scorer of the kind that is fastest for it; ``None`` if it is nothing that scores."""
     label = name or _name_of(model)
     if isinstance(model, Factors | ItemItem | Table | Rows | Pairs):
         return model
@@ -31,15 +31,11 @@ def recognise(model: Any, split: Any, name: str | None) -> Any:
         if (found := adapter.recognise(model, split, label)) is not None:
             return found
     if callable(getattr(model, "score", None)):
-        return Pairs(model.score, _size(model, "n_users"), _size(model, "n_items"), name=label)
+        sizes = (getattr(model, key, None) for key in ("n_users", "n_items"))
+        return Pairs(model.score, *(size if isinstance(size, int) else None for size in sizes), name=label)
     if (found := frames.recognise(model, split, name)) is not None:
         return found
     return Pairs(model, name=label) if callable(model) else None
-
-
-def _size(model: Any, key: str) -> int | None:
-    size = getattr(model, key, None)
-    return size if isinstance(size, int) else None
 
 
 def _name_of(model: Any) -> str:
