@@ -1,4 +1,4 @@
-"""The folder of one data set: `interactions.parquet`, `test.parquet`, names of users and items, and where they came from."""
+"""Read and write the folder of one data set: interactions, test cases, names, and where they came from."""
 
 from __future__ import annotations
 

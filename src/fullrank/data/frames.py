@@ -77,7 +77,8 @@ class Interactions:
     def take(self, rows: Array) -> Interactions:
         """Return these rows (positions or a mask); users and items keep their positions, even those without a row."""
         columns = {name: getattr(self, name) for name in ("users", "items", "ratings", "timestamps")}
-        return replace(self, **{name: None if each is None else each[rows] for name, each in columns.items()})
+        taken: dict[str, Any] = {name: None if each is None else each[rows] for name, each in columns.items()}
+        return replace(self, **taken)
 
     def distinct(self) -> Interactions:
         """Return every pair once: the earliest of its rows, or the first one where there is no time.
@@ -214,7 +215,11 @@ def encode(
     else:
         codes, names = _encode_strings(ids)
     if order == "first":
-        by_appearance = np.argsort(np.unique(codes, return_index=True)[1])
+        first = np.empty(len(names), dtype=np.int64)
+        first[codes[::-1]] = np.arange(len(codes))[
+            ::-1
+        ]  # of several places the last that is written, the first row, stays
+        by_appearance = np.argsort(first)
         codes, names = np.argsort(by_appearance)[codes], names[by_appearance]
     if names.dtype.kind == "i" and bool((names == np.arange(len(names))).all()):
         return codes, None, len(names)
@@ -266,6 +271,15 @@ def locate(names: Array, ids: Array) -> IntArray:
     ranked = ids[order]
     place = np.minimum(np.searchsorted(ranked, names), len(ranked) - 1)
     return np.where(ranked[place] == names, order[place], -1).astype(np.int64)
+
+
+def canonical_csr(matrix: Any) -> Any:
+    """Return a CSR matrix with sorted indices and no duplicates; what was given is never changed."""
+    out = sp.csr_matrix(matrix)
+    if not out.has_canonical_format:
+        out = out.copy()
+        out.sum_duplicates()
+    return out
 
 
 def among(keys: IntArray, ascending: IntArray) -> BoolArray:

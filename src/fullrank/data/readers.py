@@ -1,4 +1,4 @@
-"""The official files, as their authors publish them: one reader per format, fast on millions of lines.
+"""Read the official files as their authors publish them: one reader per format, fast on millions of lines.
 
 A file is read in blocks of whole lines, so memory stays bounded by what is kept. A block that pyarrow cannot parse is read
 line by line, only then, so that the error can name the file and the line.
@@ -372,7 +372,7 @@ def _read_both(
             f"`{source_name(test)}` holds out item {held.items[row]} of user {held.users[row]}, which "
             f"`{source_name(train)}` has too."
         )
-    columns = {}
+    columns: dict[str, Any] = {}
     for name in ("users", "items", "ratings", "timestamps"):
         parts = getattr(rest, name), getattr(held, name)
         columns[name] = None if parts[0] is None or parts[1] is None else np.concatenate(parts)

@@ -1,4 +1,4 @@
-"""The eight data sets by name: found in the data folder, or made there once from their official files.
+"""Load the eight data sets by name: found in the data folder, or made there once from their official files.
 
 The folder (`FULLRANK_DATA`, else the platform's cache) holds per data set `interactions.parquet` (`user`, `item`,
 zero-based; `rating` and `timestamp` where known; every pair once, held-out ones included) and `test.parquet` where a
@@ -335,7 +335,6 @@ def _differences(data: Interactions, published: dict[str, int]) -> list[str]:
 
 
 def _fetch(url: str, path: Path, size: int | None, digest: str | None, progress: bool, timeout: float) -> None:
-    import urllib.error
     import urllib.request
 
     if path.is_file() and (size is None or path.stat().st_size == size):
@@ -353,12 +352,10 @@ def _fetch(url: str, path: Path, size: int | None, digest: str | None, progress:
                 while chunk := answer.read(1 << 20):
                     file.write(chunk)
                     shown.update(len(chunk))
-    except urllib.error.HTTPError as error:
-        if error.code != 416:  # 416: the part is complete already; the checks below decide
+    except OSError as error:  # urllib's own are such, too
+        if getattr(error, "code", None) != 416:  # 416: the part is complete already; the checks below decide
             raise OSError(f"{url} cannot be fetched ({error}); put the file into {path.parent} yourself.") from None
         total = size
-    except (OSError, TimeoutError) as error:
-        raise OSError(f"{url} cannot be fetched ({error}); put the file into {path.parent} yourself.") from None
     expected = size if size is not None else total
     got = part.stat().st_size
     if expected is not None and got != expected:

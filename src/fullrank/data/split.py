@@ -14,7 +14,16 @@ import scipy.sparse as sp
 
 from fullrank._checks import check_choice, check_whole, first_where, more
 from fullrank._types import RNG, Array, BoolArray, FloatArray, IntArray
-from fullrank.data.frames import Interactions, among, encode_together, interactions, raw_columns, repeats, same_sizes
+from fullrank.data.frames import (
+    Interactions,
+    among,
+    canonical_csr,
+    encode_together,
+    interactions,
+    raw_columns,
+    repeats,
+    same_sizes,
+)
 
 HOW = ("last", "random", "ratio", "last-ratio", "given")
 
@@ -199,7 +208,7 @@ class Split:
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """What a report should say about the data: name, checksum, sizes, notes."""
+        """Return what a report should say about the data: name, checksum, sizes, notes."""
         return {
             "name": self.name,
             "checksum": self.checksum,
@@ -368,13 +377,14 @@ def _hold_out(
     if share is not None and not 0 < share < 1:
         raise ValueError(f"`share` must be between 0 and 1, such as 0.2, got {share!r}.")
     found = interactions(data, **columns).distinct()
-    if by_time and found.timestamps is None:
+    within = found.timestamps if by_time else _random_keys(found, rng)
+    if within is None:
         raise ValueError("the interactions have no time; hold out at random, or name the column with `timestamp=`.")
     sizes = np.bincount(found.users, minlength=found.n_users)
     held = np.floor((share or 0.0) * sizes + 0.5).astype(np.int64).clip(1, np.maximum(sizes - 1, 1))
     held[sizes < min_items] = 0
     # by user and, within a user, by time (rows at the same time keep their order) or at random
-    order = np.lexsort((found.timestamps if by_time else _random_keys(found, rng), found.users))
+    order = np.lexsort((within, found.users))
     users = found.users[order]
     place = np.arange(len(order)) - (np.cumsum(sizes) - sizes)[users]  # place of the row within its user
     is_test = place >= (sizes - held)[users]
@@ -422,10 +432,7 @@ def _canonical(given: Any, name: str) -> Any:
         matrix.check_format(full_check=True)
     except ValueError as error:
         raise ValueError(f"`{name}` is not a valid sparse matrix: {str(error).rstrip('.')}.") from None
-    if not matrix.has_canonical_format:
-        if matrix is given or np.shares_memory(matrix.indices, getattr(given, "indices", matrix.data)):
-            matrix = matrix.copy()
-        matrix.sum_duplicates()
+    matrix = canonical_csr(matrix)
     if matrix.data.dtype.kind != "f":
         if matrix.data.dtype.kind not in "biu":
             raise TypeError(f"`{name}` must hold real numbers, got {matrix.data.dtype} values.")

@@ -1,4 +1,4 @@
-"""The recommender everyone must beat: the most popular items for everybody."""
+"""Recommend the most popular items to everybody: what every recommender must beat."""
 
 from __future__ import annotations
 

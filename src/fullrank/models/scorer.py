@@ -1,4 +1,4 @@
-"""Models as scorers: what a model must be able to do, and how models of other libraries come to do it.
+"""Scorers say what a model must be able to do, and how models of other libraries come to do it.
 
 A `Scorer` has one method, ``score(users, items)``. Everything else is speed: factors and item-item models are recognised
 and scored by compiled loops that never build users × items; models that can only score a whole catalogue at once are asked
@@ -23,6 +23,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from fullrank._types import Array, IntArray
+from fullrank.data.frames import canonical_csr
 
 __all__ = ["Factors", "ItemItem", "Pairs", "Rows", "Scorer", "Table", "as_scorer"]
 
@@ -76,7 +77,7 @@ class Factors:
 
     def digest(self) -> str:
         """Return a fingerprint of the tables (of a sample of rows where they are large)."""
-        return digest_of(self.users, self.items, *(() if self.bias is None else (self.bias,)))
+        return digest_of(self.users, self.items, self.bias)
 
     def __repr__(self) -> str:
         return f"Factors({self.n_users:,} users × {self.n_items:,} items, {self.users.shape[1]} factors)"
@@ -102,7 +103,7 @@ class ItemItem:
     def __post_init__(self) -> None:
         similarity, history = self.similarity, sp.csr_matrix(self.history)
         if sp.issparse(similarity):
-            similarity = canonical_csr(similarity, floats=True)
+            similarity = _floats(canonical_csr(similarity))
         else:
             similarity = matrix_of(similarity, "item similarities")
         if similarity.shape[0] != similarity.shape[1]:
@@ -125,9 +126,7 @@ class ItemItem:
 
     def digest(self) -> str:
         """Return a fingerprint of similarities and histories."""
-        s, h = self.similarity, self.history
-        parts = (s.indptr, s.indices, s.data) if sp.issparse(s) else (s,)
-        return digest_of(*parts, h.indptr, h.indices, h.data)
+        return digest_of(self.similarity, self.history)
 
     def __repr__(self) -> str:
         kind = f"{self.similarity.nnz:,} similarities" if sp.issparse(self.similarity) else "dense"
@@ -144,7 +143,7 @@ class Table:
     n_items: int = field(init=False)
 
     def __post_init__(self) -> None:
-        scores = canonical_csr(self.scores, floats=True)
+        scores = _floats(canonical_csr(self.scores))
         _settle(self, scores=scores, n_users=scores.shape[0], n_items=scores.shape[1])
 
     def score(self, users: IntArray, items: IntArray) -> Array:
@@ -157,7 +156,7 @@ class Table:
 
     def digest(self) -> str:
         """Return a fingerprint of the scores."""
-        return digest_of(self.scores.indptr, self.scores.indices, self.scores.data)
+        return digest_of(self.scores)
 
     def __repr__(self) -> str:
         return f"Table({self.n_users:,} users × {self.n_items:,} items, {self.scores.nnz:,} scores)"
@@ -333,13 +332,8 @@ def bias_of(bias: Any, n_items: int, kind: Any, name: str) -> Array | None:
     return np.asarray(bias)
 
 
-def canonical_csr(matrix: Any, *, floats: bool = False) -> Any:
-    """Return a CSR matrix with sorted indices and no duplicates, of float32 or float64 where ``floats`` asks for it."""
-    out = sp.csr_matrix(matrix)
-    if not out.has_canonical_format:
-        out = out.copy()
-        out.sum_duplicates()
-    return out.astype(np.float64) if floats and out.dtype not in (np.float32, np.float64) else out
+def _floats(matrix: Any) -> Any:
+    return matrix if matrix.dtype in (np.float32, np.float64) else matrix.astype(np.float64)
 
 
 def to_numpy(values: Any) -> Array:
@@ -356,10 +350,11 @@ def to_numpy(values: Any) -> Array:
     return np.asarray(values)
 
 
-def digest_of(*arrays: Array, most: int = 1 << 24) -> str:
-    """Return a checksum of arrays; of evenly spaced parts of those above ``most`` bytes."""
+def digest_of(*given: Any, most: int = 1 << 24) -> str:
+    """Return a checksum of arrays and CSR matrices; of evenly spaced parts of arrays above ``most`` bytes."""
     digest = hashlib.sha256()
-    for array in arrays:
+    parts = [(each.indptr, each.indices, each.data) if sp.issparse(each) else (each,) for each in given]
+    for array in (part for each in parts for part in each if part is not None):
         digest.update(f"{array.dtype.str}{array.shape}".encode())
         if array.nbytes > most:
             rows = max(1, int(len(array) * most / array.nbytes))

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from fullrank._checks import first_where
 from fullrank._columns import listed
 from fullrank._files import replacing
 from fullrank._tables import map_npy, require_pyarrow
@@ -74,12 +75,12 @@ class StoredFactors(Factors):
 
     @property
     def users(self) -> Array:
-        """The users' table, memory-mapped."""
+        """Map the users' table."""
         return self._open(0)
 
     @property
     def items(self) -> Array:
-        """The items' table, memory-mapped."""
+        """Map the items' table."""
         return self._open(1)
 
     def _open(self, which: int) -> Array:
@@ -90,8 +91,7 @@ class StoredFactors(Factors):
 
     def digest(self) -> str:
         """Return a fingerprint of the files."""
-        parts = () if self.bias is None else (self.bias,)
-        return _mark("".join([*(table.fingerprint for table in self._tables), digest_of(*parts)]))
+        return _mark("".join([*(table.fingerprint for table in self._tables), digest_of(self.bias)]))
 
     def for_items(self, low: int, high: int) -> StoredFactors:
         """Return the same model, of whose items only those from ``low`` to ``high`` − 1 will be asked."""
@@ -118,7 +118,7 @@ class StoredFactors(Factors):
 
 @dataclass(frozen=True)
 class StoredTable:
-    """A table of vectors in files: what it is, and how to open it; small, and the same on every machine."""
+    """Says what a table of vectors in files is, and how to open it; small, and the same on every machine."""
 
     source: Any  # a .npy path, an array, or (paths, format, file system)
     rows: int
@@ -159,12 +159,10 @@ class StoredTable:
             )
             start = file.tell()
             for places, values in self._batches(low, high):
-                keep = (places >= low) & (places < high)
-                places, values = places[keep], np.ascontiguousarray(values[keep], dtype=kind)
-                if np.diff(places).min(initial=1) < 1:
-                    order = np.argsort(places, kind="stable")
-                    places, values = places[order], values[order]
-                if len(places) > len(np.unique(places)) or written[places - low].any():
+                order = np.argsort(places, kind="stable")
+                order = order[(places[order] >= low) & (places[order] < high)]
+                places, values = places[order], np.ascontiguousarray(values[order], dtype=kind)
+                if (np.diff(places) < 1).any() or written[places - low].any():
                     raise ValueError(f"column `{self.ids}` of the {self.source[0][0]!r} files holds a position twice.")
                 written[places - low] = True
                 edges = [0, *(np.flatnonzero(np.diff(places) > 1) + 1), len(places)]
@@ -172,11 +170,9 @@ class StoredTable:
                     if a < b:
                         file.seek(start + int(places[a]) * stride)
                         file.write(values[a:b].data)
-            if not written.all():
-                missing = low + int(np.flatnonzero(~written)[0])
-                raise ValueError(
-                    f"the files must have a vector for every position below {self.rows:,}, and have none for {missing}."
-                )
+            if (missing := first_where(~written)) is not None:
+                everywhere = f"the files must have a vector for every position below {self.rows:,}"
+                raise ValueError(f"{everywhere}, and have none for {low + missing}.")
             file.truncate(start + self.rows * stride)  # what was not written takes no room
 
     def _batches(self, low: int, high: int) -> Iterator[tuple[Any, Array]]:
@@ -239,7 +235,7 @@ def _table(source: Any, what: str, cache: Any, filesystem: Any, vectors: str | N
         raise ValueError(
             f"`{what}` in {where} must be a matrix of numbers, got shape {array.shape} and type {array.dtype}."
         )
-    return StoredTable(source, *array.shape, _float(array.dtype), mark, cache)
+    return StoredTable(source, len(array), array.shape[1], _float(array.dtype), mark, cache)
 
 
 def _mark(*parts: Any) -> str:

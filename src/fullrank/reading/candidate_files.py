@@ -1,10 +1,11 @@
-"""Files of candidates: Elliot's lists of negatives, TREC runs and judgements."""
+"""Read files of candidates: Elliot's lists of negatives, TREC runs and judgements."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ def read_elliot_negatives(source: Source, *, progress: bool = False) -> Candidat
             "line end; is the file cut short?"
         )
     users, *targets = (_typed(column) for column in zip(*lists, strict=True))
-    items = _typed([item for _, items in lists.values() for item in items])
+    items = _typed(list(chain.from_iterable(items for _, items in lists.values())))
     return CandidateLists(users, targets[0] if targets else None, items, np.cumsum([0, *sizes]))
 
 
@@ -80,17 +81,23 @@ def read_trec_qrels(source: Source, *, progress: bool = False) -> dict[str, Arra
 def _read_trec(
     source: Source, progress: bool, form: str, value: int, read: Callable[[str], Any], expected: str
 ) -> tuple[Array, Array, list[Any]]:
-    rows: list[tuple[str, str, Any, int]] = []
+    names: list[str] = []
+    documents: list[str] = []
+    values: list[Any] = []
+    lines: list[int] = []
+    width = len(form.split())
     for number, line in _text_lines(source, progress):
         fields = line.split()
-        if len(fields) != len(form.split()):
+        if len(fields) != width:
             raise unreadable(source, number, line.encode(), form)
         if (found := read(fields[value])) is None:
             raise unreadable(source, number, line.encode(), expected)
-        rows.append((fields[0], fields[2], found, number))
-    if not rows:
+        names.append(fields[0])
+        documents.append(fields[2])
+        values.append(found)
+        lines.append(number)
+    if not lines:
         raise ValueError(f"`{source_name(source)}` line 1: the file is empty; expected lines of {form}.")
-    names, documents, values, lines = zip(*rows, strict=True)
     queries, docs = np.array(names, dtype=object), np.array(documents, dtype=object)
     query, document = encode(queries, "user")[0], encode(docs, "item")[0]
     repeated = repeats(query * (int(document.max()) + 1) + document)
@@ -100,7 +107,7 @@ def _read_trec(
             f"`{source_name(source)}` line {lines[r]}: document {documents[r]!r} of query {names[r]!r} is there already"
             f"{more(len(repeated))}."
         )
-    return queries, docs, list(values)
+    return queries, docs, values
 
 
 def _text_lines(source: Source, progress: bool) -> Iterator[tuple[int, str]]:
@@ -130,7 +137,7 @@ def _head(text: str) -> tuple[str, ...] | None:
 def _typed(names: Sequence[str]) -> Array:
     """Read names as integers if all are written as such, else as strings."""
     whole = all(WHOLE_NUMBER.fullmatch(name) for name in names)
-    return np.array([int(name) for name in names] if whole else names, dtype=np.int64 if whole else object)
+    return np.array(names, dtype=np.int64 if whole else object)
 
 
 def _finite(text: str) -> float | None:

@@ -1,4 +1,4 @@
-"""The one ranking of ready candidates: rows (list, item, score) and cases (list, user, target) in, counts out."""
+"""Rank ready candidates, in one place: rows (list, item, score) and cases (list, user, target) in, counts out."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["Cases", "How", "Listed", "rank_lists", "refuse_absent", "refuse_outs
 
 @dataclass(frozen=True)
 class How:
-    """What is known about the lists, checked before anything is read or scored."""
+    """Holds what is known about the lists, checked before anything is read or scored."""
 
     n_items: Any
     design: Design | str
@@ -45,12 +45,12 @@ class How:
 
     @property
     def declared(self) -> Design:
-        """The design that was named."""
+        """Return the design that was named."""
         return parse_design(self.design)
 
     @property
     def negatives(self) -> int | None:
-        """How many negatives a list should hold; ``None``: all there are."""
+        """Return how many negatives a list should hold; ``None``: all there are."""
         declared = self.declared
         # a type question: what the distinct items of a list with repeats follow is known of Sample alone
         if type(declared) is Sample:
@@ -61,7 +61,7 @@ class How:
 
     @property
     def split(self) -> Split | None:
-        """The split that candidates are counted from, if there is one."""
+        """Return the split that candidates are counted from, if there is one."""
         return self.n_items if isinstance(self.n_items, Split) else None
 
 
@@ -126,12 +126,11 @@ class Cases:
 
 def rank_lists(rows: Listed, cases: Cases, how: How) -> RankCounts:
     """Count, for every case, the distinct negatives of its list and those of them that rank above the target."""
-    split = how.split
-    if not len(cases.targets):
+    split, total = how.split, len(cases.targets)
+    if not total:
         raise ValueError("there are no targets, so there is nothing to rank.")
     width = int(max(rows.items.max(initial=0), cases.targets.max())) + 1
     _refuse_repeated_cases(cases, width)
-    total = len(cases.targets)
     rows, cases, kept = _matched(rows, cases, how.missing)
     _, inverse, times = np.unique(cases.users, return_inverse=True, return_counts=True)
     T = times[inverse]
@@ -161,7 +160,7 @@ def rank_lists(rows: Listed, cases: Cases, how: How) -> RankCounts:
         _refuse_seen(split, users, items, cases)
     design, N = _settled(how, drawn, N, T, cases)
     if split is not None and not design.exhaustive:
-        _look_uniform(split, how.candidates, items, drawn / (N - 1), cases)
+        _warn_unless_uniform(split, how.candidates, items, drawn / (N - 1), cases)
     hits, places = _hits(cases, target_scores, lo, hi, items, scores, how)
     weights = None
     if split is not None and split.weights is not None:
@@ -176,11 +175,8 @@ def rank_lists(rows: Listed, cases: Cases, how: How) -> RankCounts:
 
 def _matched(rows: Listed, cases: Cases, missing: str) -> tuple[Listed, Cases, IntArray]:
     """Keep lists that have a case and cases that have a list; the others are an error, or dropped."""
-    listed, asked = np.unique(rows.lists), np.unique(cases.lists)
-    lonely = ~among(cases.lists, listed)
-    idle = ~among(rows.lists, asked)
-    if missing == "error" and lonely.any():
-        c = int(np.flatnonzero(lonely)[0])
+    lonely, idle = ~among(cases.lists, np.unique(rows.lists)), ~among(rows.lists, np.unique(cases.lists))
+    if missing == "error" and (c := first_where(lonely)) is not None:
         raise ValueError(
             f"{rows.source} has nothing for {cases.user(cases.users[c])}{more(lonely.sum())}, who has a target: add the "
             "scores, or leave such users out with `missing='drop'`."
@@ -194,8 +190,7 @@ def _matched(rows: Listed, cases: Cases, missing: str) -> tuple[Listed, Cases, I
     if lonely.all() or idle.all():
         raise ValueError(f"no user of {rows.source} has a target: are the users named alike in both?")
     kept = np.flatnonzero(~lonely)
-    left = Listed(rows.lists[~idle], rows.items[~idle], rows.scores[~idle], rows.source)
-    return left, cases.take(kept), kept
+    return Listed(rows.lists[~idle], rows.items[~idle], rows.scores[~idle], rows.source), cases.take(kept), kept
 
 
 def _candidates_of(how: How, cases: Cases, kept: IntArray, total: int, T: IntArray) -> IntArray | None:
@@ -366,7 +361,7 @@ def refuse_absent(split: Split, absent: Array) -> None:
         )
 
 
-def _look_uniform(split: Split, candidates: str, items: IntArray, rate: Array, cases: Cases) -> None:
+def _warn_unless_uniform(split: Split, candidates: str, items: IntArray, rate: Array, cases: Cases) -> None:
     """Warn when items occur among the negatives far too unequally for uniform draws (a chi-square over items).
 
     Popularity-drawn lists, lists from a part of the catalogue and one list for everybody all show up here. A list draws

@@ -56,15 +56,9 @@ from fullrank.reading.candidate_ranking import (
 )
 
 __all__ = [
-    "CandidateLists",
-    "counts_from_negatives",
-    "counts_from_recbole",
-    "counts_from_scores",
-    "counts_from_trec",
-    "read_elliot_negatives",
-    "read_trec_qrels",
-    "read_trec_run",
-]
+    "CandidateLists", "counts_from_negatives", "counts_from_recbole", "counts_from_scores", "counts_from_trec",
+    "read_elliot_negatives", "read_trec_qrels", "read_trec_run",
+]  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------------ the front doors

@@ -1,4 +1,4 @@
-"""Files of sampled ranks or scored candidates, as evaluation tools write them, become counts by model.
+"""Turn files of sampled ranks or scored candidates, as evaluation tools write them, into counts by model.
 
 Three kinds are known by their columns: ranks (``rank``, or one column of ranks per model), scored candidates
 (``user_id, item_id, score`` and which of them is the target), and TREC runs (when judgements are given).
@@ -31,7 +31,7 @@ __all__ = ["RankTable", "counts_from_frame", "read_counts", "read_ranks"]
 
 @dataclass(frozen=True)
 class RankTable:
-    """The ranks of one model, and what the file says about each case (``None``: nothing)."""
+    """Holds the ranks of one model, and what the file says about each case (``None``: nothing)."""
 
     model: str
     ranks: Array
@@ -113,7 +113,7 @@ def read_counts(
 
 @dataclass(frozen=True)
 class _Asked:
-    """What :func:`read_counts` was asked for."""
+    """Holds what :func:`read_counts` was asked for."""
 
     design: Design | str
     n_items: int | None

@@ -1,4 +1,4 @@
-"""How models of other libraries come to score: one file per library, tried from the most particular to the least."""
+"""Adapters let models of other libraries score: one file per library, tried from the most particular to the least."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ def recognise(model: Any, split: Any, name: str | None) -> Any:
         if (found := adapter.recognise(model, split, label)) is not None:
             return found
     if callable(getattr(model, "score", None)):
-        sizes = (getattr(model, key, None) for key in ("n_users", "n_items"))
-        return Pairs(model.score, *(size if isinstance(size, int) else None for size in sizes), name=label)
+        known = {key: getattr(model, key, None) for key in ("n_users", "n_items")}
+        sizes: dict[str, Any] = {key: size for key, size in known.items() if isinstance(size, int)}
+        return Pairs(model.score, name=label, **sizes)
     if (found := frames.recognise(model, split, name)) is not None:
         return found
     return Pairs(model, name=label) if callable(model) else None

@@ -1,4 +1,4 @@
-"""Frames of scores: pandas, polars, Arrow, or mappings of arrays, with a row per user and item."""
+"""Take frames of scores as models: pandas, polars, Arrow, or mappings of arrays, with a row per user and item."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models known by what they hold: factors, similarities, matrices of scores, whichever library made them.
+"""Recognise models by what they hold: factors, similarities, matrices of scores, whichever library made them.
 
 implicit's models have ``user_factors`` and ``item_factors``, or an item × item ``similarity``; so do fullrank's own.
 """
