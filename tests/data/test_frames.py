@@ -81,7 +81,11 @@ def test_overrides_win():
         ({"user": ["a", None], "item": [1, 2]}, {}, "row 1 has no user"),
         ({"user": [1.0, np.nan], "item": [1, 2]}, {}, "row 1 has no user"),
         ({"user": [1, 2.5], "item": [1, 2]}, {}, "`user` must hold integers or strings, got 2.5 in row 1"),
-        ({"user": [1, 2], "item": [1, 2], "rating": [1.0, np.inf]}, {}, "`rating` must be a finite number in every row, got inf in row 1"),
+        (
+            {"user": [1, 2], "item": [1, 2], "rating": [1.0, np.inf]},
+            {},
+            "`rating` must be a finite number in every row, got inf in row 1",
+        ),
         ({"user": [1, 2], "item": [1, 2], "time": [1.0, np.nan]}, {}, "`timestamp` must be .*, got nan in row 1"),
         ({"user": [[1], [2]], "item": [1, 2]}, {}, "`user` must have one dimension, got 2"),
         ({"user": [2**70, 1], "item": [1, 2]}, {}, "`user` holds integers beyond"),

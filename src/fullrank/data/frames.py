@@ -290,6 +290,12 @@ def among(keys: IntArray, ascending: IntArray) -> BoolArray:
     return np.asarray(ascending[place] == keys)
 
 
+def stored_in(matrix: Any, rows: IntArray, columns: IntArray) -> BoolArray:
+    """Say which cells a canonical CSR matrix stores: its keys ascend, so one binary search per cell is enough."""
+    stored = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr))
+    return among(rows * matrix.shape[1] + columns, stored * matrix.shape[1] + matrix.indices)
+
+
 def repeats(keys: IntArray) -> IntArray:
     """Return the places of the keys that also stand at an earlier place, in the order of the keys."""
     order = np.argsort(keys, kind="stable")

@@ -6,6 +6,7 @@ line by line, only then, so that the error can name the file and the line.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import re
@@ -185,34 +186,31 @@ def source_name(source: Source) -> str:
 
 def _blocks(source: Source, progress: bool) -> Iterator[tuple[bytes, int]]:
     """Yield (bytes of whole lines, number of their first line), without a byte-order mark."""
-    if not isinstance(source, str | os.PathLike):
-        yield from _blocks_of(source, source_name(source), None, progress)
-        return
-    path = Path(source)
-    try:
-        file = open_bytes(path)
-    except OSError as error:
-        raise type(error)(f"`{path}` cannot be read: {(error.strerror or str(error)).lower()}.") from None
-    with file:
-        yield from _blocks_of(file, str(path), path.stat().st_size, progress)
-
-
-def _blocks_of(file: BinaryIO, name: str, size: int | None, progress: bool) -> Iterator[tuple[bytes, int]]:
-    rest, line, start = b"", 1, True
-    with bar(progress, size, Path(name).name, unit="B", unit_scale=True) as shown:
-        while chunk := file.read(BLOCK):
-            shown.update(len(chunk))
-            if start:
-                start = False
-                if chunk[:2] in (b"\xff\xfe", b"\xfe\xff"):
-                    raise ValueError(f"`{name}` line 1: the file is UTF-16; save it as UTF-8 or plain ASCII.")
-                chunk = chunk.removeprefix(b"\xef\xbb\xbf")
+    name, size, rest, line = source_name(source), None, b"", 1
+    with contextlib.ExitStack() as stack:
+        if isinstance(source, str | os.PathLike):
+            try:
+                file = stack.enter_context(open_bytes(Path(source)))
+            except OSError as error:
+                raise type(error)(f"`{name}` cannot be read: {(error.strerror or str(error)).lower()}.") from None
+            size = Path(source).stat().st_size
+        else:
+            file = source
+        shown = stack.enter_context(bar(progress, size, Path(name).name, unit="B", unit_scale=True))
+        chunk = file.read(BLOCK)
+        if chunk[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            raise ValueError(f"`{name}` line 1: the file is UTF-16; save it as UTF-8 or plain ASCII.")
+        shown.update(len(chunk))
+        chunk = chunk.removeprefix(b"\xef\xbb\xbf")
+        while chunk:
             whole, end, chunk = chunk.rpartition(b"\n")
             if end:
                 block, rest = rest + whole + end, b""
                 yield block, line
                 line += block.count(b"\n")
             rest += chunk
+            chunk = file.read(BLOCK)
+            shown.update(len(chunk))
     if rest:
         yield rest, line
 

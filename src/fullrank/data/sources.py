@@ -289,14 +289,13 @@ def _is_zip(path: Path) -> bool:
 def _verified(origin: Path, option: dict[str, Any], verify: bool) -> dict[str, Any]:
     """Return name, size and checksum of a source file, checked against `sources.json` where that knows them."""
     facts = {"name": origin.name, "bytes": origin.stat().st_size, "sha256": sha256(origin)}
-    for known in option["downloads"]:
-        if verify and known["name"] == origin.name:
-            for what in ("bytes", "sha256"):
-                if known[what] is not None and known[what] != facts[what]:
-                    raise ValueError(
-                        f"{origin} has {what} {facts[what]}, the official file {known[what]}: fetch it again, or "
-                        "accept it with verify=False."
-                    )
+    known: dict[str, Any] = next((each for each in option["downloads"] if verify and each["name"] == origin.name), {})
+    for what in ("bytes", "sha256"):
+        if known.get(what) not in (None, facts[what]):
+            raise ValueError(
+                f"{origin} has {what} {facts[what]}, the official file {known[what]}: fetch it again, or accept it with "
+                "verify=False."
+            )
     return facts
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -23,6 +23,7 @@ from fullrank.data.frames import (
     raw_columns,
     repeats,
     same_sizes,
+    stored_in,
 )
 
 HOW = ("last", "random", "ratio", "last-ratio", "given")
@@ -121,9 +122,7 @@ class Split:
 
     def in_train(self, users: IntArray, items: IntArray) -> BoolArray:
         """Say for each pair of positions whether it is in `train`."""
-        # train is canonical, so its keys ascend and one binary search per pair is enough
-        rows = np.repeat(np.arange(self.n_users, dtype=np.int64), np.diff(self.train.indptr))
-        return among(users * self.n_items + items, rows * self.n_items + self.train.indices)
+        return stored_in(self.train, users, items)
 
     def _checked_weights(self) -> FloatArray:
         try:
@@ -390,7 +389,8 @@ def _hold_out(
     is_test = place >= (sizes - held)[users]
     if not is_test.any():
         raise ValueError(f"no user has {min_items} or more distinct items, so there is nothing to hold out.")
-    return _split_of(found.take(order[~is_test]), found.take(order[is_test]), name)
+    pairs = replace(found, ratings=None, timestamps=None)
+    return _split_of(pairs.take(order[~is_test]), pairs.take(order[is_test]), name)
 
 
 def _random_keys(found: Interactions, rng: RNG) -> FloatArray:

@@ -75,9 +75,7 @@ class ItemCF:
         if self.history_neighbours is None and self.scored_neighbours is None:
             _refuse_above(self.max_gigabytes, history, "ItemCF", "set `history_neighbours`")
         forward, backward = [], []
-        for first, strip in _cosines(history, progress, "ItemCF"):
-            if not self.keep_self:
-                _drop_self(strip, first)
+        for strip in _similarities(history.T.tocsr(), "ItemCF", progress, keep_self=self.keep_self):
             strip.data **= self.power
             if self.scored_neighbours is not None:  # by symmetry of s a row is also a column
                 backward.append(_nearest(strip, self.scored_neighbours))
@@ -126,17 +124,11 @@ class ItemKNN:
     def fit(self, train: Any, *, progress: bool = True) -> FittedItemItem:
         """Compute similarities and keep the nearest neighbours."""
         history = history_of(train)
-        if self.weighting == "cosine":
-            strips = _cosines(history, progress, "ItemKNN")
-        else:
-            weights = _bm25(history.T.tocsr(), self.k1, self.b)
-            strips = _products(weights, progress, "ItemKNN")
-        rows = []
-        for first, strip in strips:
-            if not self.keep_self:
-                _drop_self(strip, first)
-            rows.append(_nearest(strip, self.neighbours))
-        return FittedItemItem(self, _densest(_together(rows, [])), history)
+        items, cosine = history.T.tocsr(), self.weighting == "cosine"
+        weights = items if cosine else _bm25(items, self.k1, self.b)
+        strips = _similarities(weights, "ItemKNN", progress, keep_self=self.keep_self, cosine=cosine)
+        similarity = _together([_nearest(strip, self.neighbours) for strip in strips], [])
+        return FittedItemItem(self, _densest(similarity), history)
 
     __repr__ = describe
 
@@ -144,25 +136,25 @@ class ItemKNN:
 # ------------------------------------------------------------------------------------------------------- inside
 
 
-def _cosines(history: Any, progress: bool, what: str) -> Iterator[tuple[int, Any]]:
-    """Yield rows of n_ij / √(n_i n_j), a strip at a time; counts are exact, and equal counts give equal cosines."""
-    counts = np.bincount(history.indices, minlength=history.shape[1]).astype(np.float64)
-    for first, strip in _products(history.T.tocsr(), progress, what):
-        rows = np.repeat(np.arange(first, first + strip.shape[0]), np.diff(strip.indptr))
-        strip.data /= np.sqrt(counts[rows] * counts[strip.indices])
-        yield first, strip
+def _similarities(weights: Any, what: str, progress: bool, *, keep_self: bool, cosine: bool = True) -> Iterator[Any]:
+    """Yield rows of W Wᵀ, a strip at a time, indices sorted; of cosines, n_ij / √(n_i n_j), W being ones.
 
-
-def _products(weights: Any, progress: bool, what: str) -> Iterator[tuple[int, Any]]:
-    """Yield rows of W Wᵀ, a strip at a time, indices sorted."""
-    n = weights.shape[0]
+    Counts are exact, and equal counts give equal cosines.
+    """
+    n, counts = weights.shape[0], np.diff(weights.indptr).astype(np.float64)
     turned = weights.T.tocsr()
     step = max(1, _STRIP_CELLS // n)
     with bar(progress, n, what) as steps:
         for first in range(0, n, step):
             strip = weights[first : first + step] @ turned
             strip.sort_indices()
-            yield first, strip
+            rows = np.repeat(np.arange(first, first + strip.shape[0]), np.diff(strip.indptr))
+            if cosine:
+                strip.data /= np.sqrt(counts[rows] * counts[strip.indices])
+            if not keep_self:
+                strip.data[strip.indices == rows] = 0.0
+                strip.eliminate_zeros()
+            yield strip
             steps.update(strip.shape[0])
 
 
@@ -176,12 +168,6 @@ def _bm25(items: Any, k1: float, b: float) -> Any:
         np.repeat((k1 + 1) / (k1 * (1 - b + b * lengths / mean) + 1), np.diff(items.indptr)) * rarity[items.indices]
     )
     return weights
-
-
-def _drop_self(strip: Any, first: int) -> None:
-    rows = np.repeat(np.arange(first, first + strip.shape[0]), np.diff(strip.indptr))
-    strip.data[strip.indices == rows] = 0.0
-    strip.eliminate_zeros()
 
 
 def _nearest(strip: Any, k: int) -> Any:

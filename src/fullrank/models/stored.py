@@ -13,6 +13,7 @@ import itertools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -61,33 +62,42 @@ def read_factors(
 
 
 class StoredFactors(Factors):
-    """`Factors` whose tables are opened when they are first needed, wherever that is. Made by :func:`read_factors`."""
+    """`Factors` whose tables are opened when they are first needed, wherever that is. Made by :func:`read_factors`.
 
-    def __init__(self, users: StoredTable, items: StoredTable, bias: Any = None, name: str = "factors") -> None:
+    ``only`` is the range of items that will be asked for, from its first number to the second − 1; empty: all.
+    """
+
+    _tables: tuple[StoredTable, StoredTable]
+    _only: tuple[int, ...]
+
+    def __init__(
+        self,
+        users: StoredTable,
+        items: StoredTable,
+        bias: Any = None,
+        name: str = "factors",
+        only: tuple[int, ...] = (),
+    ) -> None:
         if users.width != items.width:
             raise ValueError(
                 f"model `{name}` has user factors of width {users.width} and item factors of width {items.width}; they "
                 "must agree."
             )
         kind = np.result_type(users.dtype, items.dtype)
-        tables = users.as_type(kind), items.as_type(kind)
-        self.__setstate__({"tables": tables, "bias": bias_of(bias, items.rows, kind, name), "name": name})
+        self.__dict__.update(
+            _tables=(users.as_type(kind), items.as_type(kind)), _only=only, bias=bias_of(bias, items.rows, kind, name),
+            name=name, n_users=users.rows, n_items=items.rows,
+        )  # fmt: skip
 
-    @property
+    @cached_property
     def users(self) -> Array:
         """Map the users' table."""
-        return self._open(0)
+        return self._tables[0].open()
 
-    @property
+    @cached_property
     def items(self) -> Array:
         """Map the items' table."""
-        return self._open(1)
-
-    def _open(self, which: int) -> Array:
-        if self._opened[which] is None:
-            self._opened[which] = self._tables[which].open(*self._ranges[which])
-        out: Array = self._opened[which]
-        return out
+        return self._tables[1].open(*self._only)
 
     def digest(self) -> str:
         """Return a fingerprint of the files."""
@@ -95,25 +105,13 @@ class StoredFactors(Factors):
 
     def for_items(self, low: int, high: int) -> StoredFactors:
         """Return the same model, of whose items only those from ``low`` to ``high`` − 1 will be asked."""
-        out = object.__new__(StoredFactors)
-        out.__setstate__(self.__getstate__() | {"range": (low, high)})
-        return out
+        return StoredFactors(*self._tables, self.bias, self.name, (low, high))
 
     def __repr__(self) -> str:
         return f"StoredFactors({self.n_users:,} users × {self.n_items:,} items, {self._tables[0].width} factors)"
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"tables": self._tables, "bias": self.bias, "name": self.name, "range": self._ranges[1]}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(
-            _tables=state["tables"], bias=state["bias"], name=state["name"], _opened=[None, None],
-            _ranges=((), state.get("range", ())), n_users=state["tables"][0].rows, n_items=state["tables"][1].rows,
-        )  # fmt: skip
-
-    _tables: tuple[StoredTable, StoredTable]
-    _ranges: tuple[Any, Any]
-    _opened: list[Any]
+    def __reduce__(self) -> Any:
+        return StoredFactors, (*self._tables, self.bias, self.name, self._only)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy as np
 
 from fullrank._checks import check_choice, first_where, more
 from fullrank._types import RNG, Array, FloatArray, IntArray
-from fullrank.data.frames import among, repeats
+from fullrank.data.frames import among, locate, repeats
 from fullrank.data.readers import LARGEST_POSITION
 from fullrank.data.split import Split
 from fullrank.observing.inputs import TIES, seed_of
@@ -102,8 +102,7 @@ class Cases:
 
     def owner_of(self, lists: IntArray) -> IntArray:
         """Return the user of each list."""
-        order = np.argsort(self.lists, kind="stable")
-        return np.asarray(self.users[order[np.searchsorted(self.lists[order], lists)]])
+        return np.asarray(self.users[locate(lists, self.lists)])
 
     def user_ids(self) -> Array:
         """Return the names of the users, or their positions where cases are known by these."""

@@ -30,7 +30,7 @@ import numpy as np
 from fullrank._checks import first_where, more
 from fullrank._columns import checked_columns, column_values, frame_columns, series_to_numpy
 from fullrank._types import RNG, Array, FloatArray, IntArray
-from fullrank.data.frames import among, encode, encode_together, locate, whole_names
+from fullrank.data.frames import among, encode, encode_together, locate, stored_in, whole_names
 from fullrank.data.readers import Negatives, Source
 from fullrank.data.split import Split
 from fullrank.models.scorer import Table, as_scorer, to_numpy
@@ -178,7 +178,7 @@ def counts_from_scores(
     else:
         split: Any = how.split  # without targets, labels are asked for unless there is one
         of = (split.names("user", split.users), split.names("item", split.items))
-    return _rank_pairs(users, items, _numbers(found["score"], "score"), of, how, "the frame")
+    return _rank_pairs(users, items, found["score"], of, how, "the frame")
 
 
 def counts_from_trec(
@@ -208,7 +208,7 @@ def counts_from_trec(
     if not relevant.any():
         raise ValueError(f"`qrels` judges no document {min_relevance} or better, so there is nothing to rank.")
     of = (truth["user"][relevant], truth["item"][relevant])
-    return _rank_pairs(ran["user"], ran["item"], _numbers(ran["score"], "score"), of, how, "the run")
+    return _rank_pairs(ran["user"], ran["item"], ran["score"], of, how, "the run")
 
 
 def counts_from_recbole(
@@ -259,12 +259,10 @@ def _cases_of_split(split: Split | None, users: IntArray, lists: IntArray, missi
         raise ValueError(
             "the file lists negatives per user and no targets: give a Split, which has them, as `n_items`."
         )
-    order = np.argsort(users, kind="stable")
-    place = np.minimum(np.searchsorted(users[order], split.users), len(users) - 1)
-    found = users[order][place] == split.users
+    place = locate(split.users, users)
     if missing == "error":
-        refuse_absent(split, ~found)
-    cases = Cases.at_positions(split, order[place], split.users, split.items).take(found)
+        refuse_absent(split, place < 0)
+    cases = Cases.at_positions(split, place, split.users, split.items).take(place >= 0)
     return cases, among(lists, np.unique(cases.lists))
 
 
@@ -272,13 +270,10 @@ def _score(scorer: Any, name: str, cases: Cases, lists: IntArray, items: IntArra
     """Score (user, item), sorted by list: the model is asked for rectangles of whole lists, padded, at once."""
     users = cases.owner_of(lists)
     if isinstance(scorer, Table):
-        stored = scorer.scores.sorted_indices()
-        rows = np.repeat(np.arange(scorer.n_users, dtype=np.int64), np.diff(stored.indptr))
-        known = among(users * scorer.n_items + items, rows * scorer.n_items + stored.indices)
-        if (r := first_where(~known)) is not None:
-            raise ValueError(
-                f"model `{name}` has no score for {cases.user(users[r])} and {cases.item(items[r])}{more((~known).sum())}."
-            )
+        unknown = ~stored_in(scorer.scores, users, items)
+        if (r := first_where(unknown)) is not None:
+            pair = f"{cases.user(users[r])} and {cases.item(items[r])}"
+            raise ValueError(f"model `{name}` has no score for {pair}{more(unknown.sum())}.")
     starts = np.flatnonzero(np.diff(lists, prepend=-1))
     sizes = np.diff(np.append(starts, len(lists)))
     out = np.empty(len(lists))
@@ -334,26 +329,19 @@ def _to_positions(names: Array, split: Split | None, what: str, by_name: bool = 
 
 
 def _columns(frame: Any, wanted: Sequence[str], overrides: Mapping[str, str | None]) -> dict[str, Array]:
-    """Find the wanted columns of a frame or mapping under their usual names; labels become numbers."""
+    """Find the wanted columns of a frame or mapping under their usual names; scores and labels become numbers."""
     hints = {"label": " (or give `targets=`, or a Split as `n_items`)"}
     found = frame_columns(frame, wanted, (), overrides, hints=hints)
     if "label" in found:
-        found["label"] = _truth(found["label"])
-    return checked_columns(found)
-
-
-def _truth(values: Any) -> Array:
-    """Return labels as numbers: booleans are 0 and 1."""
-    array = series_to_numpy(values)
-    if array.dtype.kind == "O" and all(isinstance(value, bool | np.bool_) for value in array):
-        array = array.astype(bool)
-    return _numbers(column_values(array.astype(np.int64) if array.dtype.kind == "b" else array, "label"), "label")
-
-
-def _numbers(values: Array, what: str) -> FloatArray:
-    if values.dtype.kind not in "iuf":
-        raise TypeError(f"`{what}` must hold numbers, got {str(values[0])!r}.")
-    return values.astype(np.float64)
+        labels = series_to_numpy(found["label"])
+        truths = labels.dtype.kind == "O" and all(isinstance(value, bool | np.bool_) for value in labels)
+        found["label"] = labels.astype(np.int64) if truths or labels.dtype.kind == "b" else labels
+    columns = checked_columns(found)
+    for what in [each for each in ("score", "label") if each in columns]:
+        if columns[what].dtype.kind not in "iuf":
+            raise TypeError(f"`{what}` must hold numbers, got {str(columns[what][0])!r}.")
+        columns[what] = columns[what].astype(np.float64)
+    return columns
 
 
 def _pair(given: Any, what: str) -> tuple[Array, Array]:
