@@ -13,7 +13,9 @@ import numpy as np
 #: How an item that scores the same as the target is ranked.
 TIES = ("random", "optimistic", "pessimistic")
 
-__all__ = ["TIES", "check_choice", "check_flag", "check_number", "check_whole", "did_you_mean", "more", "require"]
+__all__ = [
+    "TIES", "check_choice", "check_flag", "check_number", "check_whole", "did_you_mean", "first_where", "more", "require",
+]  # fmt: skip
 
 
 def check_whole(name: str, value: Any, least: int, *, none: bool = False) -> None:
@@ -55,6 +57,12 @@ def did_you_mean(word: Any, known: Iterable[str], otherwise: str = ".", within: 
     short = len(str(word)) <= 5  # two letters that changed places are half of a short word
     near = difflib.get_close_matches(str(word), list(known), 1, 0.5 if short else 0.6)
     return f"; did you mean {within.format(near[0])!r}?" if near else otherwise
+
+
+def first_where(bad: Any) -> int | None:
+    """Return the first place where ``bad`` holds, or None where it holds nowhere."""
+    places = np.flatnonzero(bad)
+    return int(places[0]) if len(places) else None
 
 
 def more(count: Any) -> str:

@@ -205,7 +205,7 @@ def test_good_estimators_of_ones_own_pass():
         (Remembers(), "fitting changed the estimator"),
         (Thawed(), "`steps` of Thawed.steps=5. can be changed: make it a frozen dataclass"),
         (NoValue(), "cannot be hashed: make it a frozen dataclass"),
-        (Refuses("a good reason."), "must work, or be named in `refuses`; it says: a good reason"),
+        (Refuses("a good reason."), "must work, or be named in `refuses`, got the error: a good reason"),
         (fr.MLE, "has no method `fit`"),
         ("mle", "has no method `fit`"),
     ],

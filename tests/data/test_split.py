@@ -161,7 +161,7 @@ def test_an_empty_train_and_users_without_history_are_allowed():
         ),
         ({"user_ids": ["a"]}, r"`user_ids` has shape \(1,\).*shape \(3,\)"),
         ({"item_ids": [1, 2, 3]}, r"`item_ids` has shape"),
-        ({"users": np.array([0, 1, 2**63], dtype=np.uint64)}, "is no position"),
+        ({"users": np.array([0, 1, 2**63], dtype=np.uint64)}, "is not a position"),
     ],
 )
 def test_bad_input_is_one_sentence(changes, message):
@@ -179,7 +179,7 @@ def test_bad_input_is_one_sentence(changes, message):
         ({"train": "ml-1m"}, r"`train` must .*got a str"),
         ({"train": [1, 2, 3]}, r"`train` must .*got a ndarray"),
         ({"train": TRAIN.astype(complex)}, r"`train` must .*got complex128"),
-        ({"weights": ["x", "y", "z"]}, r"`weights` holds something else than numbers"),
+        ({"weights": ["x", "y", "z"]}, r"`weights` must hold numbers"),
     ],
 )
 def test_wrong_types(changes, message):

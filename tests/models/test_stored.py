@@ -170,5 +170,5 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
         read_factors(U, good, vectors="vec")
     with pytest.raises(ValueError, match="no column 'number'"):
         read_factors(U, good, ids="number")
-    with pytest.raises(ValueError, match=r"`bias` must be one number per item, \(300,\), got shape \(2,\)"):
+    with pytest.raises(ValueError, match=r"must have one item bias per item, \(300,\), got shape \(2,\)"):
         read_factors(U, good, [1, 2])

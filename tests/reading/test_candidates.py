@@ -551,7 +551,7 @@ def changed(column, place, value):
         (changed("item_id", 2, 2), {}, ValueError, r"scores item 2 of user 0 twice and differently, 2 and 3"),
         ({**FRAME, "user_id": [0, 0, 0, 1, 1]}, {}, ValueError, r"different lengths: `user` 5, `item` 6, `score` 6"),
         ({key: [] for key in FRAME}, {}, ValueError, r"the frame has no rows"),
-        (FRAME, {"targets": ([0], ["a"])}, TypeError, r"name items differently"),
+        (FRAME, {"targets": ([0], ["a"])}, TypeError, r"`item` holds strings in one of the frame and its targets"),
         (FRAME, {"targets": ([0, 0, 1], [1, 1, 1])}, ValueError, r"item 1 is listed twice as a target of user 0"),
         (FRAME, {"targets": ([0, 1], [1])}, ValueError, r"`targets` has 2 users and 1 items"),
         (FRAME, {"targets": ([0, 1], [1, 77])}, ValueError, r"no score for item 77, a target of user 1"),

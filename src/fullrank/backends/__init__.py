@@ -1,4 +1,4 @@
-"""Where blocks of cases run: objects with a ``.map``, for ``observe(map=...)`` and ``evaluate(backend=...)``.
+"""Backends run blocks of cases: objects with a ``.map``, for ``observe(map=...)`` and ``evaluate(backend=...)``.
 
 What a block gives is a pure function of (model, block, design, seed), so where it runs changes no digit. ``processes`` is
 workers on this machine, ``ray`` a cluster.
@@ -11,7 +11,10 @@ ProcessBackend(workers=2)
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from fullrank._checks import did_you_mean
 
 if TYPE_CHECKING:
     from fullrank.backends.processes import ProcessBackend as ProcessBackend
@@ -19,32 +22,30 @@ if TYPE_CHECKING:
 
 __all__ = ["NAMES", "ProcessBackend", "RayBackend", "resolve"]
 
+_CLASSES = {"processes": "ProcessBackend", "ray": "RayBackend"}
 #: What ``backend=`` and ``--backend`` take by name.
-NAMES = ("processes", "ray")
+NAMES = tuple(_CLASSES)
 
 
 def resolve(backend: Any = None, **options: Any) -> Any:
-    """A backend by its name, or the object itself: something ``observe(map=...)`` takes.
+    """Return a backend by its name, or the object itself: something ``observe(map=...)`` takes.
 
     None is the built-in ``map``: this process, all its threads. ``"processes"`` and ``"ray"`` take the options of
-    `ProcessBackend` and `RayBackend` (an option that is None is as good as not given); anything that is callable or has a
-    ``.map`` is returned as it is.
+    `ProcessBackend` and `RayBackend` (an option that is None counts as not given); anything that is callable or has a
+    ``.map`` is returned unchanged.
     """
     given = {key: value for key, value in options.items() if value is not None}
-    if isinstance(backend, str):
-        from fullrank.backends.processes import ProcessBackend
-        from fullrank.backends.ray import RayBackend
-
-        kinds: dict[str, Any] = {"processes": ProcessBackend, "ray": RayBackend}
-        if backend not in kinds:
-            raise ValueError(f"`backend` must be 'processes', 'ray', or an object with `.map`, got {backend!r}.")
-        allowed = [key for key in kinds[backend].__dataclass_fields__ if not key.startswith("_")]
+    if isinstance(backend, str) and backend in NAMES:
+        kind = __getattr__(_CLASSES[backend])
+        allowed = [key for key in kind.__dataclass_fields__ if not key.startswith("_")]
         for key in given:
             if key not in allowed:
                 raise ValueError(f"backend {backend!r} has no option `{key}`; it has {', '.join(allowed)}.")
-        return kinds[backend](**given)
-    if backend is not None and not callable(getattr(backend, "map", backend)):
-        raise TypeError(f"`backend` must be 'processes', 'ray', or an object with `.map`, got {backend!r}.")
+        return kind(**given)
+    if isinstance(backend, str) or (backend is not None and not callable(getattr(backend, "map", backend))):
+        hint = did_you_mean(backend, NAMES)
+        error = ValueError if isinstance(backend, str) else TypeError
+        raise error(f"`backend` must be 'processes', 'ray', or an object with `.map`, got {backend!r}{hint}")
     if given:
         raise ValueError(
             f"`{next(iter(given))}` is an option of a backend that is given by name, 'processes' or 'ray'; "
@@ -54,12 +55,7 @@ def resolve(backend: Any = None, **options: Any) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    if name == "ProcessBackend":
-        from fullrank.backends.processes import ProcessBackend
-
-        return ProcessBackend
-    if name == "RayBackend":
-        from fullrank.backends.ray import RayBackend
-
-        return RayBackend
+    for module, kind in _CLASSES.items():
+        if name == kind:
+            return getattr(import_module(f"fullrank.backends.{module}"), name)
     raise AttributeError(f"module 'fullrank.backends' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Workers on this machine, each a process of its own: for models that hold the GIL while they score.
+"""Run blocks on workers of this machine, each a process of its own: for models that hold the GIL while they score.
 
 The model is written once, its arrays into a file that all workers map: they share the memory, and none of them copies it.
 Compiled models (factors, item-item, stored scores) already use all cores in one process; there, workers bring nothing.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import mmap
 import multiprocessing
 import os
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from fullrank._threads import cores
-from fullrank.backends.schedule import Failure, Lost, attempt, check_limits, run
+from fullrank.backends.schedule import Backend, Failure, Lost, attempt, run
 
 __all__ = ["ProcessBackend"]
 
@@ -33,8 +34,8 @@ _ALIGNED = 64
 
 
 @dataclass(eq=False)
-class ProcessBackend:
-    """``map`` over worker processes of this machine; ``workers=None`` starts one per core.
+class ProcessBackend(Backend):
+    """Runs ``map`` over worker processes of this machine; ``workers=None`` starts one per core.
 
     ``threads`` is what each worker may use (None: the cores divided by the workers). A block whose worker dies is started
     again on a new one, up to ``retries`` times; a block that takes longer than ``timeout`` seconds is treated likewise.
@@ -53,54 +54,27 @@ class ProcessBackend:
     item_shards: int | None = None
     _team: list[_Worker] = field(default_factory=list, repr=False)
 
-    def __post_init__(self) -> None:
-        check_limits(
-            workers=self.workers, threads=self.threads, retries=self.retries, timeout=self.timeout,
-            item_shards=self.item_shards,
-        )  # fmt: skip
-
     def __repr__(self) -> str:
         return f"ProcessBackend(workers={self.size})"
 
     @property
     def size(self) -> int:
-        """How many workers there are, or will be."""
-        if self.workers is not None:
-            return self.workers
-        return cores()
-
-    def map(self, task: Callable[[Any], Any], blocks: Iterable[Any]) -> Iterator[Any]:
-        """The results of ``task(block)`` for all blocks, as they come."""
-        if self.item_shards is None:
-            return self._map(task, blocks)
-        from fullrank.observing.shards import spread
-
-        return spread(self._map, task, blocks, self.item_shards)
+        """Number of workers there are, or will be."""
+        return cores() if self.workers is None else self.workers
 
     def _map(self, task: Callable[[Any], Any], blocks: Iterable[Any]) -> Iterator[Any]:
         with _Parcel(task) as parcel:
-            team = _Team(self._team, self.size, self._threads, parcel, 2 * (self.item_shards or 0) + 1)
+            threads = max(1, cores() // self.size) if self.threads is None else self.threads
+            team = _Team(self._team, self.size, threads, parcel, 2 * (self.item_shards or 0) + 1)
             try:
                 yield from run(team, task, blocks, retries=self.retries, timeout=self.timeout)
             finally:
                 team.leave()
 
-    @property
-    def _threads(self) -> int:
-        if self.threads is not None:
-            return self.threads
-        return max(1, cores() // self.size)
-
     def close(self) -> None:
         """Stop the workers."""
         while self._team:
             self._team.pop().stop()
-
-    def __enter__(self) -> ProcessBackend:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def __del__(self) -> None:
         with contextlib.suppress(Exception):  # at the interpreter's end modules may be gone
@@ -114,7 +88,7 @@ class ProcessBackend:
 
 
 class _Parcel:
-    """A task as bytes, with its arrays in a file beside: memory where there is room for it, else the temporary folder."""
+    """Holds a task as bytes, its arrays in a file: in shared memory where there is room, else in the temporary folder."""
 
     def __init__(self, task: Any) -> None:
         self.name = getattr(task, "name", "function")
@@ -129,13 +103,9 @@ class _Parcel:
             ) from None
         self.head = stream.getvalue()
         raws = [buffer.raw() for buffer in buffers]
-        self.spans: list[tuple[int, int]] = []
-        end = 0
-        for raw in raws:
-            start = -(-end // _ALIGNED) * _ALIGNED
-            end = start + raw.nbytes
-            self.spans.append((start, end))
-        self.path = self._write(raws, end) if end else None
+        starts = [0, *itertools.accumulate(-(-raw.nbytes // _ALIGNED) * _ALIGNED for raw in raws)]
+        self.spans = [(start, start + raw.nbytes) for start, raw in zip(starts, raws, strict=False)]
+        self.path = self._write(raws, starts[-1]) if starts[-1] else None
 
     def _write(self, raws: list[memoryview], size: int) -> str:
         handle, path = tempfile.mkstemp(prefix="fullrank-", dir=_roomy(size))
@@ -158,13 +128,9 @@ class _Parcel:
             with contextlib.suppress(OSError):
                 os.unlink(self.path)
 
-    def letter(self) -> tuple[str, bytes, str | None, list[tuple[int, int]]]:
-        """What a worker needs to open it."""
-        return self.name, self.head, self.path, self.spans
-
 
 def _roomy(size: int) -> str | None:
-    """The shared-memory folder if the arrays take less than half of what is free there, else the default."""
+    """Return the shared-memory folder if the arrays take less than half of what is free there, else the default."""
     shared = Path("/dev/shm")
     try:
         return str(shared) if os.access(shared, os.W_OK) and size < shutil.disk_usage(shared).free / 2 else None
@@ -191,7 +157,7 @@ def _open(name: str, head: bytes, path: str | None, spans: list[tuple[int, int]]
 
 
 def _work(pipe: Connection, threads: int) -> None:
-    """The life of a worker: open tasks, answer blocks, until the other end is closed."""
+    """Work as a worker: open tasks and answer blocks until the other end of the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides when to stop
     left: list[str] = []
     _die_with_parent(left)
@@ -218,7 +184,7 @@ def _work(pipe: Connection, threads: int) -> None:
 
 
 def _die_with_parent(left: list[str]) -> None:
-    """A killed driver closes no pipe that its workers also hold, and takes no file away: watch it, and do both."""
+    """Watch the driver: a killed one closes no pipe that its workers also hold, and deletes no file."""
     parent = multiprocessing.parent_process()
     if parent is None:
         return
@@ -249,7 +215,7 @@ class _Worker:
         self.busy = True
         with contextlib.suppress(OSError):  # a dead worker is found by `wait`
             if self.parcel is not parcel:
-                self.pipe.send(("task", parcel.letter()))
+                self.pipe.send(("task", (parcel.name, parcel.head, parcel.path, parcel.spans)))
                 self.parcel = parcel
             self.pipe.send(("block", block))
 
@@ -265,7 +231,7 @@ class _Worker:
 
 
 class _Team:
-    """The `Runner` over worker processes: a handle is the worker that has the block."""
+    """Is the `Runner` over worker processes: a handle is the worker that has the block."""
 
     def __init__(self, workers: list[_Worker], size: int, threads: int, parcel: _Parcel, ahead: int) -> None:
         self.workers, self.size, self.threads, self.parcel, self.ahead = workers, size, threads, parcel, ahead
@@ -273,7 +239,7 @@ class _Team:
         self.answers = 0
 
     def _places(self, block: Any) -> list[int]:
-        """The free places at which the block may run: a range of items has one place, so that it is opened once."""
+        """Return the free places where the block may run: a range of items has one place, so that it is opened once."""
         busy = {each.place for each in self.workers if each.busy}
         shard = getattr(block, "shard", None)
         allowed = range(self.size) if shard is None else (shard % self.size,)
@@ -328,6 +294,6 @@ class _Team:
             worker.stop(now=True)
 
     def leave(self) -> None:
-        """Workers stay, with the task; one that is still busy has nobody to answer to."""
+        """Let workers stay, with the task, but drop those still busy: nobody waits for their answer."""
         for worker in [each for each in self.workers if each.busy]:
             self.drop(worker)

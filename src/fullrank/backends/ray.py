@@ -1,4 +1,4 @@
-"""Workers of a Ray cluster: the same blocks, the same digits, on as many machines as there are.
+"""Run blocks on workers of a Ray cluster: the same blocks, the same digits, on as many machines as there are.
 
 The model goes into the object store once (Ray brings it to each node once, where all workers share it); blocks are tasks;
 what comes back are outcomes of cases. Unless it runs already, Ray is started here and listens on the loopback only.
@@ -16,19 +16,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fullrank._version import __version__
-from fullrank.backends.schedule import Failure, Lost, attempt, check_limits, run
+from fullrank.backends.schedule import Backend, Failure, Lost, attempt, run
 
 __all__ = ["RayBackend"]
 
 _LOOPBACK = "127.0.0.1"
 #: Blocks on their way per block that can run: the next ones are there when a worker is free, memory stays bounded.
 _AHEAD = 2
-_LOOK_SECONDS = 5.0
+_REFRESH_SECONDS = 5.0
 
 
 @dataclass(eq=False)
-class RayBackend:
-    """``map`` over a Ray cluster (``pip install "fullrank[ray]"``).
+class RayBackend(Backend):
+    """Runs ``map`` over a Ray cluster (``pip install "fullrank[ray]"``).
 
     A Ray that is already running in this process is used; else ``address`` is joined ("auto", "ip:port", "ray://…", also
     from ``RAY_ADDRESS``); else Ray is started on this machine, on the loopback, without a dashboard, with
@@ -50,14 +50,8 @@ class RayBackend:
     object_store_memory: int | None = None
     _started: bool = field(default=False, repr=False, init=False)
 
-    def __post_init__(self) -> None:
-        check_limits(
-            num_cpus=self.num_cpus, num_gpus=self.num_gpus, retries=self.retries, timeout=self.timeout,
-            in_flight=self.in_flight, item_shards=self.item_shards, object_store_memory=self.object_store_memory,
-        )  # fmt: skip
-
     def connect(self) -> Any:
-        """Ray itself, started or joined if it is not running in this process."""
+        """Return Ray itself, started or joined if it is not running in this process."""
         ray = _ray()
         if ray.is_initialized():
             return ray
@@ -81,14 +75,6 @@ class RayBackend:
             )
         return ray
 
-    def map(self, task: Callable[[Any], Any], blocks: Iterable[Any]) -> Iterator[Any]:
-        """The results of ``task(block)`` for all blocks, as they come."""
-        if self.item_shards is None:
-            return self._map(task, blocks)
-        from fullrank.observing.shards import spread
-
-        return spread(self._map, task, blocks, self.item_shards)
-
     def _map(self, task: Callable[[Any], Any], blocks: Iterable[Any]) -> Iterator[Any]:
         ray = self.connect()
         with contextlib.closing(_Cluster(ray, self, task)) as cluster:
@@ -99,12 +85,6 @@ class RayBackend:
         if self._started:
             self._started = False
             _ray().shutdown()
-
-    def __enter__(self) -> RayBackend:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 def _ray() -> Any:
@@ -117,10 +97,10 @@ def _ray() -> Any:
 
 @contextlib.contextmanager
 def on_loopback() -> Iterator[None]:
-    """While it lasts, Ray is started for this machine alone: it listens on 127.0.0.1 and reports to nobody.
+    """Have Ray started for this machine alone: it listens on 127.0.0.1 and reports to nobody.
 
-    Ray takes an explicit 127.0.0.1 for a mistake and uses the network's address instead, unless it is set, as it is by
-    default on macOS and Windows, that there are no clusters. The setting is read when Ray is imported, which may be past.
+    Ray takes an explicit 127.0.0.1 for a mistake and uses the network's address instead, unless a setting says that there
+    are no clusters, the default on macOS and Windows. It is read when Ray is imported, which may have happened already.
     """
     from ray._private import ray_constants
 
@@ -133,15 +113,13 @@ def on_loopback() -> Iterator[None]:
         yield
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = clusters
-        for key, value in before.items():
-            if value is None:
-                del os.environ[key]
-            else:
-                os.environ[key] = value
+        for key in settings:
+            del os.environ[key]
+        os.environ.update({key: value for key, value in before.items() if value is not None})
 
 
 def _knock(address: str) -> None:
-    """Whether somebody listens at "host:port": Ray itself would try for minutes."""
+    """Fail at once if nobody listens at "host:port": Ray itself would try for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if host and port.isdigit():
         socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
@@ -157,7 +135,7 @@ _OPEN: dict[str, Any] = {}
 
 
 def _run_block(box: list[Any], token: str, version: str, threads: int, block: Any) -> Any:
-    """One block in a worker process, which keeps the task it opened last."""
+    """Run one block in a worker process, which keeps the task it opened last."""
     if version != __version__:
         return Failure("RuntimeError", f"this node has fullrank {__version__}, the driver {version}", "")
     if token not in _OPEN:
@@ -168,7 +146,7 @@ def _run_block(box: list[Any], token: str, version: str, threads: int, block: An
 
 
 class _Keeper:
-    """An actor that keeps one range of items."""
+    """Is an actor that keeps one range of items."""
 
     def run(self, *letter: Any) -> Any:
         return _run_block(*letter)
@@ -178,7 +156,7 @@ class _Keeper:
 
 
 class _Cluster:
-    """The `Runner` over Ray tasks: a handle is the reference to a block's result."""
+    """Is the `Runner` over Ray tasks: a handle is the reference to a block's result."""
 
     def __init__(self, ray: Any, backend: RayBackend, task: Any) -> None:
         self.ray, self.backend = ray, backend
@@ -199,7 +177,7 @@ class _Cluster:
         self.innocent: set[Any] = set()
         self.ahead = 2 * (backend.item_shards or 0) + 1
         self.running: set[Any] = set()
-        self.limit, self.looked = 0, -_LOOK_SECONDS
+        self.limit, self.refreshed = 0, -_REFRESH_SECONDS
 
     def room(self, block: Any) -> bool:
         shard = getattr(block, "shard", None)
@@ -207,14 +185,11 @@ class _Cluster:
             return False
         if self.backend.in_flight is not None:
             self.limit = self.backend.in_flight
-        elif time.monotonic() - self.looked > _LOOK_SECONDS:  # clusters grow and shrink
-            self.looked = time.monotonic()
+        elif time.monotonic() - self.refreshed > _REFRESH_SECONDS:  # clusters grow and shrink
+            self.refreshed = time.monotonic()
             there = self.ray.cluster_resources()
-            slots = [
-                there.get(kind, 0) // asked
-                for kind, asked in (("CPU", self.backend.num_cpus), ("GPU", self.backend.num_gpus))
-                if asked
-            ]
+            needs = (("CPU", self.backend.num_cpus), ("GPU", self.backend.num_gpus))
+            slots = [there.get(kind, 0) // asked for kind, asked in needs if asked]
             if min(slots) < 1 and not self.running:
                 raise ValueError(
                     f"a block asks for {self.backend.num_cpus:g} CPUs and {self.backend.num_gpus:g} GPUs; the Ray cluster "
@@ -235,7 +210,7 @@ class _Cluster:
         return handle  # type: ignore[no-any-return]
 
     def _keeper(self, shard: int) -> Any:
-        """The worker of a range, started when it is first needed; as many as fit the cluster share the ranges.
+        """Return the worker of a range, started when it is first needed; as many as fit the cluster share the ranges.
 
         They ask for no CPU of their own: one that takes the place of a lost one must find room. Ray could start a lost
         one again itself, but would refuse what is sent to it until it is there; what is sent to a new one waits.
@@ -243,13 +218,12 @@ class _Cluster:
         self.places = self.places or self.backend.in_flight or max(1, self.limit // _AHEAD)
         place = shard % self.places
         if place not in self.keepers:
-            needs = {**self.needs, "num_cpus": 0}
-            kind = self.ray.remote(_Keeper).options(max_restarts=0, max_task_retries=0, **needs)
-            self.keepers[place] = kind.remote()
+            options = {**self.needs, "num_cpus": 0, "max_restarts": 0, "max_task_retries": 0}
+            self.keepers[place] = self.ray.remote(_Keeper).options(**options).remote()
         return self.keepers[place]
 
     def _retire(self, keeper: Any) -> None:
-        """Have a new one at its place. It did one block after the other: only the oldest can be what was wrong."""
+        """Give up a keeper. It did one block after the other: only the oldest can be what was wrong."""
         if keeper not in self.keepers.values():
             return
         self.keepers = {place: each for place, each in self.keepers.items() if each is not keeper}

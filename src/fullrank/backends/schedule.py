@@ -1,35 +1,36 @@
-"""Which block runs when, and what happens when a worker is lost: the same for every backend.
+"""Decide for every backend which block runs when, and what happens when a worker is lost.
 
-A backend brings a `Runner`, which can start a block somewhere and tell what became of it. Here is the rest: as many blocks
-on their way as there is room for, a lost block started again, a slow one started a second time where somebody is idle, a
-block that raises reported by its users and its model. Every block is handed on exactly once, as soon as it is there.
+A backend brings a `Runner`, which can start a block somewhere and report what became of it. Here is the rest: as many
+blocks on their way as there is room for, a lost block started again, a slow one started a second time where a worker is
+idle, a block that raises reported by its users and its model. Every block is handed on exactly once, as soon as it ends.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
 import time
 import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from fullrank._checks import check_number, check_whole
 
-__all__ = ["BlockError", "Failure", "Lost", "Runner", "attempt", "check_limits", "run"]
+__all__ = ["Backend", "BlockError", "Failure", "Lost", "Runner", "attempt", "run"]
 
 #: A block is started a second time when it takes this many times the median, and at least so many seconds.
 SLOW_TIMES, SLOW_SECONDS = 4.0, 5.0
 
 
 class BlockError(RuntimeError):
-    """A block that could not be finished: the model raised, or its worker was lost too often."""
+    """Says that a block could not be finished: the model raised, or its worker was lost too often."""
 
 
 @dataclass(frozen=True)
 class Lost:
-    """The worker is gone, or was too slow; the block may be started again.
+    """Says that the worker is gone, or was too slow; the block may be started again.
 
     It counts against the block's retries unless the block was only waiting where another one ran.
     """
@@ -40,7 +41,7 @@ class Lost:
 
 @dataclass(frozen=True)
 class Failure:
-    """What a block that raised sends home: text only, which always travels."""
+    """Says how a block raised: in text only, which can always be sent."""
 
     kind: str
     message: str
@@ -48,13 +49,12 @@ class Failure:
 
     @classmethod
     def of(cls, error: BaseException) -> Failure:
-        """The error, with the traceback as it would have been printed."""
-        trace = "".join(traceback.format_exception(error))
-        return cls(type(error).__name__, str(error), trace)
+        """Describe an error, with the traceback as it would have been printed."""
+        return cls(type(error).__name__, str(error), "".join(traceback.format_exception(error)))
 
 
 def attempt(task: Callable[[Any], Any], block: Any) -> Any:
-    """The result of a block, or the `Failure` that came instead of it: what runs in a worker."""
+    """Run a block in a worker; returns its result, or the `Failure` that came instead of it."""
     try:
         return task(block)
     except Exception as error:
@@ -68,7 +68,7 @@ class Runner(Protocol):
     ahead: int
 
     def room(self, block: Any) -> bool:
-        """Whether one more block can be started now."""
+        """Say whether one more block can be started now."""
         ...
 
     def start(self, block: Any) -> Hashable:
@@ -76,12 +76,45 @@ class Runner(Protocol):
         ...
 
     def wait(self, seconds: float | None) -> Iterable[tuple[Hashable, Any]]:
-        """What ended within ``seconds`` (None: as long as it takes): results, `Failure` or `Lost`."""
+        """Return what ended within ``seconds`` (None: as long as it takes): results, `Failure` or `Lost`."""
         ...
 
     def drop(self, handle: Hashable) -> None:
         """Forget a block on its way, whatever becomes of it."""
         ...
+
+
+class Backend:
+    """Makes a dataclass of limits a backend; what is left to it is a way to run blocks, ``_map(task, blocks)``."""
+
+    item_shards: int | None
+    _map: Callable[..., Iterator[Any]]
+
+    def __post_init__(self) -> None:
+        for each in dataclasses.fields(self):  # type: ignore[arg-type]  # of the dataclass that this becomes a part of
+            key, value = each.name, getattr(self, each.name)
+            if key in ("timeout", "num_cpus", "num_gpus") and value is not None:
+                check_number(key, value, above=None if key == "num_gpus" else 0)
+            elif each.type in ("int", "int | None"):
+                check_whole(key, value, 0 if key == "retries" else 1, none=True)
+
+    def map(self, task: Callable[[Any], Any], blocks: Iterable[Any]) -> Iterator[Any]:
+        """Yield the results of ``task(block)`` for all blocks, in the order in which they end."""
+        if self.item_shards is None:
+            return self._map(task, blocks)
+        from fullrank.observing.shards import spread
+
+        return spread(self._map, task, blocks, self.item_shards)
+
+    def close(self) -> None:
+        """Stop what this backend started."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
 
 @dataclass
@@ -93,14 +126,14 @@ class _Running:
 def run(
     runner: Runner, task: Any, blocks: Iterable[Any], *, retries: int = 3, timeout: float | None = None
 ) -> Iterator[Any]:
-    """The results of all blocks, in the order in which they end.
+    """Yield the results of all blocks, in the order in which they end.
 
     A block whose worker is lost is started again up to ``retries`` times; one that runs longer than ``timeout`` seconds
     counts as lost. When a block raises, those already on their way are finished and handed on before the error is raised:
     with a checkpoint, nothing that was done is done again. ``blocks`` may hold None for "nothing until something ends".
     """
     source = enumerate(blocks)
-    again: deque[int] = deque()
+    waiting: deque[int] = deque()
     held: dict[int, Any] = {}
     running: dict[Hashable, _Running] = {}
     losses: Counter[int] = Counter()
@@ -114,31 +147,28 @@ def run(
         if losses[index] > retries:
             raise _gone(task, held[index], lost, losses[index])
         if not any(other.index == index for other in running.values()):
-            again.append(index)
+            waiting.append(index)
 
     try:
         while True:
             while failed is None:  # as many as there is room for
-                again = deque(index for index in again if index in held)  # a second copy may be no longer needed
-                while len(again) < runner.ahead and not exhausted:
-                    for index, block in source:
-                        if block is not None:
-                            held[index] = block
-                            again.append(index)
+                waiting = deque(index for index in waiting if index in held)  # a second copy may be no longer needed
+                while len(waiting) < runner.ahead and not exhausted:
+                    index, block = next(source, (-1, None))
+                    exhausted = index < 0
+                    if block is None:
                         break
-                    else:
-                        exhausted = True
-                    if not exhausted and block is None:
-                        break
-                if not again and exhausted:
-                    again.extend(_slow(running, seconds))
-                index = next((each for each in again if runner.room(held[each])), -1)
+                    held[index] = block
+                    waiting.append(index)
+                if not waiting and exhausted:
+                    waiting.extend(_slow(running, seconds))
+                index = next((each for each in waiting if runner.room(held[each])), -1)
                 if index < 0:
                     break
-                again.remove(index)
+                waiting.remove(index)
                 running[runner.start(held[index])] = _Running(index, time.monotonic())
             if not running:
-                if failed is None and again:
+                if failed is None and waiting:
                     continue
                 break
             for handle, outcome in runner.wait(_patience(running, timeout, seconds, exhausted)):
@@ -170,7 +200,7 @@ def run(
 
 
 def _slow(running: dict[Hashable, _Running], seconds: deque[float]) -> list[int]:
-    """The block that has taken far longer than the others, if it is not running twice already."""
+    """Return the block that has taken far longer than the others, if it is not running twice already."""
     if not seconds:
         return []
     limit = max(SLOW_SECONDS, SLOW_TIMES * statistics.median(seconds))
@@ -182,7 +212,7 @@ def _slow(running: dict[Hashable, _Running], seconds: deque[float]) -> list[int]
 def _patience(
     running: dict[Hashable, _Running], timeout: float | None, seconds: deque[float], exhausted: bool
 ) -> float | None:
-    """How long to wait before something else than an ending block may need to be done."""
+    """Return how long to wait before something else than an ending block may need to be done."""
     oldest = min(each.since for each in running.values())
     until = [] if timeout is None else [oldest + timeout]
     if exhausted and seconds:
@@ -219,12 +249,3 @@ def _raised(task: Any, block: Any, failure: Failure) -> Exception:
 class _Elsewhere(Exception):  # noqa: N818  # not raised: it carries the worker's traceback under the error
     def __str__(self) -> str:
         return f"\n\n{self.args[0]}"
-
-
-def check_limits(**limits: Any) -> None:
-    """Refuse limits that are no positive numbers; None is no limit."""
-    for key, value in limits.items():
-        if key not in ("timeout", "num_cpus", "num_gpus"):
-            check_whole(key, value, 0 if key == "retries" else 1, none=True)
-        elif value is not None:
-            check_number(key, value, above=None if key == "num_gpus" else 0)

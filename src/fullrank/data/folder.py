@@ -1,19 +1,18 @@
-"""The folder of one data set: `interactions.parquet`, `test.parquet`, names of users and items, and where they came from."""
+"""Read and write the folder of one data set: interactions, test cases, names, and where they came from."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import uuid
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fullrank._checks import first_where
+from fullrank._files import replacing
 from fullrank._tables import require_pyarrow
 from fullrank.data.frames import Interactions
 
@@ -28,9 +27,9 @@ INTERACTIONS, TEST, PROVENANCE = "interactions.parquet", "test.parquet", "proven
 
 
 def read_folder(folder: Path, provenance: dict[str, Any]) -> Found:
-    """All interactions, and those of the published split where there is one."""
-    columns = _read_parquet(folder / INTERACTIONS)
-    test = _read_parquet(folder / TEST) if (folder / TEST).is_file() else None
+    """Read all interactions, and those of the published split where there is one."""
+    columns = _read_columns(folder / INTERACTIONS)
+    test = _read_columns(folder / TEST) if (folder / TEST).is_file() else None
     both = (columns,) if test is None else (columns, test)
     # the provenance knows of users at the end who have no interaction
     n_users, n_items = (
@@ -43,39 +42,40 @@ def read_folder(folder: Path, provenance: dict[str, Any]) -> Found:
     return data, None if test is None else Interactions(test["user"], test["item"], n_users, n_items, **ids)
 
 
-def _read_parquet(path: Path) -> dict[str, Any]:
-    """Write a data set atomically; returns its provenance, `facts` included."""
+def _read_parquet(path: Path) -> Any:
+    """Read a file of a data set as an Arrow table; one that cannot be read is an error that says to import it again."""
     pa = require_pyarrow("a stored data set")
     from pyarrow import parquet
 
     try:
-        table = parquet.read_table(path)
+        return parquet.read_table(path)
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
         raise ValueError(
             f"{path} cannot be read as parquet ({reason}); delete it and import the data set again."
         ) from None
-    missing = [what for what in ("user", "item") if what not in table.column_names]
-    if missing:
-        raise ValueError(f"{path} has no column `{missing[0]}`; its columns are {', '.join(table.column_names)}.")
-    found = {}
-    for what in ("user", "item", "rating", "timestamp"):
-        if what not in table.column_names:
-            continue
-        column = table[what]
-        if column.null_count:
-            raise ValueError(f"{path} has {column.null_count:,} missing values in `{what}`.")
-        found[what] = column.to_numpy()
-        if what in ("user", "item"):
-            if not pa.types.is_integer(column.type):
-                raise ValueError(f"`{what}` in {path} must hold zero-based positions (integers), got {column.type}.")
-            found[what] = found[what].astype(np.int64)
-            if len(column) and found[what].min() < 0:
-                row = int(found[what].argmin())
-                raise ValueError(f"{path} has `{what}` {found[what][row]} in row {row}; positions start at 0.")
+
+
+def _read_columns(path: Path) -> dict[str, Any]:
+    """Read the columns of interactions, checked to be positions, with rating and time where there are any."""
+    table = _read_parquet(path)
+    columns = {name: table[name] for name in ("user", "item", "rating", "timestamp") if name in table.column_names}
     if not table.num_rows:
         raise ValueError(f"{path} is empty; delete it and import the data set again.")
-    return found
+    for what in ("user", "item"):
+        if what not in columns:
+            raise ValueError(f"{path} has no column `{what}`; its columns are {', '.join(table.column_names)}.")
+    for what, column in columns.items():
+        if column.null_count:
+            raise ValueError(f"{path} has {column.null_count:,} missing values in `{what}`.")
+        columns[what] = values = column.to_numpy()
+        if what in ("user", "item"):
+            if values.dtype.kind not in "iu":
+                raise ValueError(f"`{what}` in {path} must hold zero-based positions (integers), got {column.type}.")
+            if (row := first_where(values < 0)) is not None:
+                raise ValueError(f"{path} has `{what}` {values[row]} in row {row}; positions start at 0.")
+            columns[what] = values.astype(np.int64)
+    return columns
 
 
 def counts_in(folder: Path) -> tuple[dict[str, int], int | None]:
@@ -129,20 +129,22 @@ def write_folder(
         columns["rating"] = data.ratings.astype(np.float32)
     if data.timestamps is not None:
         columns["timestamp"] = data.timestamps
-    tables = {}
+    tables = {INTERACTIONS: columns}
     if test is not None:
         tables[TEST] = {"user": test.users.astype(np.int32), "item": test.items.astype(np.int32)}
     for what, ids in (("users", data.user_ids), ("items", data.item_ids)):
         if ids is not None:
             tables[f"{what}.parquet"] = {"id": ids}
-    tables[INTERACTIONS] = columns  # last: its presence says that the data set is here
     make_folder(folder)
-    with ExitStack() as stack:
-        try:
-            temporary = {}
+    try:
+        # what was opened last takes its place first: the interactions, whose presence says that all is there, come last
+        with ExitStack() as stack:
+            files = {}
             for file, table in tables.items():
-                temporary[file] = stack.enter_context(_temporary(folder, file))
-                parquet.write_table(pa.table(table), temporary[file], compression="zstd")
+                out = stack.enter_context(replacing(folder / file))
+                parquet.write_table(pa.table(table), out, compression="zstd")
+                out.flush()
+                files[file] = {"bytes": out.tell(), "sha256": sha256(Path(out.name))}
             provenance = {
                 "name": name,
                 "imported": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -151,32 +153,17 @@ def write_folder(
                 "items": data.n_items,
                 "test": None if test is None else len(test),
                 **facts,
-                "files": {
-                    file: {"bytes": made.stat().st_size, "sha256": sha256(made)} for file, made in temporary.items()
-                },
+                "files": files,
             }
-            path = stack.enter_context(_temporary(folder, PROVENANCE))
-            path.write_text(json.dumps(provenance, indent=2) + "\n", encoding="utf-8")
+            out = stack.enter_context(replacing(folder / PROVENANCE))
+            out.write(json.dumps(provenance, indent=2).encode() + b"\n")
             for stale in {TEST, "users.parquet", "items.parquet"} - set(tables):
                 (folder / stale).unlink(missing_ok=True)
-            os.replace(path, folder / PROVENANCE)
-            for file, made in temporary.items():
-                os.replace(made, folder / file)
-        except OSError as error:
-            raise OSError(
-                f"{folder} cannot be written ({error.strerror or error}); set FULLRANK_DATA to one that can."
-            ) from None
+    except OSError as error:
+        raise OSError(
+            f"{folder} cannot be written ({error.strerror or error}); set FULLRANK_DATA to one that can."
+        ) from None
     return provenance
-
-
-@contextmanager
-def _temporary(folder: Path, name: str) -> Iterator[Path]:
-    """Give a name in the same folder, so that `os.replace` is atomic; whatever is left under it goes away."""
-    path = folder / f".{name}.{uuid.uuid4().hex}.tmp"
-    try:
-        yield path
-    finally:
-        path.unlink(missing_ok=True)
 
 
 def make_folder(folder: Path) -> None:
@@ -194,19 +181,14 @@ def _names(folder: Path, what: str, size: int) -> Any:
     path = folder / f"{what}.parquet"
     if not path.is_file():
         return None
-    pa = require_pyarrow("a stored data set")
-    from pyarrow import parquet
-
-    try:
-        names = np.array(parquet.read_table(path)["id"].to_pylist())
-    except (pa.ArrowException, OSError, KeyError) as error:
-        raise ValueError(f"{path} cannot be read ({str(error).splitlines()[0]}); import the data set again.") from None
+    table = _read_parquet(path)
+    names = np.array(table["id"].to_pylist() if "id" in table.column_names else [])
     if len(names) != size:
         raise ValueError(f"{path} has {len(names):,} names for {size:,} {what}; import the data set again.")
     return names
 
 
 def sha256(path: Path) -> str:
-    """The checksum of a file."""
+    """Return the checksum of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -6,13 +6,14 @@ positions 0, 1, 2, …  The names are kept beside them, so that a position can a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from fullrank._checks import check_whole
+from fullrank._checks import check_whole, first_where
 from fullrank._columns import checked_columns, frame_columns
 from fullrank._types import Array, BoolArray, IntArray
 
@@ -51,22 +52,40 @@ class Interactions:
         )
         return f"Interactions({len(self):,} rows, {self.n_users:,} users, {self.n_items:,} items{extra})"
 
+    @classmethod
+    def encoded(
+        cls,
+        columns: dict[str, Array],
+        n_users: int | None = None,
+        n_items: int | None = None,
+        *,
+        item_order: str = "sorted",
+    ) -> Interactions:
+        """Turn the names in the columns `user` and `item` into positions, see `encode`; the other columns are kept."""
+        users, user_ids, n_users = encode(columns["user"], "user", n_users)
+        items, item_ids, n_items = encode(columns["item"], "item", n_items, order=item_order)
+        return cls(
+            users, items, n_users, n_items, ratings=columns.get("rating"), timestamps=columns.get("timestamp"),
+            user_ids=user_ids, item_ids=item_ids,
+        )  # fmt: skip
+
+    @property
+    def keys(self) -> IntArray:
+        """One number per row, the same for the same pair; ascending by user, then by item."""
+        return self.users * self.n_items + self.items
+
     def take(self, rows: Array) -> Interactions:
         """Return these rows (positions or a mask); users and items keep their positions, even those without a row."""
-        return replace(
-            self,
-            users=self.users[rows],
-            items=self.items[rows],
-            ratings=None if self.ratings is None else self.ratings[rows],
-            timestamps=None if self.timestamps is None else self.timestamps[rows],
-        )
+        columns = {name: getattr(self, name) for name in ("users", "items", "ratings", "timestamps")}
+        taken: dict[str, Any] = {name: None if each is None else each[rows] for name, each in columns.items()}
+        return replace(self, **taken)
 
     def distinct(self) -> Interactions:
         """Return every pair once: the earliest of its rows, or the first one where there is no time.
 
         A user who reviews a place three times has met it once, and met it first at the earliest of the three.
         """
-        keys = self.users * self.n_items + self.items
+        keys = self.keys
         ordered = np.sort(keys)
         if len(keys) < 2 or bool((ordered[1:] > ordered[:-1]).all()):
             return self
@@ -83,6 +102,12 @@ class Interactions:
         return replace(
             self, users=users, items=items, n_users=n_users, n_items=n_items, user_ids=user_ids, item_ids=item_ids
         )
+
+
+def same_sizes(first: Interactions, second: Interactions) -> tuple[Interactions, Interactions]:
+    """Give two sets of interactions of one numbering the same numbers of users and items, the larger of both."""
+    sizes = {what: max(getattr(first, what), getattr(second, what)) for what in ("n_users", "n_items")}
+    return replace(first, **sizes), replace(second, **sizes)
 
 
 def _close_gaps(codes: IntArray, ids: Array | None, size: int) -> tuple[IntArray, Array | None, int]:
@@ -126,12 +151,7 @@ def interactions(
     if sp.issparse(data):
         n_users, n_items = data.shape
     columns = raw_columns(data, user=user, item=item, rating=rating, timestamp=timestamp)
-    users, user_ids, n_users = encode(columns["user"], "user", n_users)
-    items, item_ids, n_items = encode(columns["item"], "item", n_items)
-    return Interactions(
-        users, items, n_users, n_items, ratings=columns.get("rating"), timestamps=columns.get("timestamp"),
-        user_ids=user_ids, item_ids=item_ids,
-    )  # fmt: skip
+    return Interactions.encoded(columns, n_users, n_items)
 
 
 def raw_columns(data: Any, **overrides: str | None) -> dict[str, Array]:
@@ -158,11 +178,11 @@ def raw_columns(data: Any, **overrides: str | None) -> dict[str, Array]:
         found = frame_columns(data, ("user", "item"), ("rating", "timestamp"), overrides, also=also)
     columns = checked_columns(found)
     for what in ("rating", "timestamp"):
-        if what in columns and columns[what].dtype.kind not in "iuf":
-            raise TypeError(f"`{what}` must hold numbers (or dates for `timestamp`), got {columns[what].dtype} values.")
-        if what in columns and columns[what].dtype.kind == "f" and not np.isfinite(columns[what]).all():
-            row = int(np.flatnonzero(~np.isfinite(columns[what]))[0])
-            raise ValueError(f"`{what}` is {columns[what][row]} in row {row}; every row needs a finite number.")
+        values = columns.get(what, np.zeros(0))
+        if values.dtype.kind not in "iuf":
+            raise TypeError(f"`{what}` must hold numbers (or dates for `timestamp`), got {values.dtype} values.")
+        if (row := first_where(~np.isfinite(values))) is not None:
+            raise ValueError(f"`{what}` must be a finite number in every row, got {values[row]} in row {row}.")
     return columns
 
 
@@ -178,9 +198,7 @@ def encode(
     if size is not None:
         if ids.dtype.kind != "i":
             raise TypeError(f"`n_{what}s` was given, so `{what}` must hold positions (integers), not strings.")
-        outside = (ids < 0) | (ids >= size)
-        if outside.any():
-            row = int(np.flatnonzero(outside)[0])
+        if (row := first_where((ids < 0) | (ids >= size))) is not None:
             raise ValueError(
                 f"`{what}` must be from 0 to {size - 1}, since `n_{what}s` is {size:,}, got {ids[row]} in row {row}."
             )
@@ -197,41 +215,52 @@ def encode(
     else:
         codes, names = _encode_strings(ids)
     if order == "first":
-        first = np.full(len(names), len(ids), dtype=np.int64)
-        np.minimum.at(first, codes, np.arange(len(ids)))
+        first = np.empty(len(names), dtype=np.int64)
+        first[codes[::-1]] = np.arange(len(codes))[
+            ::-1
+        ]  # of several places the last that is written, the first row, stays
         by_appearance = np.argsort(first)
-        position = np.empty_like(by_appearance)
-        position[by_appearance] = np.arange(len(names))
-        codes, names = position[codes], names[by_appearance]
+        codes, names = np.argsort(by_appearance)[codes], names[by_appearance]
     if names.dtype.kind == "i" and bool((names == np.arange(len(names))).all()):
         return codes, None, len(names)
     return codes, names, len(names)
 
 
 def whole_names(ids: Array, what: str) -> Array:
-    """Names that came as floating-point numbers, as the integers they are."""
+    """Return names that came as floating-point numbers as integers; others are returned unchanged."""
     if ids.dtype.kind != "f":
         return ids
     whole = ids.astype(np.int64)
-    if not (whole == ids).all():
-        row = int(np.flatnonzero(whole != ids)[0])
+    if (row := first_where(whole != ids)) is not None:
         raise ValueError(f"`{what}` must hold integers or strings, got {ids[row]} in row {row}.")
     return whole
 
 
+def encode_together(
+    parts: Sequence[Array], what: str, size: int | None = None, *, where: str
+) -> tuple[list[IntArray], Array | None, int]:
+    """Give the names in several columns one numbering; returns the positions of each column, then as `encode`.
+
+    Strings in one column and numbers in another are an error, in which `where` says which columns these are.
+    """
+    filled = [part for part in parts if len(part)] or parts[:1]
+    if len({part.dtype.kind in "UO" for part in filled}) > 1:
+        raise TypeError(f"`{what}` holds strings in one of {where} and numbers in the other.")
+    codes, ids, n = encode(np.concatenate(filled), what, size)
+    return np.split(codes, np.cumsum([len(part) for part in parts])[:-1]), ids, n
+
+
 def _encode_strings(ids: Array) -> tuple[IntArray, Array]:
-    """Positions of strings in sorted order; hashing first, so that only the distinct ones are sorted."""
+    """Number strings in sorted order; hashing first, so that only the distinct ones are sorted."""
     found: dict[str, int] = {}
     codes = np.fromiter((found.setdefault(name, len(found)) for name in ids.tolist()), np.int64, len(ids))
     names = np.array(list(found))
-    rank = np.argsort(names)
-    position = np.empty(len(names), dtype=np.int64)
-    position[rank] = np.arange(len(names))
-    return position[codes], names[rank]
+    order = np.argsort(names)
+    return np.argsort(order)[codes], names[order]
 
 
 def locate(names: Array, ids: Array) -> IntArray:
-    """The place of each name among `ids`, −1 where it is not there; 7 and "7" are the same name.
+    """Find the place of each name among `ids`, −1 where it is not there; 7 and "7" are the same name.
 
     >>> locate(np.array(["b", "x"]), np.array(["b", "a"])), locate(np.array(["7"]), np.array([5, 7]))
     (array([ 0, -1]), array([1]))
@@ -244,6 +273,15 @@ def locate(names: Array, ids: Array) -> IntArray:
     return np.where(ranked[place] == names, order[place], -1).astype(np.int64)
 
 
+def canonical_csr(matrix: Any) -> Any:
+    """Return a CSR matrix with sorted indices and no duplicates; what was given is never changed."""
+    out = sp.csr_matrix(matrix)
+    if not out.has_canonical_format:
+        out = out.copy()
+        out.sum_duplicates()
+    return out
+
+
 def among(keys: IntArray, ascending: IntArray) -> BoolArray:
     """Say which `keys` are among the sorted ones (binary search: `np.isin` hashes, which is slower on pairs)."""
     if not len(ascending):
@@ -252,8 +290,14 @@ def among(keys: IntArray, ascending: IntArray) -> BoolArray:
     return np.asarray(ascending[place] == keys)
 
 
+def stored_in(matrix: Any, rows: IntArray, columns: IntArray) -> BoolArray:
+    """Say which cells a canonical CSR matrix stores: its keys ascend, so one binary search per cell is enough."""
+    stored = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr))
+    return among(rows * matrix.shape[1] + columns, stored * matrix.shape[1] + matrix.indices)
+
+
 def repeats(keys: IntArray) -> IntArray:
-    """Where a key stands that stood earlier, in the order of the keys."""
+    """Return the places of the keys that also stand at an earlier place, in the order of the keys."""
     order = np.argsort(keys, kind="stable")
     return np.asarray(order[1:][keys[order[1:]] == keys[order[:-1]]])
 

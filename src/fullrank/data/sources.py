@@ -1,4 +1,4 @@
-"""The eight data sets by name: found in the data folder, or made there once from their official files.
+"""Load the eight data sets by name: found in the data folder, or made there once from their official files.
 
 The folder (`FULLRANK_DATA`, else the platform's cache) holds per data set `interactions.parquet` (`user`, `item`,
 zero-based; `rating` and `timestamp` where known; every pair once, held-out ones included) and `test.parquet` where a
@@ -12,18 +12,17 @@ import functools
 import json
 import os
 import re
-import sys
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
-from fullrank._checks import check_choice, did_you_mean
+from fullrank._checks import check_choice, did_you_mean, first_where
 from fullrank._progress import bar
 from fullrank._types import RNG
 from fullrank.data import readers
@@ -188,12 +187,11 @@ def import_files(
     if found is None:
         raise FileNotFoundError(f"{path} does not hold the files of {name}; {_missing(name)}")
     option, files = found
-    origins = [_verified(origin, option, verify) for origin in dict.fromkeys(file.origin for file in files)]
-    show = _show(progress)
+    origins = [_verified(origin, option, verify) for origin in dict.fromkeys(origin for origin, _ in files)]
+    least = next((step["min_rating"] for step in entry["filter"] if "min_rating" in step), None)
     with ExitStack() as stack:
-        opened = [stack.enter_context(file.open()) for file in files]
-        least = next((step["min_rating"] for step in entry["filter"] if "min_rating" in step), None)
-        data, test = _READERS[option["reader"]](opened, least, show)
+        opened = [_opened(stack, file) for file in files]
+        data, test = _read_official(_READERS[option["reader"]], opened, least, progress is not False)
     data = data.distinct()
     for step in entry["filter"]:
         if "min_rating" not in step:
@@ -220,7 +218,7 @@ def download(name: str, *, progress: bool | None = None, timeout: float = 30.0) 
     folder = data_folder() / name
     make_folder(folder)
     for file in options[0]["downloads"]:
-        _fetch(file["url"], folder / file["name"], file["bytes"], file["sha256"], _show(progress), timeout)
+        _fetch(file["url"], folder / file["name"], file["bytes"], file["sha256"], progress is not False, timeout)
     return folder
 
 
@@ -237,20 +235,15 @@ def _missing(name: str) -> str:
 # ---- finding official files ------------------------------------------------------------------------------------------
 
 
-class _File:
-    """One official file, on disk or inside a zip archive; `origin` is the file on disk either way."""
+#: An official file: where it is on disk, and its name inside if that is a zip archive.
+_File = tuple[Path, str | None]
 
-    def __init__(self, origin: Path, member: str | None = None) -> None:
-        self.origin, self.member = origin, member
 
-    @contextmanager
-    def open(self) -> Iterator[BinaryIO]:
-        if self.member is None:
-            with self.origin.open("rb") as file:
-                yield file
-        else:
-            with zipfile.ZipFile(self.origin) as archive, archive.open(self.member) as file:
-                yield file  # type: ignore[misc]  # IO[bytes] with everything a reader asks for
+def _opened(stack: ExitStack, file: _File) -> Any:
+    origin, member = file
+    if member is None:
+        return stack.enter_context(origin.open("rb"))
+    return stack.enter_context(stack.enter_context(zipfile.ZipFile(origin)).open(member))
 
 
 def _find(path: Path, source: dict[str, Any]) -> tuple[dict[str, Any], list[_File]] | None:
@@ -259,34 +252,33 @@ def _find(path: Path, source: dict[str, Any]) -> tuple[dict[str, Any], list[_Fil
     for option in source["sources"]:
         if plain and path.name not in option["files"]:
             continue
-        files = [
-            found for name in option["files"] if (found := _look(path.parent if plain else path, name)) is not None
-        ]
+        where = path.parent if plain else path
+        files = [found for name in option["files"] if (found := _look(where, name)) is not None]
         if len(files) == len(option["files"]):
             return option, files
     alone = [option for option in source["sources"] if len(option["files"]) == 1]
     # a file that was named outright may have any name, where one file is the whole data set
-    return (alone[0], [_File(path)]) if plain and alone else None
+    return (alone[0], [(path, None)]) if plain and alone else None
 
 
 def _look(path: Path, name: str) -> _File | None:
     if path.is_dir():
         direct = [path / name] if (path / name).is_file() else sorted(path.glob(f"*/{name}"))
         if direct:
-            return _File(direct[0])
+            return direct[0], None
         archives = sorted(path.glob("*.zip"))
     else:
         archives = [path]
     for archive in archives:
         try:
             with zipfile.ZipFile(archive) as opened:
-                members = [member for member in opened.namelist() if member.rsplit("/", 1)[-1] == name]
+                # macOS archives carry a shadow of every file
+                names = [each for each in opened.namelist() if not each.startswith("__MACOSX/")]
+                members = [each for each in names if each.rsplit("/", 1)[-1] == name]
         except (zipfile.BadZipFile, OSError) as error:
             raise ValueError(f"{archive} is not a readable zip archive ({error}); fetch it again.") from None
-        # macOS archives carry a shadow of every file
-        members = [member for member in members if not member.startswith("__MACOSX/")]
         if members:
-            return _File(archive, min(members, key=len))
+            return archive, min(members, key=len)
     return None
 
 
@@ -297,52 +289,36 @@ def _is_zip(path: Path) -> bool:
 def _verified(origin: Path, option: dict[str, Any], verify: bool) -> dict[str, Any]:
     """Return name, size and checksum of a source file, checked against `sources.json` where that knows them."""
     facts = {"name": origin.name, "bytes": origin.stat().st_size, "sha256": sha256(origin)}
-    for known in option["downloads"]:
-        if verify and known["name"] == origin.name:
-            for what in ("bytes", "sha256"):
-                if known[what] is not None and known[what] != facts[what]:
-                    raise ValueError(
-                        f"{origin} has {what} {facts[what]}, the official file {known[what]}: fetch it again, or "
-                        "accept it with verify=False."
-                    )
+    known: dict[str, Any] = next((each for each in option["downloads"] if verify and each["name"] == origin.name), {})
+    for what in ("bytes", "sha256"):
+        if known.get(what) not in (None, facts[what]):
+            raise ValueError(
+                f"{origin} has {what} {facts[what]}, the official file {known[what]}: fetch it again, or accept it with "
+                "verify=False."
+            )
     return facts
 
 
-def _pair(read: Callable[..., Found]) -> Callable[[list[BinaryIO], float | None, bool], Found]:
-    def reader(files: list[BinaryIO], least: float | None, progress: bool) -> Found:
-        data, test = read(*files, progress=progress)
-        times = data.timestamps
-        if times is not None and len(times) and bool((times == times[0]).all()):
-            data = replace(data, timestamps=None)  # a column that says the same everywhere is no time
-        return data, test
-
-    return reader
-
-
-def _single(read: Callable[..., Interactions]) -> Callable[[list[BinaryIO], float | None, bool], Found]:
-    def reader(files: list[BinaryIO], least: float | None, progress: bool) -> Found:
-        options = {} if least is None else {"min_rating": least}
-        return read(files[0], progress=progress, **options), None
-
-    return reader
-
-
-_READERS: dict[str, Callable[[list[BinaryIO], float | None, bool], Found]] = {
-    "ncf": _pair(readers.read_ncf),
-    "lightgcn": _pair(readers.read_lightgcn),
-    "ratings_dat": _single(readers.read_ratings_dat),
-    "ratings_csv": _single(readers.read_ratings_csv),
-    "u_data": _single(readers.read_u_data),
-    "rating": _single(readers.read_rating),
-    "users_dat": _single(readers.read_users_dat),
-    "book_ratings": _single(readers.read_book_ratings),
+#: By their names in `sources.json`: functions of the open files.
+_READERS: dict[str, Callable[..., Any]] = {
+    name: getattr(readers, f"read_{name}")
+    for name in ("ncf", "lightgcn", "ratings_dat", "ratings_csv", "u_data", "rating", "users_dat", "book_ratings")
 }
 
 
+def _read_official(read: Callable[..., Any], files: list[Any], least: float | None, progress: bool) -> Found:
+    found = read(*files, progress=progress, **({} if least is None else {"min_rating": least}))
+    if not isinstance(found, tuple):
+        return found, None
+    data, test = found
+    times = data.timestamps
+    if times is not None and len(times) and bool((times == times[0]).all()):
+        data = replace(data, timestamps=None)  # a column that says the same everywhere is no time
+    return data, test
+
+
 def _published(data: Interactions, test: Interactions, folder: Path) -> Split:
-    absent = ~among(test.users * test.n_items + test.items, np.sort(data.users * data.n_items + data.items))
-    if absent.any():
-        row = int(np.flatnonzero(absent)[0])
+    if (row := first_where(~among(test.keys, np.sort(data.keys)))) is not None:
         raise ValueError(
             f"{folder / TEST} holds out item {test.items[row]} of user {test.users[row]}, which {INTERACTIONS} does "
             "not have: the two files do not belong together."
@@ -357,13 +333,7 @@ def _differences(data: Interactions, published: dict[str, int]) -> list[str]:
     ]
 
 
-def _show(progress: bool | None) -> bool:
-    """Show progress to a person at a terminal, unless `progress` decides."""
-    return sys.stderr.isatty() if progress is None else progress
-
-
 def _fetch(url: str, path: Path, size: int | None, digest: str | None, progress: bool, timeout: float) -> None:
-    import urllib.error
     import urllib.request
 
     if path.is_file() and (size is None or path.stat().st_size == size):
@@ -381,12 +351,10 @@ def _fetch(url: str, path: Path, size: int | None, digest: str | None, progress:
                 while chunk := answer.read(1 << 20):
                     file.write(chunk)
                     shown.update(len(chunk))
-    except urllib.error.HTTPError as error:
-        if error.code != 416:  # 416: the part is complete already; the checks below decide
+    except OSError as error:  # urllib's own are such, too
+        if getattr(error, "code", None) != 416:  # 416: the part is complete already; the checks below decide
             raise OSError(f"{url} cannot be fetched ({error}); put the file into {path.parent} yourself.") from None
         total = size
-    except (OSError, TimeoutError) as error:
-        raise OSError(f"{url} cannot be fetched ({error}); put the file into {path.parent} yourself.") from None
     expected = size if size is not None else total
     got = part.stat().st_size
     if expected is not None and got != expected:

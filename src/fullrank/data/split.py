@@ -1,26 +1,29 @@
-"""What was learned from and what is asked: a training matrix and test cases, one per (user, held-out target)."""
+"""A `Split` holds what was learned from and what is asked: a training matrix and cases, one per (user, target)."""
 
 from __future__ import annotations
 
 import copy
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from fullrank._checks import check_choice, check_whole, more
+from fullrank._checks import check_choice, check_whole, first_where, more
 from fullrank._types import RNG, Array, BoolArray, FloatArray, IntArray
 from fullrank.data.frames import (
     Interactions,
     among,
-    encode,
+    canonical_csr,
+    encode_together,
     interactions,
     raw_columns,
     repeats,
+    same_sizes,
+    stored_in,
 )
 
 HOW = ("last", "random", "ratio", "last-ratio", "given")
@@ -58,12 +61,9 @@ class Split:
     def __post_init__(self) -> None:
         settle = object.__setattr__  # the one place where a frozen value becomes what its fields promise
         settle(self, "train", _canonical(self.train, "train"))
-        if self.items is None:
-            users, items = self._cases_of(self.users)
-            settle(self, "users", users)
-            settle(self, "items", items)
-        settle(self, "users", _positions(self.users, "users"))
-        settle(self, "items", _positions(self.items, "items"))
+        cases = self._cases_of(self.users) if self.items is None else (self.users, self.items)
+        for what, values in zip(("users", "items"), cases, strict=True):
+            settle(self, what, _positions(values, what))
         settle(self, "notes", tuple(self.notes))
         self._check_cases()
         if self.weights is not None:
@@ -87,6 +87,11 @@ class Split:
         users, items = _canonical(test, "test").nonzero()
         return users, items
 
+    def names(self, what: str, positions: Any = slice(None)) -> Array:
+        """Return the names of the users or items (`what`) at these positions; without names, the positions."""
+        ids, size = (self.user_ids, self.n_users) if what == "user" else (self.item_ids, self.n_items)
+        return np.asarray((np.arange(size) if ids is None else ids)[positions])
+
     def _check_cases(self) -> None:
         if len(self.users) != len(self.items):
             raise ValueError(
@@ -95,63 +100,50 @@ class Split:
         if not len(self.users):
             raise ValueError("there are no test cases: `users` and `items` are empty.")
         for what, values, size in (("users", self.users, self.n_users), ("items", self.items, self.n_items)):
-            outside = (values < 0) | (values >= size)
-            if outside.any():
-                case = int(np.flatnonzero(outside)[0])
+            if (case := first_where((values < 0) | (values >= size))) is not None:
                 raise ValueError(
                     f"`{what}` must be from 0 to {size - 1}, since `train` has {size:,} {what}, got {values[case]} in case "
                     f"{case} (user {self.users[case]}, item {self.items[case]})."
                 )
-        keys = self.users * self.n_items + self.items
-        repeated = repeats(keys)
+        repeated = repeats(self.users * self.n_items + self.items)
         if len(repeated):
             case = int(repeated.min())
             raise ValueError(
-                f"{self._name_of(case, 'user')} has the target {self._name_of(case, 'item')} twice (case {case} repeats an "
-                f"earlier one{more(len(repeated))}); list every (user, target) once."
+                f"user {self.names('user', self.users[case])} has the target item {self.names('item', self.items[case])} "
+                f"twice (case {case} repeats an earlier one{more(len(repeated))}); list every (user, target) once."
             )
-        in_train = self._in_train(keys)
-        if in_train.any():
-            case = int(np.flatnonzero(in_train)[0])
+        in_train = self.in_train(self.users, self.items)
+        if (case := first_where(in_train)) is not None:
             raise ValueError(
-                f"the target {self._name_of(case, 'item')} of {self._name_of(case, 'user')} (case {case}) is also in `train`"
-                f"{more(int(in_train.sum()))}; leave held-out pairs out of `train`, as "
-                "`Split.from_interactions(train, 'given', test=test)` does."
+                f"the target item {self.names('item', self.items[case])} of user "
+                f"{self.names('user', self.users[case])} (case {case}) is also in `train`{more(in_train.sum())}; leave "
+                "held-out pairs out of `train`, as `Split.from_interactions(train, 'given', test=test)` does."
             )
 
-    def _name_of(self, case: int, what: str) -> str:
-        """A user or an item of a case by its name, where there are names."""
-        position, ids = (self.users, self.user_ids) if what == "user" else (self.items, self.item_ids)
-        return f"{what} {position[case] if ids is None else ids[position[case]]}"
-
-    def _in_train(self, keys: IntArray) -> BoolArray:
-        # train is canonical, so its keys ascend and one binary search per case is enough
-        rows = np.repeat(np.arange(self.n_users, dtype=np.int64), np.diff(self.train.indptr))
-        return among(keys, rows * self.n_items + self.train.indices)
+    def in_train(self, users: IntArray, items: IntArray) -> BoolArray:
+        """Say for each pair of positions whether it is in `train`."""
+        return stored_in(self.train, users, items)
 
     def _checked_weights(self) -> FloatArray:
         try:
             weights = np.array(self.weights, dtype=np.float64)
         except (TypeError, ValueError):
-            raise TypeError("`weights` holds something else than numbers.") from None
+            raise TypeError("`weights` must hold numbers.") from None
         if weights.shape != self.users.shape:
             raise ValueError(f"`weights` must be one per case, of shape {self.users.shape}, got shape {weights.shape}.")
-        bad = ~(np.isfinite(weights) & (weights >= 0))
-        if bad.any():
-            case = int(np.flatnonzero(bad)[0])
+        if (case := first_where(~(np.isfinite(weights) & (weights >= 0)))) is not None:
             raise ValueError(
                 f"`weights` must be finite numbers of at least 0, got {weights[case]} for user {self.users[case]} "
                 f"(case {case})."
             )
         if not weights.any():
             raise ValueError("`weights` are all 0; at least one user must count.")
-        order = np.argsort(self.users, kind="stable")
-        users, sorted_weights = self.users[order], weights[order]
-        differ = (users[1:] == users[:-1]) & (sorted_weights[1:] != sorted_weights[:-1])
-        if differ.any():
-            user = int(users[1:][differ][0])
+        by_user = np.zeros(self.n_users)
+        by_user[self.users] = weights
+        if (case := first_where(by_user[self.users] != weights)) is not None:
             raise ValueError(
-                f"the cases of user {user} carry different `weights`; the weight is the user's, one for all targets."
+                f"the cases of user {self.users[case]} carry different `weights`; the weight is the user's, one for all "
+                "targets."
             )
         return weights
 
@@ -215,7 +207,7 @@ class Split:
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """What a report should say about the data: name, checksum, sizes, notes."""
+        """Return what a report should say about the data: name, checksum, sizes, notes."""
         return {
             "name": self.name,
             "checksum": self.checksum,
@@ -257,18 +249,11 @@ class Split:
         >>> Split.from_frames({"user_id": [7, 8], "item_id": ["a", "b"]}, {"user_id": [7], "item_id": ["b"]})
         Split('': 2 users × 2 items, 2 in train, 1 cases)
         """
-        known, asked = _encode_together(train, test, columns, ("train", "test"))
+        known, asked = _numbered_together(train, test, columns, "`train` and `test`")
         once = asked.distinct()
         left = len(asked) - len(once)
-        return cls(
-            _matrix(known.users, known.items, known.n_users, known.n_items),
-            once.users,
-            once.items,
-            name=name,
-            user_ids=known.user_ids,
-            item_ids=known.item_ids,
-            notes=(f"{left:,} of the {len(asked):,} rows of `test` repeat a pair, which counts once.",) if left else (),
-        )
+        notes = (f"{left:,} of the {len(asked):,} rows of `test` repeat a pair, which counts once.",) if left else ()
+        return _split_of(known, once, name, notes)
 
     @classmethod
     def from_interactions(
@@ -298,11 +283,8 @@ class Split:
             )
         if how == "given":
             return given_test(data, test, name=name, **columns)
-        if how == "last":
-            return leave_last_out(data, min_items=min_items, name=name, **columns)
-        if how == "random":
-            return leave_one_out(data, min_items=min_items, rng=rng, name=name, **columns)
-        return ratio(data, share, by_time=how == "last-ratio", min_items=min_items, rng=rng, name=name, **columns)
+        held = share if how.endswith("ratio") else None
+        return _hold_out(data, columns, min_items, name, by_time=how.startswith("last"), rng=rng, share=held)
 
 
 def leave_last_out(data: Any, *, min_items: int = 2, name: str = "", **columns: Any) -> Split:
@@ -316,8 +298,7 @@ def leave_last_out(data: Any, *, min_items: int = 2, name: str = "", **columns: 
     >>> split.users, split.items
     (array([0, 1]), array([1, 2]))
     """
-    found = interactions(data, **columns).distinct()
-    return _hold_out(found, _by_time(found), np.ones(found.n_users, dtype=np.int64), min_items, name)
+    return _hold_out(data, columns, min_items, name, by_time=True)
 
 
 def leave_one_out(data: Any, *, min_items: int = 2, rng: RNG = 0, name: str = "", **columns: Any) -> Split:
@@ -326,8 +307,7 @@ def leave_one_out(data: Any, *, min_items: int = 2, rng: RNG = 0, name: str = ""
     The draw depends on the set of pairs and on `rng`, not on the order of the rows. Users with fewer than `min_items`
     distinct items stay in train whole and have no case.
     """
-    found = interactions(data, **columns).distinct()
-    return _hold_out(found, _at_random(found, rng), np.ones(found.n_users, dtype=np.int64), min_items, name)
+    return _hold_out(data, columns, min_items, name, rng=rng)
 
 
 def ratio(
@@ -348,12 +328,7 @@ def ratio(
     >>> ratio(([0] * 10, range(10)), 0.3).targets_per_user
     array([3])
     """
-    if not 0 < share < 1:
-        raise ValueError(f"`share` must be between 0 and 1, such as 0.2, got {share!r}.")
-    found = interactions(data, **columns).distinct()
-    sizes = np.bincount(found.users, minlength=found.n_users)
-    held = np.clip(np.floor(share * sizes + 0.5).astype(np.int64), 1, np.maximum(sizes - 1, 1))
-    return _hold_out(found, _by_time(found) if by_time else _at_random(found, rng), held, min_items, name)
+    return _hold_out(data, columns, min_items, name, by_time=by_time, rng=rng, share=share)
 
 
 def given_test(data: Any, test: Any, *, name: str = "", **columns: Any) -> Split:
@@ -365,91 +340,76 @@ def given_test(data: Any, test: Any, *, name: str = "", **columns: Any) -> Split
     >>> given_test(([0, 0, 1], [0, 1, 0]), ([1], [1])).seen(1)
     array([0], dtype=int32)
     """
-    if not _same_numbering(data, test):
-        data, test = _encode_together(data, test, columns)
-    n_users, n_items = max(data.n_users, test.n_users), max(data.n_items, test.n_items)
-    keys, held = data.users * n_items + data.items, test.users * n_items + test.items
-    rest = data.take(~among(keys, np.sort(held)))
-    train = _matrix(rest.users, rest.items, n_users, n_items)
-    return Split(train, test.users, test.items, name=name, user_ids=data.user_ids, item_ids=data.item_ids)
+    known, asked = _numbered_together(data, test, columns, "`data` and `test`")
+    return _split_of(known.take(~among(known.keys, np.sort(asked.keys))), asked, name)
 
 
-def _same_numbering(data: Any, test: Any) -> bool:
-    if not (isinstance(data, Interactions) and isinstance(test, Interactions)):
-        return False
-    return data.user_ids is test.user_ids and data.item_ids is test.item_ids
-
-
-def _encode_together(
-    data: Any, test: Any, columns: dict[str, Any], called: tuple[str, str] = ("data", "test")
-) -> tuple[Interactions, Interactions]:
+def _numbered_together(data: Any, test: Any, columns: dict[str, Any], where: str) -> tuple[Interactions, Interactions]:
     """Give the users and items of two sets of interactions one numbering."""
-    sizes = {what: columns.get(f"n_{what}s") for what in ("user", "item")}
+    both_encoded = isinstance(data, Interactions) and isinstance(test, Interactions)
+    if both_encoded and data.user_ids is test.user_ids and data.item_ids is test.item_ids:
+        return same_sizes(data, test)
+    n_users, n_items = data.shape if sp.issparse(data) else (columns.get("n_users"), columns.get("n_items"))
     names = {what: column for what, column in columns.items() if not what.startswith("n_")}
-    if sp.issparse(data):
-        sizes = {"user": data.shape[0], "item": data.shape[1]}
-    both = (raw_columns(data, **names), raw_columns(test, **names))
-    encoded = {}
-    for what in ("user", "item"):
-        kinds = {"text" if columns[what].dtype.kind in "UO" else "number" for columns in both if len(columns[what])}
-        if len(kinds) > 1:
-            raise TypeError(
-                f"`{what}` holds strings in one of `{called[0]}` and `{called[1]}` and numbers in the other."
-            )
-        filled = [columns[what] for columns in both if len(columns[what])] or [both[0][what]]
-        encoded[what] = encode(np.concatenate(filled), what, sizes[what])
-    cut = len(both[0]["user"])
-    (users, user_ids, n_users), (items, item_ids, n_items) = encoded["user"], encoded["item"]
-    ids = {"user_ids": user_ids, "item_ids": item_ids}
-    return (
-        Interactions(users[:cut], items[:cut], n_users, n_items, **ids),
-        Interactions(users[cut:], items[cut:], n_users, n_items, **ids),
+    both = [raw_columns(each, **names) for each in (data, test)]
+    users, user_ids, n_users = encode_together([each["user"] for each in both], "user", n_users, where=where)
+    items, item_ids, n_items = encode_together([each["item"] for each in both], "item", n_items, where=where)
+    known, asked = (
+        Interactions(*pairs, n_users, n_items, user_ids=user_ids, item_ids=item_ids)
+        for pairs in zip(users, items, strict=True)
     )
+    return known, asked
 
 
-def _by_time(found: Interactions) -> IntArray:
-    """Rows ordered by user and, within a user, by time; rows at the same time keep their order."""
-    if found.timestamps is None:
+def _hold_out(
+    data: Any,
+    columns: dict[str, Any],
+    min_items: int,
+    name: str,
+    *,
+    by_time: bool = False,
+    rng: RNG = 0,
+    share: float | None = None,
+) -> Split:
+    """Hold out one item of each user, or a `share` of them: the last by time, or drawn at random."""
+    check_whole("min_items", min_items, 2)
+    if share is not None and not 0 < share < 1:
+        raise ValueError(f"`share` must be between 0 and 1, such as 0.2, got {share!r}.")
+    found = interactions(data, **columns).distinct()
+    within = found.timestamps if by_time else _random_keys(found, rng)
+    if within is None:
         raise ValueError("the interactions have no time; hold out at random, or name the column with `timestamp=`.")
-    return np.lexsort((found.timestamps, found.users))
+    sizes = np.bincount(found.users, minlength=found.n_users)
+    held = np.floor((share or 0.0) * sizes + 0.5).astype(np.int64).clip(1, np.maximum(sizes - 1, 1))
+    held[sizes < min_items] = 0
+    # by user and, within a user, by time (rows at the same time keep their order) or at random
+    order = np.lexsort((within, found.users))
+    users = found.users[order]
+    place = np.arange(len(order)) - (np.cumsum(sizes) - sizes)[users]  # place of the row within its user
+    is_test = place >= (sizes - held)[users]
+    if not is_test.any():
+        raise ValueError(f"no user has {min_items} or more distinct items, so there is nothing to hold out.")
+    pairs = replace(found, ratings=None, timestamps=None)
+    return _split_of(pairs.take(order[~is_test]), pairs.take(order[is_test]), name)
 
 
-def _at_random(found: Interactions, rng: RNG) -> IntArray:
-    """Rows ordered by user and, within a user, at random; the draw does not see the order of the rows."""
-    canonical = np.lexsort((found.items, found.users))
-    keys = np.empty(len(found))
-    keys[canonical] = generator(rng).random(len(found))
-    return np.lexsort((keys, found.users))
-
-
-def generator(rng: RNG) -> np.random.Generator:
-    """Return a generator for `rng`: an int seed, a Generator (used as it is) or None (fresh entropy)."""
+def _random_keys(found: Interactions, rng: RNG) -> FloatArray:
+    """Draw a number for every row; the draw depends on its pair, not on the order of the rows."""
     if isinstance(rng, bool) or not isinstance(rng, int | np.integer | np.random.Generator | None):
         raise TypeError(f"`rng` must be an int, a numpy.random.Generator or None, got {rng!r}.")
     if isinstance(rng, int | np.integer) and rng < 0:
         raise ValueError(f"`rng` must be at least 0, got {rng}.")
-    return np.random.default_rng(rng)
+    keys = np.empty(len(found))
+    keys[np.lexsort((found.items, found.users))] = np.random.default_rng(rng).random(len(found))
+    return keys
 
 
-def _hold_out(found: Interactions, order: IntArray, held: IntArray, min_items: int, name: str) -> Split:
-    """Hold out the last `held[user]` rows of each user in `order` (which groups rows by user, ascending)."""
-    check_whole("min_items", min_items, 2)
-    sizes = np.bincount(found.users, minlength=found.n_users)
-    held = np.where(sizes >= min_items, held, 0)
-    users = found.users[order]
-    place = np.arange(len(order)) - (np.cumsum(sizes) - sizes)[users]  # place of the row within its user
-    is_test = place >= (sizes - held)[users]
-    test, rest = order[is_test], order[~is_test]
-    if not len(test):
-        raise ValueError(f"no user has {min_items} or more distinct items, so there is nothing to hold out.")
-    train = _matrix(found.users[rest], found.items[rest], found.n_users, found.n_items)
+def _split_of(train: Interactions, test: Interactions, name: str, notes: tuple[str, ...] = ()) -> Split:
+    ones = np.ones(len(train), dtype=np.float32)
+    matrix = sp.csr_matrix((ones, (train.users, train.items)), shape=(train.n_users, train.n_items))
     return Split(
-        train, found.users[test], found.items[test], name=name, user_ids=found.user_ids, item_ids=found.item_ids
+        matrix, test.users, test.items, name=name, notes=notes, user_ids=train.user_ids, item_ids=train.item_ids
     )
-
-
-def _matrix(users: IntArray, items: IntArray, n_users: int, n_items: int) -> Any:
-    return sp.csr_matrix((np.ones(len(users), dtype=np.float32), (users, items)), shape=(n_users, n_items))
 
 
 def _canonical(given: Any, name: str) -> Any:
@@ -472,21 +432,17 @@ def _canonical(given: Any, name: str) -> Any:
         matrix.check_format(full_check=True)
     except ValueError as error:
         raise ValueError(f"`{name}` is not a valid sparse matrix: {str(error).rstrip('.')}.") from None
-    if not matrix.has_canonical_format:
-        if matrix is given or np.shares_memory(matrix.indices, getattr(given, "indices", matrix.data)):
-            matrix = matrix.copy()
-        matrix.sum_duplicates()
+    matrix = canonical_csr(matrix)
     if matrix.data.dtype.kind != "f":
         if matrix.data.dtype.kind not in "biu":
             raise TypeError(f"`{name}` must hold real numbers, got {matrix.data.dtype} values.")
         matrix = matrix.astype(np.float32)
     bad = ~np.isfinite(matrix.data) | (matrix.data == 0)
-    if bad.any():
-        entry = int(np.flatnonzero(bad)[0])
+    if (entry := first_where(bad)) is not None:
         user = int(np.searchsorted(matrix.indptr, entry, side="right")) - 1
         raise ValueError(
             f"`{name}` stores {matrix.data[entry]:g} for user {user}, item {matrix.indices[entry]}"
-            f"{more(int(bad.sum()))}; store a finite number other than 0 where there is an interaction, else nothing."
+            f"{more(bad.sum())}; store a finite number other than 0 where there is an interaction, else nothing."
         )
     return matrix
 
@@ -500,5 +456,5 @@ def _positions(values: Any, what: str) -> IntArray:
             f"`{what}` must hold integer positions (rows and columns of `train`), got {array.dtype} values."
         )
     if array.dtype == np.uint64 and len(array) and int(array.max()) > np.iinfo(np.int64).max:
-        raise ValueError(f"`{what}` holds {int(array.max())}, which is no position in `train`.")
+        raise ValueError(f"`{what}` holds {int(array.max())}, which is not a position in `train`.")
     return np.array(array, dtype=np.int64)

@@ -18,29 +18,9 @@ from fullrank.models.scorer import Factors, ItemItem, Pairs, Rows, Scorer, Table
 from fullrank.models.stored import StoredFactors, read_factors
 
 __all__ = [
-    "ALS",
-    "EASE",
-    "Factors",
-    "FittedFactors",
-    "FittedItemItem",
-    "ImplicitALS",
-    "ItemCF",
-    "ItemItem",
-    "ItemKNN",
-    "Pairs",
-    "Popularity",
-    "Recommender",
-    "Rows",
-    "Scorer",
-    "StoredFactors",
-    "Table",
-    "as_scorer",
-    "describe",
-    "history_of",
-    "load_model",
-    "read_factors",
-    "register",
-    "save_model",
-]
+    "ALS", "EASE", "Factors", "FittedFactors", "FittedItemItem", "ImplicitALS", "ItemCF", "ItemItem", "ItemKNN",
+    "Pairs", "Popularity", "Recommender", "Rows", "Scorer", "StoredFactors", "Table", "as_scorer", "describe",
+    "history_of", "load_model", "read_factors", "register", "save_model",
+]  # fmt: skip
 
 register(ALS, EASE, ImplicitALS, ItemCF, ItemKNN, Popularity)

@@ -48,11 +48,7 @@ class ALS:
     rng: int = 0
 
     def __post_init__(self) -> None:
-        check_whole("factors", self.factors, 1)
-        check_number("regularization", self.regularization, above=0)
-        check_number("alpha", self.alpha)
-        check_whole("iterations", self.iterations, 1)
-        check_whole("rng", self.rng, 0)
+        _check_parameters(self, above_zero="regularization")
 
     @classmethod
     def kr20_x(cls, rng: int = 0) -> ALS:
@@ -76,12 +72,18 @@ class ALS:
         # single precision: half the memory and twice the speed, and far below what the random start changes
         return FittedFactors(self, left.astype(np.float32), right.astype(np.float32))
 
-    def __repr__(self) -> str:
-        return describe(self)
+    __repr__ = describe
+
+
+def _check_parameters(given: Any, *, above_zero: str) -> None:
+    for name, least in (("factors", 1), ("iterations", 1), ("rng", 0)):
+        check_whole(name, getattr(given, name), least)
+    for name in ("regularization", "alpha"):
+        check_number(name, getattr(given, name), above=0 if name == above_zero else None)
 
 
 def _solve(matrix: Any, fixed: FloatArray, regularization: float, alpha: float) -> FloatArray:
-    """The best factors of all rows of ``matrix``, those of its columns being ``fixed``; rows without entries get 0.
+    """Solve for the best factors of all rows of ``matrix``, those of its columns being ``fixed``; empty rows get 0.
 
     With A = λI + αVᵀV shared by all rows and F the factors of a row's h columns, the answer is (A + FᵀF)⁻¹Fᵀ1, a system
     as wide as the factors, or, the same by Woodbury, A⁻¹Fᵀ(I + FA⁻¹Fᵀ)⁻¹1, one of size h: better for short histories.
@@ -108,19 +110,18 @@ def _solve(matrix: Any, fixed: FloatArray, regularization: float, alpha: float) 
 
 
 def _pieces(rows: NDArray[np.intp], cells: int) -> Iterator[NDArray[np.intp]]:
-    """Rows in pieces of at most ``_CELLS`` cells, so that memory stays bounded."""
+    """Cut rows into pieces of at most ``_CELLS`` cells, so that memory stays bounded."""
     step = max(1, _CELLS // int(cells))
-    for first in range(0, len(rows), step):
-        yield rows[first : first + step]
+    return (rows[first : first + step] for first in range(0, len(rows), step))
 
 
 @dataclass(frozen=True, repr=False)
 class ImplicitALS:
-    """The ALS of the `implicit` package (extra ``implicit``).
+    """Fits the ALS of the `implicit` package (extra ``implicit``).
 
     Its loss: Σ_{u,i} c (ŷ − y)² + regularization ‖V‖² with y = 1 and c = ``alpha`` on interactions, y = 0 and c = 1
     elsewhere; solved by conjugate gradients. A model that implicit fitted itself needs no adapter:
-    `fullrank.as_scorer` takes it as it is.
+    `fullrank.as_scorer` takes it.
     """
 
     factors: int = 64
@@ -130,11 +131,7 @@ class ImplicitALS:
     rng: int = 0
 
     def __post_init__(self) -> None:
-        check_whole("factors", self.factors, 1)
-        check_number("regularization", self.regularization)
-        check_number("alpha", self.alpha, above=0)
-        check_whole("iterations", self.iterations, 1)
-        check_whole("rng", self.rng, 0)
+        _check_parameters(self, above_zero="alpha")
 
     def fit(self, train: Any, *, progress: bool = True) -> FittedFactors:
         """Fit implicit's model and keep its factors."""
@@ -153,5 +150,4 @@ class ImplicitALS:
             model.fit(history.astype(np.float32), show_progress=False)
         return FittedFactors(self, np.asarray(model.user_factors), np.asarray(model.item_factors))
 
-    def __repr__(self) -> str:
-        return describe(self)
+    __repr__ = describe

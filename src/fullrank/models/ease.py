@@ -60,12 +60,11 @@ class EASE:
             steps.update()
         return FittedItemItem(self, similarity, history.astype(similarity.dtype))
 
-    def __repr__(self) -> str:
-        return describe(self)
+    __repr__ = describe
 
 
 def _from_users(history: Any, l2: float, progress: bool) -> Array:
-    """B by way of the users: (XᵀX + l2 I)⁻¹ = (I − G)/l2 with G = Xᵀ(XXᵀ + l2 I)⁻¹X, so that B_ij = G_ij/(1 − G_jj)."""
+    """Compute B by way of the users: (XᵀX + l2 I)⁻¹ = (I − G)/l2 with G = Xᵀ(XXᵀ + l2 I)⁻¹X, so B_ij = G_ij/(1 − G_jj)."""
     users = (history @ history.T).toarray()
     users.flat[:: len(users) + 1] += l2
     _invert(users)
@@ -84,7 +83,7 @@ def _from_users(history: Any, l2: float, progress: bool) -> Array:
 
 
 def _gram(history: Any) -> Array:
-    """XᵀX as a dense matrix, strip by strip."""
+    """Compute XᵀX as a dense matrix, strip by strip."""
     items = history.T.tocsr()
     gram = np.empty((history.shape[1],) * 2)
     for first in range(0, len(gram), _STRIP):
@@ -93,7 +92,7 @@ def _gram(history: Any) -> Array:
 
 
 def _invert(matrix: Array) -> None:
-    """The upper triangle of the inverse of a positive definite matrix, in its own memory."""
+    """Replace a positive definite matrix by its inverse, of which only the upper triangle is filled."""
     from scipy.linalg import lapack
 
     # LAPACK keeps columns together, NumPy rows: its lower triangle is our upper one
@@ -105,7 +104,7 @@ def _invert(matrix: Array) -> None:
 
 
 def _coefficients(inverse: Array) -> Array:
-    """B from the upper triangle of P, in single precision."""
+    """Compute B from the upper triangle of P, in single precision."""
     n = len(inverse)
     out = np.empty((n, n), dtype=np.float32)
     scale = -1.0 / np.diag(inverse)

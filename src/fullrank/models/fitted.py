@@ -1,4 +1,4 @@
-"""What a recommender becomes when it is fitted: its parameters beside the arrays that score, ready to save.
+"""Fitted recommenders: their parameters beside the arrays that score, ready to save.
 
 There are two kinds, and `fullrank.as_scorer` knows both by their attributes, so that compiled loops score them: factors
 (popularity is factors of width 0 and a bias per item) and item-item similarities over the users' histories. Recommenders
@@ -34,12 +34,48 @@ class Recommender(Protocol):
     """Parameters of a model, as a frozen value; fitting returns the model and never changes the value."""
 
     def fit(self, train: Any, *, progress: bool = True) -> Any:
-        """The model learned from a users × items matrix, a `Scorer`."""
+        """Return the model learned from a users × items matrix, a `Scorer`."""
         ...
 
 
+class _Fitted:
+    """Answers what every fitted model must, by the scorer that it is."""
+
+    recommender: Any
+
+    def __post_init__(self) -> None:
+        _ = self.scorer  # shapes that do not fit are an error here, not at the first score
+
+    @property
+    def scorer(self) -> Any:
+        """Return the same model as one of the kinds of `fullrank.models.scorer`."""
+        raise NotImplementedError
+
+    @property
+    def name(self) -> str:
+        """Return the recommender as one would write it."""
+        return describe(self.recommender)
+
+    @property
+    def n_users(self) -> int:
+        """Number of users it knows."""
+        return int(self.scorer.n_users)
+
+    @property
+    def n_items(self) -> int:
+        """Number of items it knows."""
+        return int(self.scorer.n_items)
+
+    def score(self, users: IntArray, items: IntArray) -> Array:
+        """Return scores of shape (b, m) for users (b,) and items (b, m)."""
+        return np.asarray(self.scorer.score(users, items))
+
+    def __repr__(self) -> str:
+        return f"{self.name} fitted on {self.n_users:,} users × {self.n_items:,} items"
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class FittedFactors:
+class FittedFactors(_Fitted):
     """score(u, i) = user_factors[u] · item_factors[i] + item_bias[i], and the parameters it was fitted with."""
 
     recommender: Any
@@ -47,32 +83,10 @@ class FittedFactors:
     item_factors: Array
     item_bias: Array | None = None
 
-    def __post_init__(self) -> None:
-        _ = self.scorer  # shapes that do not fit are an error here, not at the first score
-
     @property
     def scorer(self) -> Factors:
-        """The same as a `Factors`."""
+        """Return the same as a `Factors`."""
         return Factors(self.user_factors, self.item_factors, self.item_bias, name=self.name)
-
-    @property
-    def name(self) -> str:
-        """How the recommender is written."""
-        return describe(self.recommender)
-
-    @property
-    def n_users(self) -> int:
-        """Number of users it knows."""
-        return len(self.user_factors)
-
-    @property
-    def n_items(self) -> int:
-        """Number of items it knows."""
-        return len(self.item_factors)
-
-    def score(self, users: IntArray, items: IntArray) -> Array:
-        """Scores of shape (b, m) for users (b,) and items (b, m)."""
-        return self.scorer.score(users, items)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to ``path``, atomically and without pickle; `load_model` reads it."""
@@ -81,44 +95,19 @@ class FittedFactors:
             arrays["item_bias"] = self.item_bias
         save_model(path, "factors", self.recommender, arrays)
 
-    def __repr__(self) -> str:
-        return f"{self.name} fitted on {self.n_users:,} users × {self.n_items:,} items"
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FittedItemItem:
+class FittedItemItem(_Fitted):
     """score(u, i) = Σ_{j in the history of u} similarity[j, i], sparse or dense, and the parameters it was fitted with."""
 
     recommender: Any
     similarity: Any
     history: Any
 
-    def __post_init__(self) -> None:
-        _ = self.scorer
-
     @property
     def scorer(self) -> ItemItem:
-        """The same as an `ItemItem`."""
+        """Return the same as an `ItemItem`."""
         return ItemItem(self.similarity, self.history, name=self.name)
-
-    @property
-    def name(self) -> str:
-        """How the recommender is written."""
-        return describe(self.recommender)
-
-    @property
-    def n_users(self) -> int:
-        """Number of users it knows."""
-        return int(self.history.shape[0])
-
-    @property
-    def n_items(self) -> int:
-        """Number of items it knows."""
-        return int(self.similarity.shape[0])
-
-    def score(self, users: IntArray, items: IntArray) -> Array:
-        """Scores of shape (b, m) for users (b,) and items (b, m)."""
-        return self.scorer.score(users, items)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to ``path``, atomically and without pickle; `load_model` reads it.
@@ -130,15 +119,14 @@ class FittedItemItem:
             "history_indices": self.history.indices,
         }
         if sp.issparse(self.similarity):
-            for part in ("indptr", "indices", "data"):
-                arrays[f"similarity_{part}"] = getattr(self.similarity, part)
+            arrays |= {f"similarity_{part}": getattr(self.similarity, part) for part in ("indptr", "indices", "data")}
         else:
             arrays["similarity"] = self.similarity
         save_model(path, "item-item", self.recommender, arrays)
 
     def __repr__(self) -> str:
         kind = f"{self.similarity.nnz:,} similarities" if sp.issparse(self.similarity) else "dense similarities"
-        return f"{self.name} fitted on {self.n_users:,} users × {self.n_items:,} items, {kind}"
+        return f"{super().__repr__()}, {kind}"
 
 
 # ------------------------------------------------------------------------------------------ on disk
@@ -168,7 +156,7 @@ def save_model(path: str | os.PathLike[str], kind: str, recommender: Any, arrays
     name = type(recommender).__name__
     if name not in _RECOMMENDERS:
         raise TypeError(
-            f"a model fitted by {name!r} cannot be saved; known are {', '.join(_RECOMMENDERS)}: "
+            f"a model fitted by {name!r} cannot be saved; those that can are {', '.join(_RECOMMENDERS)}: "
             "add yours with `fullrank.models.register`."
         )
     about = {"kind": kind, "recommender": name, "parameters": dataclasses.asdict(recommender)}
@@ -223,17 +211,14 @@ _KINDS: dict[str, Callable[[Any, dict[str, Array]], Any]] = {"factors": _factors
 
 
 def describe(recommender: Any) -> str:
-    """A recommender as one would write it: with the parameters that differ from the defaults."""
-    given = []
-    for each in dataclasses.fields(recommender):
-        value = getattr(recommender, each.name)
-        if each.repr and (each.default is dataclasses.MISSING or value != each.default):
-            given.append(f"{each.name}={value!r}")
+    """Write a recommender as one would: with the parameters that differ from the defaults."""
+    values = ((each, getattr(recommender, each.name)) for each in dataclasses.fields(recommender) if each.repr)
+    given = [f"{each.name}={value!r}" for each, value in values if value != each.default]
     return f"{type(recommender).__name__}({', '.join(given)})"
 
 
 def history_of(train: Any) -> Any:
-    """The training matrix as histories: a canonical CSR matrix of ones, whatever the values were.
+    """Return the training matrix as histories: a canonical CSR matrix of ones, whatever the values were.
 
     Every entry that is not 0 is an interaction. Dense matrices and other sparse formats are converted; `train` itself is
     never changed.

@@ -75,9 +75,7 @@ class ItemCF:
         if self.history_neighbours is None and self.scored_neighbours is None:
             _refuse_above(self.max_gigabytes, history, "ItemCF", "set `history_neighbours`")
         forward, backward = [], []
-        for first, strip in _cosines(history, progress, "ItemCF"):
-            if not self.keep_self:
-                _drop_self(strip, first)
+        for strip in _similarities(history.T.tocsr(), "ItemCF", progress, keep_self=self.keep_self):
             strip.data **= self.power
             if self.scored_neighbours is not None:  # by symmetry of s a row is also a column
                 backward.append(_nearest(strip, self.scored_neighbours))
@@ -91,8 +89,7 @@ class ItemCF:
             similarity.data /= np.sqrt(squares)[similarity.indices]
         return FittedItemItem(self, _densest(similarity), history)
 
-    def __repr__(self) -> str:
-        return describe(self)
+    __repr__ = describe
 
 
 @dataclass(frozen=True, repr=False)
@@ -127,44 +124,37 @@ class ItemKNN:
     def fit(self, train: Any, *, progress: bool = True) -> FittedItemItem:
         """Compute similarities and keep the nearest neighbours."""
         history = history_of(train)
-        if self.weighting == "cosine":
-            strips = _cosines(history, progress, "ItemKNN")
-        else:
-            weights = _bm25(history.T.tocsr(), self.k1, self.b)
-            strips = _products(weights, progress, "ItemKNN")
-        rows = []
-        for first, strip in strips:
-            if not self.keep_self:
-                _drop_self(strip, first)
-            rows.append(_nearest(strip, self.neighbours))
-        return FittedItemItem(self, _densest(_together(rows, [])), history)
+        items, cosine = history.T.tocsr(), self.weighting == "cosine"
+        weights = items if cosine else _bm25(items, self.k1, self.b)
+        strips = _similarities(weights, "ItemKNN", progress, keep_self=self.keep_self, cosine=cosine)
+        similarity = _together([_nearest(strip, self.neighbours) for strip in strips], [])
+        return FittedItemItem(self, _densest(similarity), history)
 
-    def __repr__(self) -> str:
-        return describe(self)
+    __repr__ = describe
 
 
 # ------------------------------------------------------------------------------------------------------- inside
 
 
-def _cosines(history: Any, progress: bool, what: str) -> Iterator[tuple[int, Any]]:
-    """Rows of n_ij / √(n_i n_j), a strip at a time; counts are exact, and equal pairs of counts give equal cosines."""
-    counts = np.bincount(history.indices, minlength=history.shape[1]).astype(np.float64)
-    for first, strip in _products(history.T.tocsr(), progress, what):
-        rows = np.repeat(np.arange(first, first + strip.shape[0]), np.diff(strip.indptr))
-        strip.data /= np.sqrt(counts[rows] * counts[strip.indices])
-        yield first, strip
+def _similarities(weights: Any, what: str, progress: bool, *, keep_self: bool, cosine: bool = True) -> Iterator[Any]:
+    """Yield rows of W Wᵀ, a strip at a time, indices sorted; of cosines, n_ij / √(n_i n_j), W being ones.
 
-
-def _products(weights: Any, progress: bool, what: str) -> Iterator[tuple[int, Any]]:
-    """Rows of W Wᵀ, a strip at a time, indices sorted."""
-    n = weights.shape[0]
+    Counts are exact, and equal counts give equal cosines.
+    """
+    n, counts = weights.shape[0], np.diff(weights.indptr).astype(np.float64)
     turned = weights.T.tocsr()
     step = max(1, _STRIP_CELLS // n)
     with bar(progress, n, what) as steps:
         for first in range(0, n, step):
             strip = weights[first : first + step] @ turned
             strip.sort_indices()
-            yield first, strip
+            rows = np.repeat(np.arange(first, first + strip.shape[0]), np.diff(strip.indptr))
+            if cosine:
+                strip.data /= np.sqrt(counts[rows] * counts[strip.indices])
+            if not keep_self:
+                strip.data[strip.indices == rows] = 0.0
+                strip.eliminate_zeros()
+            yield strip
             steps.update(strip.shape[0])
 
 
@@ -180,14 +170,8 @@ def _bm25(items: Any, k1: float, b: float) -> Any:
     return weights
 
 
-def _drop_self(strip: Any, first: int) -> None:
-    rows = np.repeat(np.arange(first, first + strip.shape[0]), np.diff(strip.indptr))
-    strip.data[strip.indices == rows] = 0.0
-    strip.eliminate_zeros()
-
-
 def _nearest(strip: Any, k: int) -> Any:
-    """The ``k`` largest entries of each row; of equals those at the lower position."""
+    """Keep the ``k`` largest entries of each row; of equals those at the lower position."""
     keep = np.ones(len(strip.data), dtype=bool)
     for row in np.flatnonzero(np.diff(strip.indptr) > k):
         span = slice(strip.indptr[row], strip.indptr[row + 1])
@@ -202,7 +186,7 @@ def _nearest(strip: Any, k: int) -> Any:
 
 
 def _together(forward: list[Any], backward: list[Any]) -> Any:
-    """Strips as one matrix with histories in rows and scored items in columns; an entry must be in both where both are."""
+    """Join strips to a matrix with histories in rows and scored items in columns; an entry must be in both, if given."""
     if not backward:
         return sp.vstack(forward, format="csr")
     turned = sp.vstack(backward, format="csr").T.tocsr()
@@ -213,13 +197,13 @@ def _together(forward: list[Any], backward: list[Any]) -> Any:
 
 
 def _densest(similarity: Any) -> Any:
-    """The same matrix as a dense array where that is the smaller one."""
+    """Return the matrix as a dense array where that is the smaller one."""
     n = similarity.shape[0]
     return similarity.toarray() if similarity.nnz > _DENSE_SHARE * n * n else similarity
 
 
 def _refuse_above(gigabytes: float, history: Any, name: str, instead: str) -> None:
-    """All similarities at once: at most Σ n_u² of them, 12 bytes each, twice while strips are put together."""
+    """Refuse to keep all similarities, at most Σ n_u² of 12 bytes, twice while strips are joined, if they do not fit."""
     pairs = int((np.diff(history.indptr).astype(np.int64) ** 2).sum())
     needed = 24 * min(pairs, history.shape[1] ** 2) / 1e9
     if needed > gigabytes:

@@ -1,4 +1,4 @@
-"""The recommender everyone must beat: the most popular items for everybody."""
+"""Recommend the most popular items to everybody: what every recommender must beat."""
 
 from __future__ import annotations
 
@@ -31,5 +31,4 @@ class Popularity:
         counts = np.bincount(history.indices, minlength=n_items).astype(np.float64)
         return FittedFactors(self, np.zeros((n_users, 0)), np.zeros((n_items, 0)), counts)
 
-    def __repr__(self) -> str:
-        return describe(self)
+    __repr__ = describe

@@ -1,4 +1,4 @@
-"""What a model must be able to do, and how models of other libraries come to do it.
+"""Scorers say what a model must be able to do, and how models of other libraries come to do it.
 
 A `Scorer` has one method, ``score(users, items)``. Everything else is speed: factors and item-item models are recognised
 and scored by compiled loops that never build users × items; models that can only score a whole catalogue at once are asked
@@ -23,6 +23,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from fullrank._types import Array, IntArray
+from fullrank.data.frames import canonical_csr
 
 __all__ = ["Factors", "ItemItem", "Pairs", "Rows", "Scorer", "Table", "as_scorer"]
 
@@ -35,7 +36,7 @@ class Scorer(Protocol):
     """
 
     def score(self, users: IntArray, items: IntArray) -> Any:
-        """Scores of shape (b, m): entry (r, c) for user ``users[r]`` and item ``items[r, c]``."""
+        """Return scores of shape (b, m): entry (r, c) for user ``users[r]`` and item ``items[r, c]``."""
         ...
 
 
@@ -54,6 +55,8 @@ class Factors:
     items: Array
     bias: Array | None = None
     name: str = "factors"
+    n_users: int = field(init=False)
+    n_items: int = field(init=False)
 
     def __post_init__(self) -> None:
         users, items = matrix_of(self.users, "user factors"), matrix_of(self.items, "item factors")
@@ -63,45 +66,28 @@ class Factors:
                 "the second numbers must agree (did you mean to transpose one?)."
             )
         kind = np.result_type(users, items)
-        object.__setattr__(self, "users", users.astype(kind, copy=False))
-        object.__setattr__(self, "items", items.astype(kind, copy=False))
-        if self.bias is not None:
-            bias = np.ascontiguousarray(to_numpy(self.bias), dtype=kind)
-            if bias.shape != (len(items),):
-                raise ValueError(
-                    f"model `{self.name}` must have one item bias per item, ({len(items)},), got shape {bias.shape}."
-                )
-            object.__setattr__(self, "bias", bias)
-
-    @property
-    def n_users(self) -> int:
-        """Number of users it knows."""
-        return len(self.users)
-
-    @property
-    def n_items(self) -> int:
-        """Number of items it knows."""
-        return len(self.items)
+        users, items = users.astype(kind, copy=False), items.astype(kind, copy=False)
+        bias = bias_of(self.bias, len(items), kind, self.name)
+        _settle(self, users=users, items=items, bias=bias, n_users=len(users), n_items=len(items))
 
     def score(self, users: IntArray, items: IntArray) -> Array:
-        """Scores by dot products."""
+        """Score by dot products."""
         scores = np.einsum("bd,bmd->bm", self.users[users], self.items[items])
         return np.asarray(scores if self.bias is None else scores + self.bias[items])
 
     def digest(self) -> str:
-        """A fingerprint of the tables (of a sample of rows where they are large)."""
-        return digest_of(self.users, self.items, *(() if self.bias is None else (self.bias,)))
+        """Return a fingerprint of the tables (of a sample of rows where they are large)."""
+        return digest_of(self.users, self.items, self.bias)
 
     def __repr__(self) -> str:
         return f"Factors({self.n_users:,} users × {self.n_items:,} items, {self.users.shape[1]} factors)"
 
     def __getstate__(self) -> dict[str, Any]:
         # A memory-mapped table travels to another process as its address on disk, not as its content.
-        return {"users": _Mapped.of(self.users), "items": _Mapped.of(self.items), "bias": self.bias, "name": self.name}
+        return {key: _Mapped.of(each) if isinstance(each, np.ndarray) else each for key, each in vars(self).items()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        for key, value in state.items():
-            object.__setattr__(self, key, value.open() if isinstance(value, _Mapped) else value)
+        _settle(self, **{key: each.open() if isinstance(each, _Mapped) else each for key, each in state.items()})
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -111,16 +97,13 @@ class ItemItem:
     similarity: Any
     history: Any
     name: str = "item-item"
+    n_users: int = field(init=False)
+    n_items: int = field(init=False)
 
     def __post_init__(self) -> None:
         similarity, history = self.similarity, sp.csr_matrix(self.history)
         if sp.issparse(similarity):
-            similarity = canonical_csr(similarity)
-            similarity = (
-                similarity
-                if similarity.dtype.kind == "f" and similarity.dtype.itemsize >= 4
-                else similarity.astype(float)
-            )
+            similarity = _floats(canonical_csr(similarity))
         else:
             similarity = matrix_of(similarity, "item similarities")
         if similarity.shape[0] != similarity.shape[1]:
@@ -130,18 +113,10 @@ class ItemItem:
                 f"model `{self.name}` knows {similarity.shape[0]:,} items, but its users' histories hold "
                 f"{history.shape[1]:,}; fit it on the split's own `train`."
             )
-        object.__setattr__(self, "similarity", similarity)
-        object.__setattr__(self, "history", canonical_csr(history).astype(similarity.dtype, copy=False))
-
-    @property
-    def n_users(self) -> int:
-        """Number of users it knows."""
-        return int(self.history.shape[0])
-
-    @property
-    def n_items(self) -> int:
-        """Number of items it knows."""
-        return int(self.similarity.shape[0])
+        history = canonical_csr(history).astype(similarity.dtype, copy=False)
+        _settle(
+            self, similarity=similarity, history=history, n_users=history.shape[0], n_items=similarity.shape[0]
+        )  # fmt: skip
 
     def score(self, users: IntArray, items: IntArray) -> Array:
         """Multiply histories by similarities and pick the items."""
@@ -150,10 +125,8 @@ class ItemItem:
         return np.take_along_axis(rows, items, axis=1)
 
     def digest(self) -> str:
-        """A fingerprint of similarities and histories."""
-        s, h = self.similarity, self.history
-        parts = (s.indptr, s.indices, s.data) if sp.issparse(s) else (s,)
-        return digest_of(*parts, h.indptr, h.indices, h.data)
+        """Return a fingerprint of similarities and histories."""
+        return digest_of(self.similarity, self.history)
 
     def __repr__(self) -> str:
         kind = f"{self.similarity.nnz:,} similarities" if sp.issparse(self.similarity) else "dense"
@@ -166,22 +139,12 @@ class Table:
 
     scores: Any
     name: str = "scores"
+    n_users: int = field(init=False)
+    n_items: int = field(init=False)
 
     def __post_init__(self) -> None:
-        scores = canonical_csr(self.scores)
-        if scores.dtype.kind != "f" or scores.dtype.itemsize < 4:
-            scores = scores.astype(np.float64)
-        object.__setattr__(self, "scores", scores)
-
-    @property
-    def n_users(self) -> int:
-        """Number of users it knows."""
-        return int(self.scores.shape[0])
-
-    @property
-    def n_items(self) -> int:
-        """Number of items it knows."""
-        return int(self.scores.shape[1])
+        scores = _floats(canonical_csr(self.scores))
+        _settle(self, scores=scores, n_users=scores.shape[0], n_items=scores.shape[1])
 
     def score(self, users: IntArray, items: IntArray) -> Array:
         """Look the pairs up."""
@@ -192,8 +155,8 @@ class Table:
         return np.take_along_axis(rows, items, axis=1)
 
     def digest(self) -> str:
-        """A fingerprint of the scores."""
-        return digest_of(self.scores.indptr, self.scores.indices, self.scores.data)
+        """Return a fingerprint of the scores."""
+        return digest_of(self.scores)
 
     def __repr__(self) -> str:
         return f"Table({self.n_users:,} users × {self.n_items:,} items, {self.scores.nnz:,} scores)"
@@ -237,11 +200,11 @@ class Pairs:
         if self.flat is not None:
             return self._ask(users, items, self.flat)
         if 1 < items.shape[0] != items.shape[1] > 1:
-            return self._settle(users, items)
-        self._settle(np.zeros(2, dtype=np.int64), np.zeros((2, 3), dtype=np.int64))
+            return self._find_form(users, items)
+        self._find_form(np.zeros(2, dtype=np.int64), np.zeros((2, 3), dtype=np.int64))
         return self.score(users, items)
 
-    def _settle(self, users: IntArray, items: IntArray) -> Array:
+    def _find_form(self, users: IntArray, items: IntArray) -> Array:
         """Ask in both forms and remember the one that is answered."""
         try:
             scores, flat = self._ask(users, items, False), False
@@ -253,14 +216,11 @@ class Pairs:
                 if isinstance(error, _WrongShapeError) and isinstance(other, _WrongShapeError):
                     raise ValueError(f"{error} {other}") from None
                 raise error from None
-        object.__setattr__(self, "flat", flat)
+        _settle(self, flat=flat)
         return scores
 
     def _ask(self, users: IntArray, items: IntArray, flat: bool) -> Array:
-        if flat:
-            users, asked = np.repeat(users, items.shape[1]), items.ravel()
-        else:
-            asked = items
+        users, asked = (np.repeat(users, items.shape[1]), items.ravel()) if flat else (users, items)
         scores = to_numpy(self.function(users, asked))
         if scores.shape != asked.shape and not (flat and scores.shape == (len(asked), 1)):
             raise _WrongShapeError(
@@ -274,7 +234,7 @@ class Pairs:
 
 
 class _WrongShapeError(ValueError):
-    """Scores came back in a shape that nobody asked for."""
+    """Says that scores came back in a shape that nobody asked for."""
 
 
 # ------------------------------------------------------------------------------------------------------- as_scorer
@@ -306,51 +266,52 @@ def as_scorer(model: Any, split: Any = None, *, name: str | None = None) -> Any:
 
     found = recognise(model, split, name)
     if found is None:
-        hint = ""
+        got, hint = f"a {type(model).__module__}.{type(model).__qualname__}", ""
         if isinstance(model, type):
+            got = f"the class `{model.__name__}`"
             hint = f" This is a class: did you mean an instance, `{model.__name__}(...)`, fitted?"
+        elif isinstance(model, str):
+            got, hint = f"the string {model!r}", " Load the model first."
         elif hasattr(model, "fit"):
             hint = " Is it fitted?"
-        elif isinstance(model, str):
-            hint = " Load the model first."
-        raise TypeError(f"`model` must be {_ALLOWED}, got {_described(model)}.{hint}")
+        raise TypeError(f"`model` must be {_ALLOWED}, got {got}.{hint}")
     return found
 
 
 # ------------------------------------------------------------------------------------------------------- inside
 
 
+def _settle(value: Any, **fields: Any) -> None:
+    """Set fields of a frozen value: while it is made, or when it finds out what it was asked to find out."""
+    for name, each in fields.items():
+        object.__setattr__(value, name, each)
+
+
 @dataclass(frozen=True)
 class _Mapped:
-    """Where a memory-mapped array lies."""
+    """Says where a memory-mapped array lies."""
 
     filename: str
     dtype: str
     shape: tuple[int, ...]
     offset: int
-    order: str = field(default="C")
 
     @classmethod
     def of(cls, array: Array) -> Array | _Mapped:
         root: Any = array
         while isinstance(root, np.ndarray) and not isinstance(root.base, mmap.mmap):
             root = root.base
-        same = (
-            isinstance(root, np.memmap)
-            and root.filename is not None
-            and root.shape == array.shape
-            and root.dtype == array.dtype
-            and root.ctypes.data == array.ctypes.data
-        )
-        if not same or not isinstance(root, np.memmap):
+        if not isinstance(root, np.memmap) or root.filename is None:
             return np.asarray(array)
-        return cls(str(root.filename), array.dtype.str, array.shape, root.offset)
+        same = (root.shape, root.dtype, root.ctypes.data) == (array.shape, array.dtype, array.ctypes.data)
+        return cls(str(root.filename), array.dtype.str, array.shape, root.offset) if same else np.asarray(array)
 
     def open(self) -> Array:
         return np.memmap(self.filename, dtype=self.dtype, mode="r", offset=self.offset, shape=self.shape)
 
 
 def matrix_of(values: Any, what: str) -> Array:
+    """Return a matrix of numbers as a C-ordered array of float32 or float64."""
     array = to_numpy(values)
     if array.ndim != 2:
         raise ValueError(f"the {what} must be a matrix, got shape {array.shape}.")
@@ -361,15 +322,22 @@ def matrix_of(values: Any, what: str) -> Array:
     return np.asarray(array, order="C")
 
 
-def canonical_csr(matrix: Any) -> Any:
-    out = sp.csr_matrix(matrix)
-    if not out.has_canonical_format:
-        out = out.copy()
-        out.sum_duplicates()
-    return out
+def bias_of(bias: Any, n_items: int, kind: Any, name: str) -> Array | None:
+    """Return a bias as an array with one number per item; None remains None."""
+    if bias is None:
+        return None
+    bias = np.ascontiguousarray(to_numpy(bias), dtype=kind)
+    if bias.shape != (n_items,):
+        raise ValueError(f"model `{name}` must have one item bias per item, ({n_items},), got shape {bias.shape}.")
+    return np.asarray(bias)
+
+
+def _floats(matrix: Any) -> Any:
+    return matrix if matrix.dtype in (np.float32, np.float64) else matrix.astype(np.float64)
 
 
 def to_numpy(values: Any) -> Array:
+    """Return any array, torch tensors and implicit's GPU matrices included, as NumPy's."""
     if isinstance(values, np.ndarray):
         return values
     if hasattr(values, "detach"):
@@ -382,10 +350,11 @@ def to_numpy(values: Any) -> Array:
     return np.asarray(values)
 
 
-def digest_of(*arrays: Array, most: int = 1 << 24) -> str:
-    """A checksum of arrays; of evenly spaced parts of those above ``most`` bytes."""
+def digest_of(*given: Any, most: int = 1 << 24) -> str:
+    """Return a checksum of arrays and CSR matrices; of evenly spaced parts of arrays above ``most`` bytes."""
     digest = hashlib.sha256()
-    for array in arrays:
+    parts = [(each.indptr, each.indices, each.data) if sp.issparse(each) else (each,) for each in given]
+    for array in (part for each in parts for part in each if part is not None):
         digest.update(f"{array.dtype.str}{array.shape}".encode())
         if array.nbytes > most:
             rows = max(1, int(len(array) * most / array.nbytes))
@@ -395,16 +364,10 @@ def digest_of(*arrays: Array, most: int = 1 << 24) -> str:
 
 
 def is_array(model: Any) -> bool:
+    """Say whether something is an array of NumPy or torch."""
     return isinstance(model, np.ndarray) or (hasattr(model, "detach") and hasattr(model, "numpy"))
 
 
 def is_frame(model: Any) -> bool:
+    """Say whether something is a frame, or a mapping of arrays."""
     return isinstance(model, Mapping) or hasattr(model, "columns") or hasattr(model, "column_names")
-
-
-def _described(model: Any) -> str:
-    if isinstance(model, str):
-        return f"the string {model!r}"
-    if isinstance(model, type):
-        return f"the class `{model.__name__}`"
-    return f"a {type(model).__module__}.{type(model).__qualname__}"

@@ -1,4 +1,4 @@
-"""Factors that lie in files: memory-mapped `.npy`, or Parquet, Arrow and Feather datasets on any file system.
+"""Factors that stay in files: memory-mapped `.npy`, or Parquet, Arrow and Feather datasets on any file system.
 
 `.npy` files are mapped. A dataset (one file, a folder, or many shards; local, or on any file system that pyarrow
 or fsspec can open) is streamed once, batch by batch, into a `.npy` of the cache, which is mapped from then on: the system
@@ -12,16 +12,19 @@ import hashlib
 import itertools
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fullrank._checks import first_where
+from fullrank._columns import listed
 from fullrank._files import replacing
 from fullrank._tables import map_npy, require_pyarrow
 from fullrank._types import Array
-from fullrank.models.scorer import Factors, digest_of
+from fullrank.models.scorer import Factors, bias_of, digest_of
 
 __all__ = ["StoredFactors", "StoredTable", "read_factors"]
 
@@ -43,7 +46,7 @@ def read_factors(
     ids: str | None = None,
     name: str = "factors",
 ) -> StoredFactors:
-    """A factor model whose tables stay in files; a model like any other for ``observe`` and ``evaluate``.
+    """Make a factor model whose tables stay in files; a model like any other for ``observe`` and ``evaluate``.
 
     ``users`` and ``items`` are each a `.npy` file, an array, or a dataset of one row per user (item): a path, a folder, a
     list of shards, a URI ("s3://…", "gs://…", "hdfs://…"), or an open ``pyarrow.dataset``, with ``filesystem`` any of
@@ -54,87 +57,66 @@ def read_factors(
     ``cache`` is the folder of the `.npy` copies (else the platform's cache): made once, recognised by names, sizes and
     times of the files, safe to delete. Workers on other machines make their own there. ``bias`` is one number per item.
     """
-    tables = [
-        _table(source, what, cache, filesystem, vectors, ids) for source, what in ((users, "users"), (items, "items"))
-    ]
-    return StoredFactors(tables[0], tables[1], bias, name)
+    options = (cache, filesystem, vectors, ids)
+    return StoredFactors(_table(users, "users", *options), _table(items, "items", *options), bias, name)
 
 
 class StoredFactors(Factors):
-    """`Factors` whose tables are opened when they are first needed, wherever that is. Made by :func:`read_factors`."""
+    """`Factors` whose tables are opened when they are first needed, wherever that is. Made by :func:`read_factors`.
 
-    def __init__(self, users: StoredTable, items: StoredTable, bias: Any = None, name: str = "factors") -> None:
+    ``only`` is the range of items that will be asked for, from its first number to the second − 1; empty: all.
+    """
+
+    _tables: tuple[StoredTable, StoredTable]
+    _only: tuple[int, ...]
+
+    def __init__(
+        self,
+        users: StoredTable,
+        items: StoredTable,
+        bias: Any = None,
+        name: str = "factors",
+        only: tuple[int, ...] = (),
+    ) -> None:
         if users.width != items.width:
             raise ValueError(
                 f"model `{name}` has user factors of width {users.width} and item factors of width {items.width}; they "
                 "must agree."
             )
         kind = np.result_type(users.dtype, items.dtype)
-        if bias is not None:
-            bias = np.ascontiguousarray(bias, dtype=kind)
-            if bias.shape != (items.rows,):
-                raise ValueError(f"`bias` must be one number per item, ({items.rows},), got shape {bias.shape}.")
-        self.__setstate__({"tables": (users.as_type(kind), items.as_type(kind)), "bias": bias, "name": name})
+        self.__dict__.update(
+            _tables=(users.as_type(kind), items.as_type(kind)), _only=only, bias=bias_of(bias, items.rows, kind, name),
+            name=name, n_users=users.rows, n_items=items.rows,
+        )  # fmt: skip
 
-    @property
+    @cached_property
     def users(self) -> Array:
-        """The users' table, memory-mapped."""
-        return self._open(0)
+        """Map the users' table."""
+        return self._tables[0].open()
 
-    @property
+    @cached_property
     def items(self) -> Array:
-        """The items' table, memory-mapped."""
-        return self._open(1)
-
-    def _open(self, which: int) -> Array:
-        if self._opened[which] is None:
-            self._opened[which] = self._tables[which].open(*self._ranges[which])
-        out: Array = self._opened[which]
-        return out
-
-    @property
-    def n_users(self) -> int:
-        """Number of users it knows."""
-        return self._tables[0].rows
-
-    @property
-    def n_items(self) -> int:
-        """Number of items it knows."""
-        return self._tables[1].rows
+        """Map the items' table."""
+        return self._tables[1].open(*self._only)
 
     def digest(self) -> str:
-        """A fingerprint of the files."""
-        parts = () if self.bias is None else (self.bias,)
-        return hashlib.sha256(
-            "".join([*(table.fingerprint for table in self._tables), digest_of(*parts)]).encode()
-        ).hexdigest()
+        """Return a fingerprint of the files."""
+        return _mark("".join([*(table.fingerprint for table in self._tables), digest_of(self.bias)]))
 
     def for_items(self, low: int, high: int) -> StoredFactors:
-        """The same model, of whose items only those from ``low`` to ``high`` − 1 will be asked."""
-        out = object.__new__(StoredFactors)
-        out.__setstate__(self.__getstate__() | {"range": (low, high)})
-        return out
+        """Return the same model, of whose items only those from ``low`` to ``high`` − 1 will be asked."""
+        return StoredFactors(*self._tables, self.bias, self.name, (low, high))
 
     def __repr__(self) -> str:
         return f"StoredFactors({self.n_users:,} users × {self.n_items:,} items, {self._tables[0].width} factors)"
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"tables": self._tables, "bias": self.bias, "name": self.name, "range": self._ranges[1]}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(
-            _tables=state["tables"], bias=state["bias"], name=state["name"], _opened=[None, None],
-            _ranges=((), state.get("range", ())),
-        )  # fmt: skip
-
-    _tables: tuple[StoredTable, StoredTable]
-    _ranges: tuple[Any, Any]
-    _opened: list[Any]
+    def __reduce__(self) -> Any:
+        return StoredFactors, (*self._tables, self.bias, self.name, self._only)
 
 
 @dataclass(frozen=True)
 class StoredTable:
-    """A table of vectors in files: what it is, and how to open it; small, and the same on every machine."""
+    """Says what a table of vectors in files is, and how to open it; small, and the same on every machine."""
 
     source: Any  # a .npy path, an array, or (paths, format, file system)
     rows: int
@@ -146,13 +128,11 @@ class StoredTable:
     ids: str | None = None
 
     def as_type(self, kind: Any) -> StoredTable:
-        """The same table, to be opened as another type."""
-        from dataclasses import replace
-
-        return self if np.dtype(kind) == np.dtype(self.dtype) else replace(self, dtype=np.dtype(kind).str)
+        """Return the same table, to be opened as another type."""
+        return replace(self, dtype=np.dtype(kind).str)
 
     def open(self, low: int = 0, high: int | None = None) -> Array:
-        """All rows, memory-mapped, in their places; those outside low..high−1 are not filled."""
+        """Map all rows, in their places; those outside low..high−1 are not filled."""
         if isinstance(self.source, np.ndarray):
             return np.ascontiguousarray(self.source, dtype=self.dtype)
         if isinstance(self.source, str):
@@ -160,7 +140,7 @@ class StoredTable:
             if mapped.dtype == np.dtype(self.dtype):
                 return mapped
         high = self.rows if high is None else high
-        key = hashlib.sha256(f"{self.fingerprint} {self.dtype} {low} {high}".encode()).hexdigest()[:32]
+        key = _mark(self.fingerprint, self.dtype, low, high)[:32]
         path = _folder(self.cache) / f"{key}.npy"
         if not path.exists():
             self._convert(path, low, high)
@@ -177,12 +157,10 @@ class StoredTable:
             )
             start = file.tell()
             for places, values in self._batches(low, high):
-                keep = (places >= low) & (places < high)
-                places, values = places[keep], np.ascontiguousarray(values[keep], dtype=kind)
-                if np.diff(places).min(initial=1) < 1:
-                    order = np.argsort(places, kind="stable")
-                    places, values = places[order], values[order]
-                if len(places) > len(np.unique(places)) or written[places - low].any():
+                order = np.argsort(places, kind="stable")
+                order = order[(places[order] >= low) & (places[order] < high)]
+                places, values = places[order], np.ascontiguousarray(values[order], dtype=kind)
+                if (np.diff(places) < 1).any() or written[places - low].any():
                     raise ValueError(f"column `{self.ids}` of the {self.source[0][0]!r} files holds a position twice.")
                 written[places - low] = True
                 edges = [0, *(np.flatnonzero(np.diff(places) > 1) + 1), len(places)]
@@ -190,15 +168,13 @@ class StoredTable:
                     if a < b:
                         file.seek(start + int(places[a]) * stride)
                         file.write(values[a:b].data)
-            if not written.all():
-                missing = low + int(np.flatnonzero(~written)[0])
-                raise ValueError(
-                    f"the files must have a vector for every position below {self.rows:,}, and have none for {missing}."
-                )
+            if (missing := first_where(~written)) is not None:
+                everywhere = f"the files must have a vector for every position below {self.rows:,}"
+                raise ValueError(f"{everywhere}, and have none for {low + missing}.")
             file.truncate(start + self.rows * stride)  # what was not written takes no room
 
     def _batches(self, low: int, high: int) -> Iterator[tuple[Any, Array]]:
-        """(positions, vectors), batch by batch; without ids, files that hold nothing of the range are skipped."""
+        """Yield (positions, vectors), batch by batch; without ids, files that hold nothing of the range are skipped."""
         if isinstance(self.source, str):
             mapped = map_npy(self.source)
             for first in range(low, high, BATCH):
@@ -208,7 +184,8 @@ class StoredTable:
 
         columns = [*self.vectors, *([self.ids] if self.ids else [])]
         place = 0
-        for fragment in _dataset(*self.source).get_fragments():
+        paths, kind, system = self.source
+        for fragment in _dataset(list(paths), kind, system).get_fragments():
             if self.ids is None:
                 n = fragment.count_rows()
                 if place + n <= low or place >= high:
@@ -237,7 +214,7 @@ def _folder(cache: str | None) -> Path:
     return Path(platformdirs.user_cache_dir("fullrank")) / "factors"
 
 
-# ------------------------------------------------------------------------------------------------------- what is there
+# ------------------------------------------------------------------------------------------------------- finding tables
 
 
 def _table(source: Any, what: str, cache: Any, filesystem: Any, vectors: str | None, ids: str | None) -> StoredTable:
@@ -247,21 +224,20 @@ def _table(source: Any, what: str, cache: Any, filesystem: Any, vectors: str | N
     if isinstance(source, str) and source.endswith(".npy"):
         source = os.path.abspath(source)
         array, stat = map_npy(source), os.stat(source)
-        shape, kind = _shaped(array, what, source)
-        mark = hashlib.sha256(f"{source} {stat.st_size} {stat.st_mtime_ns}".encode()).hexdigest()
-        return StoredTable(source, *shape, kind, mark, cache)
-    if isinstance(source, np.ndarray):
-        shape, kind = _shaped(source, what, "the array")
-        return StoredTable(source, *shape, kind, digest_of(source), cache)
-    return _of_dataset(source, what, cache, filesystem, vectors, ids)
-
-
-def _shaped(array: Array, what: str, where: str) -> tuple[tuple[int, int], str]:
+        mark, where = _mark(source, stat.st_size, stat.st_mtime_ns), source
+    elif isinstance(source, np.ndarray):
+        array, mark, where = source, digest_of(source), "the array"
+    else:
+        return _of_dataset(source, what, cache, filesystem, vectors, ids)
     if array.ndim != 2 or array.dtype.kind not in "fiu":
         raise ValueError(
             f"`{what}` in {where} must be a matrix of numbers, got shape {array.shape} and type {array.dtype}."
         )
-    return (len(array), array.shape[1]), _float(array.dtype)
+    return StoredTable(source, len(array), array.shape[1], _float(array.dtype), mark, cache)
+
+
+def _mark(*parts: Any) -> str:
+    return hashlib.sha256(" ".join(map(str, parts)).encode()).hexdigest()
 
 
 def _float(kind: Any) -> str:
@@ -269,10 +245,10 @@ def _float(kind: Any) -> str:
     return (kind if kind in (np.float32, np.float64) else np.dtype(np.float32 if kind == np.float16 else float)).str
 
 
-def _dataset(paths: tuple[str, ...], kind: str, filesystem: Any) -> Any:
+def _dataset(paths: Any, kind: str, filesystem: Any, **options: Any) -> Any:
     import pyarrow.dataset as ds
 
-    return ds.dataset(list(paths), format=kind, filesystem=filesystem)
+    return ds.dataset(paths, format=kind, filesystem=filesystem, **options)
 
 
 def _of_dataset(
@@ -281,9 +257,8 @@ def _of_dataset(
     pa = require_pyarrow(f"reading {what} from a dataset")
     import pyarrow.dataset as ds
 
-    if isinstance(source, ds.FileSystemDataset):
-        found = source
-    else:
+    found = source
+    if not isinstance(source, ds.FileSystemDataset):
         try:
             if isinstance(source, str) and "://" in source and filesystem is None:
                 filesystem, source = _from_uri(source)
@@ -291,43 +266,37 @@ def _of_dataset(
         except (pa.ArrowInvalid, OSError, TypeError) as error:
             first = (str(error).splitlines() or [type(error).__name__])[0]
             raise ValueError(f"`{what}` {source!r} cannot be read as a dataset of vectors: {first}") from None
-    paths = tuple(sorted(found.files))
+    paths, kind, system = sorted(found.files), found.format.default_extname, found.filesystem
     if not paths:
         raise ValueError(f"`{what}` {source!r} holds no files.")
-    kind = found.format.default_extname
-    system = found.filesystem
-    if not isinstance(source, ds.FileSystemDataset):
+    if found is not source:
         found = _dataset(paths, kind, system)
-    columns, width, dtype = _columns(found, what, vectors)
+    columns, width, dtype = _vector_columns(found, what, vectors)
     place = _id_column(found.schema, what, columns, ids)
-    marks = [f"{each.path} {each.size} {each.mtime_ns}" for each in system.get_file_info(list(paths))]
-    text = "\n".join([*marks, repr(columns), repr(place)])
+    marks = [f"{each.path} {each.size} {each.mtime_ns}" for each in system.get_file_info(paths)]
+    mark = _mark("\n".join([*marks, repr(columns), repr(place)]))
     return StoredTable(
-        (paths, kind, system), found.count_rows(), width, _float(dtype), hashlib.sha256(text.encode()).hexdigest(), cache,
-        columns, place,
+        (tuple(paths), kind, system), found.count_rows(), width, _float(dtype), mark, cache, columns, place
     )  # fmt: skip
 
 
 def _discover(source: Any, filesystem: Any) -> Any:
-    import pyarrow.dataset as ds
-
-    name = str(source[0] if isinstance(source, list | tuple) else source)
-    kind = next((k for k, ends in _ENDINGS.items() if name.endswith(ends)), None)
-    given = [os.fspath(each) for each in source] if isinstance(source, list | tuple) else source
-    if kind is not None:
-        return ds.dataset(given, format=kind, filesystem=filesystem)
-    for kind in _ENDINGS:  # a folder: of whatever is in it
-        found = ds.dataset(given, format=kind, filesystem=filesystem, exclude_invalid_files=True)
-        if found.files:
-            return found
-    return found
+    """Open the files at a path or in a list as a dataset, of the format that their names tell; a folder, of any."""
+    several = isinstance(source, list | tuple)
+    name = str(source[0] if several else source)
+    given = [os.fspath(each) for each in source] if several else source
+    for kind, ends in _ENDINGS.items():
+        if name.endswith(ends):
+            return _dataset(given, kind, filesystem)
+    found = [_dataset(given, kind, filesystem, exclude_invalid_files=True) for kind in _ENDINGS]
+    return next((each for each in found if each.files), found[-1])
 
 
 _ENDINGS = {"parquet": (".parquet", ".pq"), "feather": (".feather", ".arrow", ".ipc")}
 
 
 def _from_uri(uri: str) -> tuple[Any, str]:
-    """pyarrow's own file system for a URI, or fsspec's where pyarrow has none."""
+    """Return pyarrow's own file system for a URI, or fsspec's where pyarrow has none, and the path in it."""
     import pyarrow as pa
     import pyarrow.fs as fs
 
@@ -343,58 +312,51 @@ def _from_uri(uri: str) -> tuple[Any, str]:
         return fs.PyFileSystem(fs.FSSpecHandler(system)), str(path)
 
 
-def _columns(found: Any, what: str, vectors: str | None) -> tuple[tuple[str, ...], int, Any]:
-    import pyarrow as pa
-
+def _vector_columns(found: Any, what: str, vectors: str | None) -> tuple[tuple[str, ...], int, Any]:
+    """Return the column of lists, or the columns of floats, that hold the vectors; their length; and their type."""
     schema = found.schema
-    names = ", ".join(map(repr, schema.names))
-    lists = [
-        field.name
-        for field in schema
-        if pa.types.is_list(field.type) or pa.types.is_large_list(field.type) or pa.types.is_fixed_size_list(field.type)
-    ]
+    lists = [field.name for field in schema if hasattr(field.type, "value_field")]
     if vectors is not None and vectors not in lists:
-        raise ValueError(f"`{what}` has no column of lists {vectors!r}; it has {names}.")
+        raise ValueError(f"`{what}` has no column of lists {vectors!r}; it has {listed(schema.names)}.")
     if vectors is None and len(lists) > 1:
         vectors = next((each for each in _VECTORS if each in lists), None)
         if vectors is None:
-            raise ValueError(
-                f"`{what}` has several columns of lists, {', '.join(map(repr, lists))}: name one by `vectors`."
-            )
-    if vectors is None and lists:
-        vectors = lists[0]
-    if vectors is None:
-        floats = tuple(field.name for field in schema if pa.types.is_floating(field.type))
+            raise ValueError(f"`{what}` has several columns of lists, {listed(lists)}: name one by `vectors`.")
+    if vectors is None and not lists:
+        kinds = {field.name: np.dtype(field.type.to_pandas_dtype()) for field in schema}
+        floats = {name: kind for name, kind in kinds.items() if kind.kind == "f"}
         if not floats:
-            raise ValueError(f"`{what}` has neither a column of lists nor columns of floats; it has {names}.")
-        return floats, len(floats), np.result_type(*(schema.field(each).type.to_pandas_dtype() for each in floats))
-    kind = schema.field(vectors).type
-    width = kind.list_size if pa.types.is_fixed_size_list(kind) else len(found.head(1, columns=[vectors])[vectors][0])
-    return (vectors,), int(width), kind.value_type.to_pandas_dtype()
+            raise ValueError(
+                f"`{what}` has neither a column of lists nor columns of floats; it has {listed(schema.names)}."
+            )
+        return tuple(floats), len(floats), np.result_type(*floats.values())
+    name = vectors or lists[0]
+    kind = schema.field(name).type
+    width = getattr(kind, "list_size", None) or len(found.head(1, columns=[name])[name][0])
+    return (name,), int(width), kind.value_type.to_pandas_dtype()
 
 
 def _id_column(schema: Any, what: str, columns: tuple[str, ...], ids: str | None) -> str | None:
+    """Return the column of positions: the one that was named, else one of the usual names that holds whole numbers."""
     import pyarrow as pa
 
     whole = [field.name for field in schema if pa.types.is_integer(field.type)]
-    if ids is not None:
-        if ids not in schema.names:
-            raise ValueError(f"`{what}` has no column {ids!r}; it has {', '.join(map(repr, schema.names))}.")
-        if ids not in whole:
-            raise ValueError(
-                f"column `{ids}` of `{what}` is of type {schema.field(ids).type}; positions are whole numbers."
-            )
-        return ids
-    return next((each for each in _IDS if each in whole and each not in columns), None)
+    if ids is None:
+        return next((each for each in _IDS if each in whole and each not in columns), None)
+    if ids not in schema.names:
+        raise ValueError(f"`{what}` has no column {ids!r}; it has {listed(schema.names)}.")
+    if ids not in whole:
+        raise ValueError(
+            f"column `{ids}` of `{what}` must hold positions, which are whole numbers, got {schema.field(ids).type}."
+        )
+    return ids
 
 
 def _vectors(batch: Any, columns: tuple[str, ...], width: int) -> Array:
-    """The vectors of a batch, one row each."""
-    import pyarrow as pa
-
-    if len(columns) > 1 or pa.types.is_floating(batch.column(columns[0]).type):
-        return np.stack([batch.column(each).to_numpy(zero_copy_only=False) for each in columns], axis=1)
+    """Return the vectors of a batch, one row each."""
     column = batch.column(columns[0])
+    if not hasattr(column.type, "value_field"):
+        return np.stack([batch.column(each).to_numpy(zero_copy_only=False) for each in columns], axis=1)
     flat = column.flatten()  # of its own part only, unlike `.values`
     if len(flat) != len(column) * width or column.null_count or flat.null_count:
         raise ValueError(f"column `{columns[0]}` holds a vector that is missing or not {width} long.")

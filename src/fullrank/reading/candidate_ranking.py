@@ -1,4 +1,4 @@
-"""The one ranking of ready candidates: rows (list, item, score) and cases (list, user, target) in, counts out."""
+"""Rank ready candidates, in one place: rows (list, item, score) and cases (list, user, target) in, counts out."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from fullrank._checks import check_choice, more
+from fullrank._checks import check_choice, first_where, more
 from fullrank._types import RNG, Array, FloatArray, IntArray
-from fullrank.data.frames import among
-from fullrank.data.readers import _LARGEST_POSITION
+from fullrank.data.frames import among, locate, repeats
+from fullrank.data.readers import LARGEST_POSITION
 from fullrank.data.split import Split
 from fullrank.observing.inputs import TIES, seed_of
 from fullrank.observing.kernel_inputs import fixed, rules_of, scratch_for
@@ -22,12 +22,12 @@ from fullrank.ranks.checks import per_case
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import ALL, Design, Sample, parse_design
 
-__all__ = ["Cases", "How", "Listed", "plain", "rank_lists", "refuse_absent", "refuse_outside", "refuse_unknown"]
+__all__ = ["Cases", "How", "Listed", "rank_lists", "refuse_absent", "refuse_outside", "refuse_unknown"]
 
 
 @dataclass(frozen=True)
 class How:
-    """What is known about the lists, checked before anything is read or scored."""
+    """Holds what is known about the lists, checked before anything is read or scored."""
 
     n_items: Any
     design: Design | str
@@ -38,20 +38,19 @@ class How:
 
     def __post_init__(self) -> None:
         _ = self.negatives
-        choices = {"ties": TIES, "missing": ("error", "drop")}
+        check_choice("ties", self.ties, TIES)
+        check_choice("missing", self.missing, ("error", "drop"))
         if self.split is not None:  # which counts them; without one, any name of one's own will do
-            choices["candidates"] = ("unseen", "all")
-        for what, allowed in choices.items():
-            check_choice(what, getattr(self, what), allowed)
+            check_choice("candidates", self.candidates, ("unseen", "all"))
 
     @property
     def declared(self) -> Design:
-        """The design that was named."""
+        """Return the design that was named."""
         return parse_design(self.design)
 
     @property
     def negatives(self) -> int | None:
-        """How many negatives a list should hold; ``None``: all there are."""
+        """Return how many negatives a list should hold; ``None``: all there are."""
         declared = self.declared
         # a type question: what the distinct items of a list with repeats follow is known of Sample alone
         if type(declared) is Sample:
@@ -62,7 +61,7 @@ class How:
 
     @property
     def split(self) -> Split | None:
-        """The split that candidates are counted from, if there is one."""
+        """Return the split that candidates are counted from, if there is one."""
         return self.n_items if isinstance(self.n_items, Split) else None
 
 
@@ -93,7 +92,7 @@ class Cases:
 
     @classmethod
     def at_positions(cls, split: Split | None, lists: IntArray, users: IntArray, targets: IntArray) -> Cases:
-        """Cases known by their positions in a split."""
+        """Make cases known by their positions in a split."""
         names = (None, None) if split is None else (split.user_ids, split.item_ids)
         return cls(lists, users, targets, *names, by_position=True)
 
@@ -102,37 +101,35 @@ class Cases:
         return replace(self, lists=self.lists[kept], users=self.users[kept], targets=self.targets[kept])
 
     def owner_of(self, lists: IntArray) -> IntArray:
-        """The user of each list."""
-        order = np.argsort(self.lists, kind="stable")
-        return np.asarray(self.users[order[np.searchsorted(self.lists[order], lists)]])
+        """Return the user of each list."""
+        return np.asarray(self.users[locate(lists, self.lists)])
 
     def user_ids(self) -> Array:
-        """The names of the users, or their positions where cases are known by these."""
+        """Return the names of the users, or their positions where cases are known by these."""
         return self.users if self.by_position or self.user_names is None else self.user_names[self.users]
 
     def tie_keys(self) -> tuple[IntArray, Callable[[IntArray], IntArray]]:
-        """What ties are drawn from: of the users, and a function that gives those of items."""
+        """Return what ties are drawn from: the keys of the users, and a function that gives those of items."""
         if self.by_position:
             return self.users, lambda items: items
         return _keys(self.user_names)(self.users), _keys(self.item_names)
 
     def user(self, code: Any) -> str:
         """Name a user in a message."""
-        return f"user {plain(code, self.user_names)}"
+        return f"user {_plain(code, self.user_names)}"
 
     def item(self, code: Any) -> str:
         """Name an item in a message."""
-        return f"item {plain(code, self.item_names)}"
+        return f"item {_plain(code, self.item_names)}"
 
 
 def rank_lists(rows: Listed, cases: Cases, how: How) -> RankCounts:
     """Count, for every case, the distinct negatives of its list and those of them that rank above the target."""
-    split = how.split
-    if not len(cases.targets):
+    split, total = how.split, len(cases.targets)
+    if not total:
         raise ValueError("there are no targets, so there is nothing to rank.")
     width = int(max(rows.items.max(initial=0), cases.targets.max())) + 1
     _refuse_repeated_cases(cases, width)
-    total = len(cases.targets)
     rows, cases, kept = _matched(rows, cases, how.missing)
     _, inverse, times = np.unique(cases.users, return_inverse=True, return_counts=True)
     T = times[inverse]
@@ -146,8 +143,7 @@ def rank_lists(rows: Listed, cases: Cases, how: How) -> RankCounts:
     wanted = cases.lists * width + cases.targets
     place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     absent = keys[place] != wanted
-    if absent.any():
-        c = int(np.flatnonzero(absent)[0])
+    if (c := first_where(absent)) is not None:
         raise ValueError(
             f"{rows.source} has no score for {cases.item(cases.targets[c])}, a target of {cases.user(cases.users[c])}"
             f"{more(absent.sum())}; every target needs one (lists cut at the top hold no uniform sample)."
@@ -157,14 +153,13 @@ def rank_lists(rows: Listed, cases: Cases, how: How) -> RankCounts:
     lists, users, items, scores = lists[negative], users[negative], items[negative], scores[negative]
     lo, hi = (np.searchsorted(lists, cases.lists, side=side) for side in ("left", "right"))
     drawn = hi - lo
-    if (drawn == 0).any():
-        c = int(np.flatnonzero(drawn == 0)[0])
+    if (c := first_where(drawn == 0)) is not None:
         raise ValueError(f"{cases.user(cases.users[c])}{more((drawn == 0).sum())} has no negatives beside the target.")
     if split is not None and how.candidates == "unseen":
         _refuse_seen(split, users, items, cases)
     design, N = _settled(how, drawn, N, T, cases)
     if split is not None and not design.exhaustive:
-        _look_uniform(split, how.candidates, items, drawn / (N - 1), cases)
+        _warn_unless_uniform(split, how.candidates, items, drawn / (N - 1), cases)
     hits, places = _hits(cases, target_scores, lo, hi, items, scores, how)
     weights = None
     if split is not None and split.weights is not None:
@@ -178,12 +173,9 @@ def rank_lists(rows: Listed, cases: Cases, how: How) -> RankCounts:
 
 
 def _matched(rows: Listed, cases: Cases, missing: str) -> tuple[Listed, Cases, IntArray]:
-    """Lists that have a case and cases that have a list; the others are an error, or dropped."""
-    listed, asked = np.unique(rows.lists), np.unique(cases.lists)
-    lonely = ~among(cases.lists, listed)
-    idle = ~among(rows.lists, asked)
-    if missing == "error" and lonely.any():
-        c = int(np.flatnonzero(lonely)[0])
+    """Keep lists that have a case and cases that have a list; the others are an error, or dropped."""
+    lonely, idle = ~among(cases.lists, np.unique(rows.lists)), ~among(rows.lists, np.unique(cases.lists))
+    if missing == "error" and (c := first_where(lonely)) is not None:
         raise ValueError(
             f"{rows.source} has nothing for {cases.user(cases.users[c])}{more(lonely.sum())}, who has a target: add the "
             "scores, or leave such users out with `missing='drop'`."
@@ -197,27 +189,24 @@ def _matched(rows: Listed, cases: Cases, missing: str) -> tuple[Listed, Cases, I
     if lonely.all() or idle.all():
         raise ValueError(f"no user of {rows.source} has a target: are the users named alike in both?")
     kept = np.flatnonzero(~lonely)
-    left = Listed(rows.lists[~idle], rows.items[~idle], rows.scores[~idle], rows.source)
-    return left, cases.take(kept), kept
+    return Listed(rows.lists[~idle], rows.items[~idle], rows.scores[~idle], rows.source), cases.take(kept), kept
 
 
 def _candidates_of(how: How, cases: Cases, kept: IntArray, total: int, T: IntArray) -> IntArray | None:
-    """N′ of every case: as given, or items − seen − other targets."""
+    """Return N′ of every case: as given, or items − seen − other targets."""
     n_items = how.n_items
     if n_items is None:
         return None
     if isinstance(n_items, Split):
         known = np.sort(n_items.users * n_items.n_items + n_items.items)
         strange = ~among(cases.users * n_items.n_items + cases.targets, known)
-        if strange.any():
-            c = int(np.flatnonzero(strange)[0])
+        if (c := first_where(strange)) is not None:
             raise ValueError(
                 f"{cases.item(cases.targets[c])} is a target of {cases.user(cases.users[c])} here and not in the split"
                 f"{more(strange.sum())}; they must be the same."
             )
         targets = n_items.targets_per_user[cases.users]
-        if (targets != T).any():
-            c = int(np.flatnonzero(targets != T)[0])
+        if (c := first_where(targets != T)) is not None:
             raise ValueError(
                 f"{cases.user(cases.users[c])} has {T[c]} target{'s' if T[c] > 1 else ''} here and {targets[c]} in the split"
                 f"{more((targets != T).sum())}; they must be the same."
@@ -226,14 +215,12 @@ def _candidates_of(how: How, cases: Cases, kept: IntArray, total: int, T: IntArr
         return np.asarray(n_items.n_items - seen - (T - 1), dtype=np.int64)
     if isinstance(n_items, Mapping):
         names = cases.user_ids().tolist()
-        unknown = next((name for name in names if name not in n_items), None)
-        if unknown is not None:
-            raise ValueError(f"`n_items` has no entry for user {unknown!r}.")
+        if (c := first_where([name not in n_items for name in names])) is not None:
+            raise ValueError(f"`n_items` has no entry for user {names[c]!r}.")
         N = per_case("n_items", np.array([n_items[name] for name in names]), len(names))
     else:
         N = per_case("n_items", n_items, total)[kept]
-    if (N < 2).any():
-        c = int(np.flatnonzero(N < 2)[0])
+    if (c := first_where(N < 2)) is not None:
         raise ValueError(
             f"`n_items`, the number of candidates with the target, must be at least 2, got {N[c]} for "
             f"{cases.user(cases.users[c])}."
@@ -242,11 +229,10 @@ def _candidates_of(how: How, cases: Cases, kept: IntArray, total: int, T: IntArr
 
 
 def _settled(how: How, drawn: IntArray, N: IntArray | None, T: IntArray, cases: Cases) -> tuple[Design, IntArray]:
-    """The design the outcomes follow, once the lists are seen to be what was declared."""
+    """Return the design that the outcomes follow, after checking that the lists are what was declared."""
 
-    def first(bad: Array) -> tuple[int, str]:
-        c = int(np.flatnonzero(bad)[0])
-        return c, f"{cases.user(cases.users[c])}{more(bad.sum())} has {drawn[c]:,} distinct negatives"
+    def has(c: int, bad: Array) -> str:
+        return f"{cases.user(cases.users[c])}{more(bad.sum())} has {drawn[c]:,} distinct negatives"
 
     declared, negatives = how.declared, how.negatives
     if N is None and negatives is None:
@@ -256,25 +242,24 @@ def _settled(how: How, drawn: IntArray, N: IntArray | None, T: IntArray, cases: 
             "`n_items` is missing: how many candidates (target included) the full ranking would have; a number, one per "
             "case or user, or a Split."
         )
-    if (drawn > N - 1).any():
-        c, has = first(drawn > N - 1)
-        raise ValueError(f"{has}, more than the {N[c] - 1:,} that `n_items` leaves room for.")
+    if (c := first_where(beyond := drawn > N - 1)) is not None:
+        raise ValueError(f"{has(c, beyond)}, more than the {N[c] - 1:,} that `n_items` leaves room for.")
     if negatives is None:
-        if (drawn < N - 1).any():
-            c, has = first(drawn < N - 1)
-            raise ValueError(f"{has} of {N[c] - 1:,}: that is not 'full', declare the sample ('uni{drawn[c]}').")
+        if (c := first_where(part := drawn < N - 1)) is not None:
+            raise ValueError(
+                f"{has(c, part)} of {N[c] - 1:,}: that is not 'full', declare the sample ('uni{drawn[c]}')."
+            )
         return declared, N
     pooled = negatives * (T if len(np.unique(cases.lists)) < len(cases.lists) else np.ones_like(T))
-    if (drawn > pooled).any():
-        raise ValueError(f"{first(drawn > pooled)[1]}, but `design` is '{declared}': declare the number drawn.")
+    if (c := first_where(beyond := drawn > pooled)) is not None:
+        raise ValueError(f"{has(c, beyond)}, but `design` is '{declared}': declare the number drawn.")
     # with replacement, the fewest distinct negatives to be expected; without, or pooled over targets, there are more
     expected = -(N - 1) * np.expm1(negatives * np.log1p(-1 / np.maximum(N - 1, 2)))
     few = drawn < expected / 2 - 5  # the 5 so that short lists may be a few short
-    if few.any():
-        c, has = first(few)
+    if (c := first_where(few)) is not None:
         warnings.warn(
-            f"{has} where '{declared}' gives about {expected[c]:.0f}: if lists were cut by score, what is left is no "
-            "uniform sample and the correction is wrong.",
+            f"{has(c, few)} where '{declared}' gives about {expected[c]:.0f}: if lists were cut by score, what is left is "
+            "not a uniform sample and the correction is wrong.",
             stacklevel=4,
         )
     return Sample(negatives, replace=False), N
@@ -283,7 +268,7 @@ def _settled(how: How, drawn: IntArray, N: IntArray | None, T: IntArray, cases: 
 def _hits(
     cases: Cases, target_scores: Array, lo: IntArray, hi: IntArray, items: IntArray, scores: Array, how: How
 ) -> tuple[IntArray, IntArray]:
-    """How many negatives beat each target, and the target's place among its user's; both decided by the kernels."""
+    """Count the negatives that beat each target, and find its place among its user's; the kernels decide both."""
     from fullrank.observing import kernels as k
 
     users, item_keys = cases.tie_keys()
@@ -312,13 +297,12 @@ def _hits(
             fixed(np.column_stack([target_scores[rows], scores[at]])), hits, status,
         )  # fmt: skip
     k.order_targets(seen, rules, scratch_for(seen, np.empty(0, target_scores.dtype)), target_scores, places)
-    back = np.empty_like(order)
-    back[order] = np.arange(len(order))
+    back = np.argsort(order)
     return hits[back], places[back]
 
 
 def _keys(names: Array | None) -> Callable[[IntArray], IntArray]:
-    """An integer name is its own key; another gets a hash that is the same in every file and on every machine."""
+    """Return a function from codes to keys: an integer name itself, of another a hash that is the same everywhere."""
     if names is None:
         return lambda codes: codes
     if names.dtype.kind in "iu":
@@ -328,17 +312,16 @@ def _keys(names: Array | None) -> Callable[[IntArray], IntArray]:
     return lambda codes: keys[codes]
 
 
-# ------------------------------------------------------------------------------------------------------ what is refused
+# ------------------------------------------------------------------------------------------------------- refusals
 
 
 def _refuse_repeated_cases(cases: Cases, width: int) -> None:
-    keys = np.sort(cases.users * width + cases.targets)
-    repeated = keys[1:][keys[1:] == keys[:-1]]
+    repeated = repeats(cases.users * width + cases.targets)
     if len(repeated):
-        user, item = divmod(int(repeated[0]), width)
+        c = repeated[0]
         raise ValueError(
-            f"{cases.item(item)} is listed twice as a target of {cases.user(user)}{more(len(repeated))}; list every "
-            "(user, target) once."
+            f"{cases.item(cases.targets[c])} is listed twice as a target of {cases.user(cases.users[c])}"
+            f"{more(len(repeated))}; list every (user, target) once."
         )
 
 
@@ -346,25 +329,22 @@ def _refuse_bad_scores(
     source: str, users: IntArray, items: IntArray, scores: Array, keys: IntArray, cases: Cases
 ) -> None:
     bad = np.isnan(scores)
-    if bad.any():
-        r = int(np.flatnonzero(bad)[0])
+    if (r := first_where(bad)) is not None:
         raise ValueError(
             f"{source} has a score that is missing or not a number (NaN) for {cases.user(users[r])} and "
             f"{cases.item(items[r])}{more(bad.sum())}."
         )
-    torn = np.flatnonzero((keys[1:] == keys[:-1]) & (scores[1:] != scores[:-1]))
-    if len(torn):
-        r = int(torn[0])
+    torn = (keys[1:] == keys[:-1]) & (scores[1:] != scores[:-1])
+    if (r := first_where(torn)) is not None:
         raise ValueError(
             f"{source} scores {cases.item(items[r])} of {cases.user(users[r])} twice and differently, "
-            f"{scores[r]:g} and {scores[r + 1]:g}{more(len(torn))}."
+            f"{scores[r]:g} and {scores[r + 1]:g}{more(torn.sum())}."
         )
 
 
 def _refuse_seen(split: Split, users: IntArray, items: IntArray, cases: Cases) -> None:
-    seen = split._in_train(users * split.n_items + items)
-    if seen.any():
-        r = int(np.flatnonzero(seen)[0])
+    seen = split.in_train(users, items)
+    if (r := first_where(seen)) is not None:
         raise ValueError(
             f"{cases.item(items[r])} is a negative of {cases.user(users[r])} and in the user's training items"
             f"{more(seen.sum())}: if negatives were drawn from all items, say `candidates='all'`."
@@ -373,15 +353,14 @@ def _refuse_seen(split: Split, users: IntArray, items: IntArray, cases: Cases) -
 
 def refuse_absent(split: Split, absent: Array) -> None:
     """Refuse lists that leave out cases of the split."""
-    if absent.any():
-        c = int(np.flatnonzero(absent)[0])
+    if (c := first_where(absent)) is not None:
         raise ValueError(
-            f"the file has no negatives for user {plain(split.users[c], split.user_ids)}{more(absent.sum())}, who has a "
+            f"the file has no negatives for user {_plain(split.users[c], split.user_ids)}{more(absent.sum())}, who has a "
             "target in the split: leave such users out with `missing='drop'`."
         )
 
 
-def _look_uniform(split: Split, candidates: str, items: IntArray, rate: Array, cases: Cases) -> None:
+def _warn_unless_uniform(split: Split, candidates: str, items: IntArray, rate: Array, cases: Cases) -> None:
     """Warn when items occur among the negatives far too unequally for uniform draws (a chi-square over items).
 
     Popularity-drawn lists, lists from a part of the catalogue and one list for everybody all show up here. A list draws
@@ -420,14 +399,14 @@ def refuse_unknown(scorer: Any, name: str, users: IntArray, items: IntArray) -> 
 
 def refuse_outside(values: IntArray, split: Split | None, what: str) -> None:
     """Refuse positions that the split does not have."""
-    size = _LARGEST_POSITION if split is None else split.n_users if what == "user" else split.n_items
+    size = LARGEST_POSITION if split is None else split.n_users if what == "user" else split.n_items
     outside = (values < 0) | (values >= size)
     if outside.any():
         where = "a position" if split is None else f"in the split, which has {size:,} {what}s: 0 to {size - 1}"
         raise ValueError(f"{what} {values[outside][0]} is not {where}{more(outside.sum())}.")
 
 
-def plain(code: Any, names: Array | None) -> str:
+def _plain(code: Any, names: Array | None) -> str:
     """Write a user or an item by its name, where there are names."""
     name = code if names is None else names[int(code)]
     return repr(name.item() if isinstance(name, np.generic) else name)

@@ -27,10 +27,10 @@ from typing import Any
 
 import numpy as np
 
-from fullrank._checks import more
+from fullrank._checks import first_where, more
 from fullrank._columns import checked_columns, column_values, frame_columns, series_to_numpy
 from fullrank._types import RNG, Array, FloatArray, IntArray
-from fullrank.data.frames import among, encode, locate, whole_names
+from fullrank.data.frames import among, encode, encode_together, locate, stored_in, whole_names
 from fullrank.data.readers import Negatives, Source
 from fullrank.data.split import Split
 from fullrank.models.scorer import Table, as_scorer, to_numpy
@@ -49,7 +49,6 @@ from fullrank.reading.candidate_ranking import (
     Cases,
     How,
     Listed,
-    plain,
     rank_lists,
     refuse_absent,
     refuse_outside,
@@ -57,15 +56,9 @@ from fullrank.reading.candidate_ranking import (
 )
 
 __all__ = [
-    "CandidateLists",
-    "counts_from_negatives",
-    "counts_from_recbole",
-    "counts_from_scores",
-    "counts_from_trec",
-    "read_elliot_negatives",
-    "read_trec_qrels",
-    "read_trec_run",
-]
+    "CandidateLists", "counts_from_negatives", "counts_from_recbole", "counts_from_scores", "counts_from_trec",
+    "read_elliot_negatives", "read_trec_qrels", "read_trec_run",
+]  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------------ the front doors
@@ -105,19 +98,15 @@ def counts_from_negatives(
     """
     how = How(n_items, "uni1" if design is None else design, candidates, ties, rng, missing)
     split = how.split
-    if isinstance(negatives, Negatives):  # NCF's files hold positions, whatever the split's names are
-        users, items = negatives.users, negatives.negatives
-        targets: IntArray | None = negatives.targets
-        for values, what in ((users, "user"), (negatives.targets, "item"), (items, "item")):
-            refuse_outside(values, split, what)
-    elif isinstance(negatives, CandidateLists):
-        users, items = _to_positions(negatives.users, split, "user"), _to_positions(negatives.negatives, split, "item")
-        targets = None if negatives.targets is None else _to_positions(negatives.targets, split, "item")
-    else:
+    if not isinstance(negatives, Negatives):
         raise TypeError(
             "`negatives` must be what `read_negatives` (NCF) or `read_elliot_negatives` returns, got a "
             f"{type(negatives).__name__}."
         )
+    by_name = isinstance(negatives, CandidateLists)  # NCF's files hold positions, whatever the split's names are
+    users = _to_positions(negatives.users, split, "user", by_name)
+    items = _to_positions(negatives.negatives, split, "item", by_name)
+    targets = None if negatives.targets is None else _to_positions(negatives.targets, split, "item", by_name)
     sizes = np.diff(negatives.offsets)
     if design is None:
         how = replace(how, design=Sample(max(int(sizes.max(initial=0)), 1), replace=False))
@@ -174,9 +163,8 @@ def counts_from_scores(
     found = _columns(frame, wanted, {"user": user, "item": item, "score": score, "label": label})
     users, items = found["user"], found["item"]
     if "label" in found:
-        odd = ~np.isin(found["label"], (0, 1))
-        if odd.any():
-            raise ValueError(f"the labels must be 0 and 1, or true and false, got {found['label'][odd][0]:g}.")
+        if (r := first_where(~np.isin(found["label"], (0, 1)))) is not None:
+            raise ValueError(f"the labels must be 0 and 1, or true and false, got {found['label'][r]:g}.")
         rows = np.flatnonzero(found["label"] == 1)
         if len(rows):  # a target that was drawn as well stands there twice, and is one case
             key = encode(users[rows], "user")[0] * len(rows) + encode(items[rows], "item")[0]
@@ -188,8 +176,9 @@ def counts_from_scores(
         named = _columns(targets, ("user", "item"), {})
         of = (named["user"], named["item"])
     else:
-        of = _split_names(how.split)
-    return _rank_pairs(users, items, _numbers(found["score"], "score"), of, how, "the frame")
+        split: Any = how.split  # without targets, labels are asked for unless there is one
+        of = (split.names("user", split.users), split.names("item", split.items))
+    return _rank_pairs(users, items, found["score"], of, how, "the frame")
 
 
 def counts_from_trec(
@@ -219,7 +208,7 @@ def counts_from_trec(
     if not relevant.any():
         raise ValueError(f"`qrels` judges no document {min_relevance} or better, so there is nothing to rank.")
     of = (truth["user"][relevant], truth["item"][relevant])
-    return _rank_pairs(ran["user"], ran["item"], _numbers(ran["score"], "score"), of, how, "the run")
+    return _rank_pairs(ran["user"], ran["item"], ran["score"], of, how, "the run")
 
 
 def counts_from_recbole(
@@ -265,32 +254,26 @@ def counts_from_recbole(
 
 
 def _cases_of_split(split: Split | None, users: IntArray, lists: IntArray, missing: str) -> tuple[Cases, Array]:
-    """Targets of a file that has none: the split's; and which rows are lists of users with a test case."""
+    """Return the split's targets for a file that has none, and which rows are lists of users with a test case."""
     if split is None:
         raise ValueError(
             "the file lists negatives per user and no targets: give a Split, which has them, as `n_items`."
         )
-    order = np.argsort(users, kind="stable")
-    place = np.minimum(np.searchsorted(users[order], split.users), len(users) - 1)
-    found = users[order][place] == split.users
+    place = locate(split.users, users)
     if missing == "error":
-        refuse_absent(split, ~found)
-    cases = Cases.at_positions(split, order[place], split.users, split.items).take(found)
+        refuse_absent(split, place < 0)
+    cases = Cases.at_positions(split, place, split.users, split.items).take(place >= 0)
     return cases, among(lists, np.unique(cases.lists))
 
 
 def _score(scorer: Any, name: str, cases: Cases, lists: IntArray, items: IntArray) -> FloatArray:
-    """The model's scores of (user, item), sorted by list: rectangles of whole lists, padded, are asked at once."""
+    """Score (user, item), sorted by list: the model is asked for rectangles of whole lists, padded, at once."""
     users = cases.owner_of(lists)
     if isinstance(scorer, Table):
-        stored = scorer.scores.sorted_indices()
-        rows = np.repeat(np.arange(scorer.n_users, dtype=np.int64), np.diff(stored.indptr))
-        known = among(users * scorer.n_items + items, rows * scorer.n_items + stored.indices)
-        if not known.all():
-            r = int(np.flatnonzero(~known)[0])
-            raise ValueError(
-                f"model `{name}` has no score for {cases.user(users[r])} and {cases.item(items[r])}{more((~known).sum())}."
-            )
+        unknown = ~stored_in(scorer.scores, users, items)
+        if (r := first_where(unknown)) is not None:
+            pair = f"{cases.user(users[r])} and {cases.item(items[r])}"
+            raise ValueError(f"model `{name}` has no score for {pair}{more(unknown.sum())}.")
     starts = np.flatnonzero(np.diff(lists, prepend=-1))
     sizes = np.diff(np.append(starts, len(lists)))
     out = np.empty(len(lists))
@@ -315,72 +298,50 @@ def _rank_pairs(
     if not len(users):
         raise ValueError(f"{source} has no rows.")
     split = how.split
-    names: list[Array | None] = []
-    codes: list[tuple[IntArray, IntArray]] = []
-    for what, listed, asked in (("user", users, targets[0]), ("item", items, targets[1])):
-        if split is not None:
-            codes.append((_to_positions(listed, split, what), _to_positions(asked, split, what)))
-            names.append(None)
-            continue
-        if len(asked) and (listed.dtype.kind in "UO") != (asked.dtype.kind in "UO"):
-            raise TypeError(f"{source} and its targets name {what}s differently: strings in one, numbers in the other.")
-        both, labels, _ = encode(np.concatenate([listed, asked]) if len(asked) else listed, what)
-        codes.append((both[: len(listed)], both[len(listed) :]))
-        names.append(labels)
-    (rows, entries), (of, asked) = zip(*codes, strict=True)
-    cases = Cases.at_positions(split, of, of, asked) if split is not None else Cases(of, of, asked, names[0], names[1])
+    if split is not None:
+        rows, of = (_to_positions(each, split, "user") for each in (users, targets[0]))
+        entries, asked = (_to_positions(each, split, "item") for each in (items, targets[1]))
+        cases = Cases.at_positions(split, of, of, asked)
+    else:
+        where = f"{source} and its targets"
+        (rows, of), user_names, _ = encode_together([users, targets[0]], "user", where=where)
+        (entries, asked), item_names, _ = encode_together([items, targets[1]], "item", where=where)
+        cases = Cases(of, of, asked, user_names, item_names)
     return rank_lists(Listed(rows, entries, scores, source), cases, how)
 
 
-def _to_positions(names: Array, split: Split | None, what: str) -> IntArray:
-    """Names as the split's positions; without names, they must be positions already."""
-    ids = None if split is None else split.user_ids if what == "user" else split.item_ids
+def _to_positions(names: Array, split: Split | None, what: str, by_name: bool = True) -> IntArray:
+    """Translate names to the split's positions; without names, or not ``by_name``, they must be positions already."""
+    ids = None if split is None or not by_name else split.user_ids if what == "user" else split.item_ids
     names = whole_names(names, what)
     if ids is None:
         if names.dtype.kind in "UO":  # files hold text: 7 and "7" are the same name
-            odd = next((name for name in names.astype(str) if not WHOLE_NUMBER.fullmatch(name)), None)
-            if odd is not None:
-                raise ValueError(f"{what} {str(odd)!r} is unknown: there is no split with names to translate it.")
+            texts = names.astype(str)
+            if (r := first_where([not WHOLE_NUMBER.fullmatch(text) for text in texts])) is not None:
+                raise ValueError(f"{what} {str(texts[r])!r} is unknown: there is no split with names to translate it.")
             names = names.astype(np.int64)
         refuse_outside(names, split, what)
         return names
     place = locate(names, ids)
-    unknown = place < 0
-    if unknown.any():
-        raise ValueError(f"{what} {plain(names[unknown][0], None)} is not in the split{more(unknown.sum())}.")
+    if (r := first_where(place < 0)) is not None:
+        raise ValueError(f"{what} {names[r : r + 1].tolist()[0]!r} is not in the split{more((place < 0).sum())}.")
     return place
 
 
-def _split_names(split: Split | None) -> tuple[Array, Array]:
-    if split is None:
-        raise ValueError("there are no targets: give a `label` column, `targets=`, or a Split as `n_items`.")
-    return (
-        split.users if split.user_ids is None else split.user_ids[split.users],
-        split.items if split.item_ids is None else split.item_ids[split.items],
-    )
-
-
 def _columns(frame: Any, wanted: Sequence[str], overrides: Mapping[str, str | None]) -> dict[str, Array]:
-    """The wanted columns of a frame or mapping, found under their usual names; labels as numbers."""
+    """Find the wanted columns of a frame or mapping under their usual names; scores and labels become numbers."""
     hints = {"label": " (or give `targets=`, or a Split as `n_items`)"}
     found = frame_columns(frame, wanted, (), overrides, hints=hints)
     if "label" in found:
-        found["label"] = _truth(found["label"])
-    return checked_columns(found)
-
-
-def _truth(values: Any) -> Array:
-    """Labels as numbers: booleans are 0 and 1."""
-    array = series_to_numpy(values)
-    if array.dtype.kind == "O" and all(isinstance(value, bool | np.bool_) for value in array):
-        array = array.astype(bool)
-    return _numbers(column_values(array.astype(np.int64) if array.dtype.kind == "b" else array, "label"), "label")
-
-
-def _numbers(values: Array, what: str) -> FloatArray:
-    if values.dtype.kind not in "iuf":
-        raise TypeError(f"`{what}` must hold numbers, got {str(values[0])!r}.")
-    return values.astype(np.float64)
+        labels = series_to_numpy(found["label"])
+        truths = labels.dtype.kind == "O" and all(isinstance(value, bool | np.bool_) for value in labels)
+        found["label"] = labels.astype(np.int64) if truths or labels.dtype.kind == "b" else labels
+    columns = checked_columns(found)
+    for what in [each for each in ("score", "label") if each in columns]:
+        if columns[what].dtype.kind not in "iuf":
+            raise TypeError(f"`{what}` must hold numbers, got {str(columns[what][0])!r}.")
+        columns[what] = columns[what].astype(np.float64)
+    return columns
 
 
 def _pair(given: Any, what: str) -> tuple[Array, Array]:
@@ -393,7 +354,7 @@ def _pair(given: Any, what: str) -> tuple[Array, Array]:
 
 
 def _nested(given: Any, value: str, read: Callable[[Source], dict[str, Array]]) -> Any:
-    """A path is read; ``{query: {document: value}}`` becomes columns; a frame stays as it is."""
+    """Read a path, or turn ``{query: {document: value}}`` into columns; a frame is returned unchanged."""
     if isinstance(given, str | os.PathLike) or hasattr(given, "read"):
         return read(given)
     if isinstance(given, Mapping) and all(isinstance(each, Mapping) for each in given.values()):
@@ -406,7 +367,7 @@ def _nested(given: Any, value: str, read: Callable[[Source], dict[str, Array]]) 
 
 
 def _recbole_entries(scores: Any) -> tuple[Array, Array, FloatArray, int]:
-    """(row, item, score) of what was sampled, which is everything but the mark for "not sampled"; and the matrix' width."""
+    """Return (row, item, score) of all but what is marked as not sampled, and the width of the matrix."""
     if isinstance(scores, tuple):
         if len(scores) != 3:
             raise TypeError(f"`scores` must be a matrix or (users, items, scores), got a tuple of {len(scores)}.")

@@ -10,6 +10,7 @@ Each raises ``AssertionError`` with a sentence on what is wrong, and returns ``N
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from fullrank.testing.designs import check_design
@@ -19,9 +20,7 @@ __all__ = ["check_design", "check_estimator", "check_scorer"]
 
 
 def __getattr__(name: str) -> Any:
-    """``check_scorer`` is loaded when asked for: scorers bring more with them than counts do."""
+    """Load ``check_scorer`` when it is asked for: scorers bring more with them than counts do."""
     if name == "check_scorer":
-        from importlib import import_module
-
-        return import_module(".scorers", __name__).check_scorer
+        return import_module("fullrank.testing.scorers").check_scorer
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""How a check speaks: ``AssertionError`` with one sentence, also under ``python -O``."""
+"""Raise ``AssertionError`` with one sentence where a check fails, also under ``python -O``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def check(holds: object, sentence: str) -> None:
 
 
 def check_refusal(call: Callable[[], object], what: str) -> None:
-    """``call`` must raise ValueError with one sentence: a single line that ends in a full stop."""
+    """Check that ``call`` raises ValueError with one sentence: a single line that ends in a full stop."""
     try:
         call()
     except ValueError as error:
@@ -27,7 +27,7 @@ def check_refusal(call: Callable[[], object], what: str) -> None:
 
 
 def check_sentence(error: Exception, what: str) -> None:
-    """The message of a refusal: one line, not empty, ended by a full stop."""
+    """Check the message of a refusal: one line, not empty, ended by a full stop."""
     text = str(error)
     check(
         re.fullmatch(r"[^\n]{10,}[.?]", text) is not None,

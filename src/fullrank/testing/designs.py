@@ -1,4 +1,4 @@
-"""The contract of a design: its law is a law, and it is the law of what is really drawn."""
+"""Check the contract of a design: its law is a law, and it is the law of what is really drawn."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def check_design(
     off = float(np.abs(auc - (N - ranks) / max(N - 1, 1)).max())
     check(off < 1e-8, f"the AUC of {name} is biased: by {off:.2g} at the worst rank.")
     for rank, m, x in _drawings(design, N, draw, samples, np.random.default_rng(rng)):
-        _check_drawing(design, name, N, drawn, hits, law, rank, m, x)
+        _check_drawing(design, N, drawn, hits, law, rank, m, x)
 
 
 def _check_value(design: Design, name: str, parses: bool) -> None:
@@ -132,7 +132,7 @@ def _check_law(design: Design, name: str, N: int, drawn: IntArray, hits: IntArra
 def _drawings(
     design: Design, N: int, draw: Draw | None, samples: int, rng: np.random.Generator
 ) -> Iterator[tuple[int, IntArray, IntArray]]:
-    """A rank, and what was drawn for so many cases of that rank."""
+    """Yield ranks, each with what was drawn for ``samples`` cases of that rank."""
     ranks = sorted({1, 2, max(2, N // 20), max(2, N // 4), max(2, N // 2), N})
     if draw is not None:
         for rank in ranks:
@@ -148,7 +148,7 @@ def _drawings(
 
 
 def _observed(design: Design, ranks: IntArray, N: int, seed: int) -> Observation:
-    """Cases with these ranks, observed with a model that scores every item below the one before."""
+    """Observe cases of these ranks with a model that scores every item below the one before."""
     import scipy.sparse as sp
 
     from fullrank.data.split import Split
@@ -161,32 +161,22 @@ def _observed(design: Design, ranks: IntArray, N: int, seed: int) -> Observation
 
 
 def _check_drawing(
-    design: Design,
-    name: str,
-    N: int,
-    drawn: IntArray,
-    hits: IntArray,
-    law: FloatArray,
-    rank: int,
-    m: IntArray,
-    x: IntArray,
+    design: Design, N: int, drawn: IntArray, hits: IntArray, law: FloatArray, rank: int, m: IntArray, x: IntArray
 ) -> None:
     from scipy.special import chdtrc
 
+    name = repr(design)
     column = {(int(m), int(x)): i for i, (m, x) in enumerate(zip(drawn, hits, strict=True))}
     for x_all in range(N):  # a sample of all there are, drawn without replacement, is everything
         if (ALL, x_all) not in column and (N - 1, x_all) in column and not design.replace:
             column[ALL, x_all] = column[N - 1, x_all]
     seen = np.zeros(len(hits))
     for outcome in zip(m.tolist(), x.tolist(), strict=True):
-        check(
-            outcome in column,
-            f"at rank {rank} among {N} items {name} draws the outcome (drawn, hits) = {outcome}, "
-            "which its `outcomes` leave out.",
-        )
+        what = f"at rank {rank} among {N} items {name} draws the outcome (drawn, hits) = {outcome}"
+        check(outcome in column, f"{what}, which its `outcomes` leave out.")
         seen[column[outcome]] += 1
     wanted = len(m) * law[rank - 1]
-    # outcomes that are rare are thrown together, so that the chi-square law holds
+    # rare outcomes are pooled, so that the chi-square law holds
     order = np.argsort(wanted)
     group = np.floor(np.cumsum(wanted[order]) / 10.0).astype(np.int64)
     expected, found = np.bincount(group, wanted[order]), np.bincount(group, seen[order])
@@ -199,11 +189,9 @@ def _check_drawing(
         f"the law of {name} is not that of what is drawn: at rank {rank} among {N} items {len(m)} cases differ "
         f"from it as they would by chance once in {1 / max(chance, 1e-300):.1g} times.",
     )
-    pools = np.full(len(m), N)
+    given = None if design.exhaustive else np.where(m == ALL, N - 1, m) if design.plain else m
     try:
-        same = design.check(
-            None if design.exhaustive else np.where(m == ALL, N - 1, m) if design.plain else m, x, pools
-        )
+        same = design.check(given, x, np.full(len(m), N))
     except ValueError as error:
         raise AssertionError(f"`check` of {name} refuses what it draws: {error}") from None
     sizes = [np.where(each == ALL, N - 1, each) for each in (same, m)]

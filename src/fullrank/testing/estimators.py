@@ -1,4 +1,4 @@
-"""The contract of an estimator: what every one of the package keeps, and yours should."""
+"""Check the contract of an estimator: what every one of the package keeps, and yours should."""
 
 from __future__ import annotations
 
@@ -72,19 +72,16 @@ def check_estimator(
     AssertionError: Mine() on exhaustive counts must give the truth: recall@10 is ..., not ...
     """
     check(isinstance(estimator, Estimator) and not isinstance(estimator, type), f"{estimator!r} has no method `fit`.")
-    name = repr(estimator)
-    asked = parse_metrics(metrics)
     generator = np.random.default_rng(rng)
-    _check_value(estimator, name)
-    _check_exhaustive(estimator, name, asked, n_items, cases, several_targets, generator)
+    _check_value(estimator, repr(estimator))
+    trial = _Trial(estimator, parse_metrics(metrics), n_items, generator)
+    trial.check_exhaustive(cases, several_targets)
     truth = 1 + np.floor((n_items - 1) * generator.random(cases) ** 3).astype(np.int64)
     for design in designs:
-        if design in refuses:
-            continue
-        _check_design(estimator, name, design, asked, truth, n_items, signed, generator)
+        if design not in refuses:
+            trial.check_design(design, truth, signed)
     for design in refuses:
-        counts = _observed(design, truth, n_items, generator)
-        check_refusal(lambda counts=counts: estimator.fit(counts), f"{name} on the design '{design}'")  # type: ignore[misc]
+        trial.check_refusal(design, truth)
 
 
 def _check_value(estimator: Estimator, name: str) -> None:
@@ -108,113 +105,103 @@ def _check_value(estimator: Estimator, name: str) -> None:
             raise AssertionError(f"`{each.name}` of {name} can be changed: make it a frozen dataclass.")
 
 
-def _check_exhaustive(
-    estimator: Estimator,
-    name: str,
-    metrics: tuple[Metric, ...],
-    n_items: int,
-    cases: int,
-    several_targets: bool,
-    rng: np.random.Generator,
-) -> None:
-    ranks = rng.integers(1, n_items + 1, cases)
-    weights = rng.random(cases) + 0.1
-    counts = RankCounts.from_ranks(ranks, n_items, Exhaustive(), weights=weights)
-    fitted = estimator.fit(counts)
-    for metric in metrics:
-        wanted = float(np.average(metric.gain(ranks, n_items), weights=weights))
-        _check_truth(fitted, name, metric, wanted, "exhaustive counts")
-    if not several_targets:
-        return
-    T = rng.integers(1, 4, cases // 2)
-    targets = np.repeat(T, T)
-    users = np.repeat(np.arange(len(T)), T)
-    order = np.concatenate([np.arange(1, each + 1) for each in T])
-    inner = 1 + np.floor((n_items - 1) * rng.random(len(targets))).astype(np.int64)
-    inner = np.concatenate([np.sort(inner[users == user]) for user in range(len(T))])
-    fitted = estimator.fit(
-        RankCounts.from_ranks(inner, n_items, Exhaustive(), users=users, order=order, targets=targets)
-    )
-    for metric in metrics:
-        wanted = float(metric.gain(inner, n_items, order, targets).sum() / len(T))
-        _check_truth(fitted, name, metric, wanted, "exhaustive counts of users with several targets")
+@dataclasses.dataclass(frozen=True)
+class _Trial:
+    """Puts an estimator on trial: holds what it is asked, and among how many items."""
+
+    estimator: Estimator
+    metrics: tuple[Metric, ...]
+    n_items: int
+    rng: np.random.Generator
+
+    def check_exhaustive(self, cases: int, several_targets: bool) -> None:
+        """Check that the answer is the truth where every rank is known."""
+        n_items, rng, where = self.n_items, self.rng, f"{self.estimator!r} on exhaustive counts"
+        ranks = rng.integers(1, n_items + 1, cases)
+        weights = rng.random(cases) + 0.1
+        fitted = self.estimator.fit(RankCounts.from_ranks(ranks, n_items, Exhaustive(), weights=weights))
+        for metric in self.metrics:
+            _check_truth(fitted, where, metric, np.average(metric.gain(ranks, n_items), weights=weights))
+        if not several_targets:
+            return
+        T = rng.integers(1, 4, cases // 2)
+        targets = np.repeat(T, T)
+        users = np.repeat(np.arange(len(T)), T)
+        order = np.concatenate([np.arange(1, each + 1) for each in T])
+        inner = 1 + np.floor((n_items - 1) * rng.random(len(targets))).astype(np.int64)
+        inner = np.concatenate([np.sort(inner[users == user]) for user in range(len(T))])
+        counts = RankCounts.from_ranks(inner, n_items, Exhaustive(), users=users, order=order, targets=targets)
+        fitted = self.estimator.fit(counts)
+        for metric in self.metrics:
+            wanted = metric.gain(inner, n_items, order, targets).sum() / len(T)
+            _check_truth(fitted, f"{where} of users with several targets", metric, wanted)
+
+    def check_design(self, design: Design, truth: IntArray, signed: bool | None) -> None:
+        """Check what must hold on counts of a design that draws."""
+        estimator, rng, where = self.estimator, self.rng, f"{self.estimator!r} on the design '{design}'"
+        drawn, hits = design.simulate(truth, self.n_items, rng)
+        users = rng.integers(0, 10**6, len(hits))
+        weights = rng.random(len(hits)) + 0.1
+
+        def counted(order: IntArray, scale: float = 1.0) -> RankCounts:
+            return RankCounts.from_outcomes(
+                drawn[order], hits[order], self.n_items, design, users=users[order], weights=scale * weights[order]
+            )
+
+        straight, name = np.arange(len(hits)), repr(estimator)
+        counts = counted(straight)
+        try:
+            fitted = estimator.fit(counts)
+        except ValueError as error:
+            raise AssertionError(f"{where} must work, or be named in `refuses`, got the error: {error}") from error
+        check(repr(estimator) == name, f"{where}: fitting changed the estimator to {estimator!r}.")
+        check(counts == counted(straight), f"{where}: fitting changed the counts.")
+        answers = self._answers(fitted, where)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for again, tolerance, what in (
+                (counts, 0.0, "fitted twice gives different numbers"),
+                (counted(rng.permutation(len(hits))), 1e-7, "depends on the order of the cases"),
+                (counted(straight, 7.0), 1e-6, "changes when all weights are multiplied by 7"),
+            ):
+                for metric, value in self._answers(estimator.fit(again), where).items():
+                    check(
+                        abs(value - answers[metric]) <= tolerance * max(abs(value), 1e-3),
+                        f"{where} {what}: {metric} is {answers[metric]!r} and {value!r}.",
+                    )
+        _check_curve(fitted, where, self.n_items, signed)
+
+    def check_refusal(self, design: Design, truth: IntArray) -> None:
+        """Check that counts of a design are refused."""
+        drawn, hits = design.simulate(truth, self.n_items, self.rng)
+        if (drawn == ALL).all() and not design.exhaustive:
+            raise AssertionError(f"'{design}' compares every one of {self.n_items} items: there is nothing to refuse.")
+        counts = RankCounts.from_outcomes(drawn, hits, self.n_items, design)
+        check_refusal(lambda: self.estimator.fit(counts), f"{self.estimator!r} on the design '{design}'")
+
+    def _answers(self, fitted: Estimate, where: str) -> dict[str, float]:
+        found = {str(metric): _value(fitted, where, metric) for metric in self.metrics}
+        return {metric: value for metric, value in found.items() if value is not None}
 
 
-def _check_truth(fitted: Estimate, name: str, metric: Metric, wanted: float, what: str) -> None:
-    value = _value(fitted, name, metric)
+def _check_truth(fitted: Estimate, where: str, metric: Metric, wanted: float) -> None:
+    value = _value(fitted, where, metric)
     if value is not None:
-        check(
-            abs(value - wanted) <= 1e-9 * max(1.0, abs(wanted)),
-            f"{name} on {what} must give the truth: {metric} is {value:.6g}, not {wanted:.6g}.",
-        )
-
-
-def _check_design(
-    estimator: Estimator,
-    name: str,
-    design: Design,
-    metrics: tuple[Metric, ...],
-    truth: IntArray,
-    n_items: int,
-    signed: bool | None,
-    rng: np.random.Generator,
-) -> None:
-    where = f"{name} on the design '{design}'"
-    drawn, hits = _drawn(design, truth, n_items, rng)
-    users = rng.integers(0, 10**6, len(hits))
-    weights = rng.random(len(hits)) + 0.1
-
-    def counted(order: IntArray, scale: float = 1.0) -> RankCounts:
-        return RankCounts.from_outcomes(
-            drawn[order], hits[order], n_items, design, users=users[order], weights=scale * weights[order]
-        )
-
-    straight = np.arange(len(hits))
-    counts = counted(straight)
-    try:
-        fitted = estimator.fit(counts)
-    except ValueError as error:
-        raise AssertionError(f"{where} must work, or be named in `refuses`; it says: {error}") from error
-    check(repr(estimator) == name, f"{where}: fitting changed the estimator to {estimator!r}.")
-    check(counts == counted(straight), f"{where}: fitting changed the counts.")
-    answers = _answers(fitted, where, metrics)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        _check_same(answers, estimator.fit(counts), where, metrics, 0.0, "fitted twice gives different numbers")
-        shuffled = counted(rng.permutation(len(hits)))
-        _check_same(answers, estimator.fit(shuffled), where, metrics, 1e-7, "depends on the order of the cases")
-        scaled = estimator.fit(counted(straight, 7.0))
-        _check_same(answers, scaled, where, metrics, 1e-6, "changes when all weights are multiplied by 7")
-    _check_curve(fitted, where, n_items, signed)
-
-
-def _answers(fitted: Estimate, where: str, metrics: tuple[Metric, ...]) -> dict[str, float]:
-    found = {str(metric): _value(fitted, where, metric) for metric in metrics}
-    return {metric: value for metric, value in found.items() if value is not None}
+        right = abs(value - wanted) <= 1e-9 * max(1.0, abs(wanted))
+        check(right, f"{where} must give the truth: {metric} is {value:.6g}, not {wanted:.6g}.")
 
 
 def _value(fitted: Estimate, where: str, metric: Metric) -> float | None:
-    """The answer, or None where the metric is refused as it should be."""
+    """Return the answer, or None where the metric is refused by a sentence."""
     try:
         value = fitted.expect(metric)
     except ValueError as error:
-        check(metric.name != "recall", f"{where} must answer {metric}; it says: {error}")
+        check(metric.name != "recall", f"{where} must answer {metric}, got the error: {error}")
         check_sentence(error, f"{metric} by {where}")
         return None
     check(isinstance(value, float), f"{where}: `expect({metric})` must be a float, not {type(value).__name__}.")
     check(np.isfinite(value), f"{where}: {metric} is {value}, not a finite number.")
     return value
-
-
-def _check_same(
-    answers: dict[str, float], other: Estimate, where: str, metrics: tuple[Metric, ...], tolerance: float, what: str
-) -> None:
-    for metric, value in _answers(other, where, metrics).items():
-        apart = abs(value - answers[metric])
-        check(
-            apart <= tolerance * max(abs(value), 1e-3),
-            f"{where} {what}: {metric} is {answers[metric]!r} and {value!r}.",
-        )
 
 
 def _check_curve(fitted: Estimate, where: str, n_items: int, signed: bool | None) -> None:
@@ -236,20 +223,3 @@ def _check_curve(fitted: Estimate, where: str, n_items: int, signed: bool | None
     curve = np.array([fitted.expect(Recall @ k) for k in range(1, n_items + 1)])
     check((curve >= -1e-9).all() and (curve <= 1 + 1e-9).all(), f"{where}: Recall@k leaves 0..1.")
     check((np.diff(curve) >= -1e-9).all(), f"{where}: Recall@k falls as k grows, though no mass is negative.")
-
-
-def _drawn(design: Design, truth: IntArray, n_items: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
-    """An outcome per case, drawn from the design's law."""
-    drawn, hits = (np.asarray(each) for each in design.outcomes(n_items))
-    law = np.asarray(design.law(np.arange(1, n_items + 1), n_items, drawn, hits))
-    running = np.cumsum(law / law.sum(1, keepdims=True), axis=1)
-    at = np.array([np.searchsorted(running[R - 1], u) for R, u in zip(truth, rng.random(len(truth)), strict=True)])
-    at = np.minimum(at, len(hits) - 1)
-    return drawn[at], hits[at]
-
-
-def _observed(design: Design, truth: IntArray, n_items: int, rng: np.random.Generator) -> RankCounts:
-    drawn, hits = _drawn(design, truth, n_items, rng)
-    if (drawn == ALL).all() and not design.exhaustive:
-        raise AssertionError(f"'{design}' compares every one of {n_items} items: there is nothing to refuse.")
-    return RankCounts.from_outcomes(drawn, hits, n_items, design)

@@ -1,4 +1,4 @@
-"""The contract of a scorer: what `observe` relies on when it asks a model for scores."""
+"""Check the contract of a scorer: what `observe` relies on when it asks a model for scores."""
 
 from __future__ import annotations
 
@@ -41,8 +41,7 @@ def check_scorer(model: Any, split: Split, *, rtol: float = 1e-4, rng: np.random
         known, needed = getattr(scorer, f"n_{what}", None), getattr(split, f"n_{what}")
         check(known is None or known >= needed, f"model `{name}` knows {known} {what}, but the split has {needed}.")
     generator = np.random.default_rng(rng)
-    users = generator.choice(np.unique(split.users), size=min(8, len(np.unique(split.users))), replace=False)
-    users = np.sort(users).astype(np.int64)
+    users = np.sort(generator.choice(split.test_users, size=min(8, len(split.test_users)), replace=False))
     some = np.sort(generator.choice(split.n_items, size=min(64, split.n_items), replace=False)).astype(np.int64)
     items = np.tile(some, (len(users), 1))
     given = users.copy(), items.copy()
@@ -88,7 +87,7 @@ def _scores(scorer: Any, users: Any, items: Any) -> Any:
 
 
 def _check_fast_path(scorer: Any, split: Split, rtol: float) -> None:
-    """Ranks by the fast path must lie between those of the scores themselves, a little lowered and a little raised."""
+    """Check that ranks by the fast path lie between those of the scores, a little lowered and a little raised."""
     cases = np.linspace(0, split.cases - 1, min(16, split.cases)).astype(np.int64)
     kept = np.isin(split.users, split.users[cases])  # all targets of a user, or none
     small = Split(split.train, split.users[kept], split.items[kept])

@@ -1,4 +1,4 @@
-"""How models of other libraries come to score: one file per library, tried from the most particular to the least."""
+"""Adapters let models of other libraries score: one file per library, tried from the most particular to the least."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LIBRARIES = ("cornac", "recbole", "lenskit")
 
 
 def recognise(model: Any, split: Any, name: str | None) -> Any:
-    """The model as a scorer of the kind that is fastest for it; ``None`` if it is nothing that scores."""
+    """Return the model as a scorer of the kind that is fastest for it; ``None`` if it is nothing that scores."""
     label = name or _name_of(model)
     if isinstance(model, Factors | ItemItem | Table | Rows | Pairs):
         return model
@@ -31,15 +31,12 @@ def recognise(model: Any, split: Any, name: str | None) -> Any:
         if (found := adapter.recognise(model, split, label)) is not None:
             return found
     if callable(getattr(model, "score", None)):
-        return Pairs(model.score, _size(model, "n_users"), _size(model, "n_items"), name=label)
+        known = {key: getattr(model, key, None) for key in ("n_users", "n_items")}
+        sizes: dict[str, Any] = {key: size for key, size in known.items() if isinstance(size, int)}
+        return Pairs(model.score, name=label, **sizes)
     if (found := frames.recognise(model, split, name)) is not None:
         return found
     return Pairs(model, name=label) if callable(model) else None
-
-
-def _size(model: Any, key: str) -> int | None:
-    size = getattr(model, key, None)
-    return size if isinstance(size, int) else None
 
 
 def _name_of(model: Any) -> str:

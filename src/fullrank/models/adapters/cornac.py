@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fullrank._checks import first_where
 from fullrank._types import Array, IntArray
 from fullrank.data.frames import locate
 from fullrank.models.scorer import Rows
@@ -31,16 +32,14 @@ def recognise(model: Any, split: Any, name: str) -> Any:
 
 
 def _translation(mapping: Any, split: Any, what: str, name: str) -> IntArray | None:
-    """Where another library keeps each user or item of the split; None if it keeps them in the same places."""
+    """Find where another library keeps each user or item of the split; None if it keeps them in the same places."""
     if not mapping or split is None:
         return None
-    ids, size = getattr(split, f"{what}_ids"), getattr(split, f"n_{what}s")
-    names = np.arange(size) if ids is None else np.asarray(ids)
+    names = split.names(what)
     found = locate(names, np.array(list(mapping)))
     places = np.where(found < 0, -1, np.fromiter(mapping.values(), np.int64, len(mapping))[found])
-    known = set(split.users.tolist()) if what == "user" else set(range(len(places)))
-    missing = next((k for k in np.flatnonzero(places < 0) if int(k) in known), None)
-    if missing is not None:
+    needed = split.targets_per_user > 0 if what == "user" else True
+    if (missing := first_where((places < 0) & needed)) is not None:
         raise ValueError(
             f"model `{name}` knows {int((places >= 0).sum()):,} of the split's {len(places):,} {what}s; {what} "
             f"{names[missing].item()!r} is not among them: fit it on the split's own `train`."

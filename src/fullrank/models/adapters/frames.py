@@ -1,4 +1,4 @@
-"""Frames of scores: pandas, polars, Arrow, or mappings of arrays, with a row per user and item."""
+"""Take frames of scores as models: pandas, polars, Arrow, or mappings of arrays, with a row per user and item."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from fullrank._checks import first_where
 from fullrank._columns import checked_columns, frame_columns
 from fullrank._types import Array, IntArray
 from fullrank.data.frames import locate
@@ -17,19 +18,16 @@ __all__ = ["recognise"]
 
 def recognise(model: Any, split: Any, name: str | None) -> Table | None:
     """Take a frame with columns of users, items and scores as stored scores; ``None`` for anything else."""
-    return _from_frame(model, split, name or "scores") if is_frame(model) else None
-
-
-def _from_frame(frame: Any, split: Any, name: str) -> Table:
-    found = checked_columns(frame_columns(frame, ("user", "item", "score")))
-    shape = None if split is None else (split.n_users, split.n_items)
+    if not is_frame(model):
+        return None
+    name = name or "scores"
+    found = checked_columns(frame_columns(model, ("user", "item", "score")))
     users, items = (_positions(found[what], split, what, name) for what in ("user", "item"))
     known = (users >= 0) & (items >= 0)
     users, items, scores = users[known], items[known], found["score"].astype(np.float64)[known]
-    if shape is None:
-        shape = (int(users.max(initial=-1)) + 1, int(items.max(initial=-1)) + 1)
-    matrix = sp.coo_matrix((np.arange(1, len(scores) + 1, dtype=np.float64), (users, items)), shape=shape)
-    rows = matrix.tocsr()
+    shape = tuple(int(each.max(initial=-1)) + 1 for each in (users, items))
+    shape = shape if split is None else (split.n_users, split.n_items)
+    rows = sp.csr_matrix((np.arange(1, len(scores) + 1, dtype=np.float64), (users, items)), shape=shape)
     if rows.nnz != len(scores):
         raise ValueError(f"the frame `{name}` scores {len(scores) - rows.nnz:,} pairs of user and item more than once.")
     rows.data = scores[rows.data.astype(np.int64) - 1]  # by place, so that a score of 0 is kept like any other
@@ -37,7 +35,7 @@ def _from_frame(frame: Any, split: Any, name: str) -> Table:
 
 
 def _positions(names: Array, split: Any, what: str, name: str) -> IntArray:
-    """Names as positions; names the split does not know become −1 and are left out."""
+    """Turn names into positions; names the split does not know become −1 and are left out."""
     ids = getattr(split, f"{what}_ids", None)
     if ids is not None:
         return locate(names, ids)
@@ -46,7 +44,6 @@ def _positions(names: Array, split: Any, what: str, name: str) -> IntArray:
             f"`{name}` names {what}s by {names.dtype}, and the split has no `{what}_ids` to translate them."
         )
     size = getattr(split, f"n_{what}s", None)
-    if size is not None and len(names) and (names.min() < 0 or names.max() >= size):
-        wrong = names[(names < 0) | (names >= size)][0]
-        raise ValueError(f"`{name}` holds {what} {wrong}; the split has {size:,}: it must be from 0 to {size - 1}.")
+    if size is not None and (r := first_where((names < 0) | (names >= size))) is not None:
+        raise ValueError(f"`{name}` holds {what} {names[r]}; the split has {size:,}: it must be from 0 to {size - 1}.")
     return names.astype(np.int64)

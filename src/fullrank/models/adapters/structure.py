@@ -1,10 +1,11 @@
-"""Models known by what they hold: factors, similarities, matrices of scores, whichever library made them.
+"""Recognise models by what they hold: factors, similarities, matrices of scores, whichever library made them.
 
 implicit's models have ``user_factors`` and ``item_factors``, or an item × item ``similarity``; so do fullrank's own.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -69,11 +70,11 @@ def _similarity_of(model: Any) -> Any:
     return similarity if sp.issparse(similarity) or is_array(similarity) else None
 
 
+@dataclass(frozen=True, eq=False)
 class _Matrix:
-    """A users × items matrix, called for its rows."""
+    """Gives the rows of a users × items matrix; compiled loops read ``matrix`` itself."""
 
-    def __init__(self, matrix: Array) -> None:
-        self.matrix = matrix
+    matrix: Array
 
     def __call__(self, users: IntArray) -> Array:
         return self.matrix[users]

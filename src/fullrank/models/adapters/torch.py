@@ -1,10 +1,11 @@
-"""torch: modules called with LongTensors, and the state in which any of them is asked."""
+"""Takes modules of torch, called with LongTensors, and puts any of them in the state in which it is asked."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,28 +21,22 @@ def recognise(model: Any, split: Any, name: str) -> Pairs | None:
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(model, torch.nn.Module):
         return None
-    return Pairs(_Module(model), name=name)
+    return Pairs(partial(_scores, model), name=name)
 
 
-class _Module:
-    """A torch module called with LongTensors on its own device, in eval mode, without gradients."""
+def _scores(module: Any, users: IntArray, items: IntArray) -> Array:
+    """Call a torch module with LongTensors on its own device, in eval mode, without gradients."""
+    import torch
 
-    def __init__(self, module: Any) -> None:
-        self.module = module
-
-    def __call__(self, users: IntArray, items: IntArray) -> Array:
-        import torch
-
-        first = next(self.module.parameters(), None)
-        device = "cpu" if first is None else first.device
-        with evaluating(self.module):
-            tensors = (torch.as_tensor(np.ascontiguousarray(part)).to(device) for part in (users, items))
-            return to_numpy(self.module(*tensors))
+    first = next(module.parameters(), None)
+    device = "cpu" if first is None else first.device
+    with evaluating(module):
+        return to_numpy(module(*(torch.as_tensor(np.ascontiguousarray(part)).to(device) for part in (users, items))))
 
 
 @contextlib.contextmanager
 def evaluating(module: Any) -> Iterator[None]:
-    """Put a module in eval mode, without gradients, and back as it was afterwards."""
+    """Put a module in eval mode, without gradients, and back into its own mode afterwards."""
     import torch
 
     training = bool(getattr(module, "training", False))
