@@ -148,7 +148,8 @@ def results_panel(shown: Digest, metric: str, style: Style, colours: MappingType
         "row:Q", title=None, axis=names, scale=alt.Scale(domain=[len(rows) - 0.45, -0.55], nice=False, zero=False)
     )
     axis = alt.Axis(tickCount=4, grid=True, format=axis_format(high - low), labelFlush=True)
-    x = alt.X("value:Q", title=None, axis=axis, scale=alt.Scale(domain=[low, high], nice=False))
+    # zero=False: the layers share this axis, and those without a scale of their own would stretch it to zero
+    x = alt.X("value:Q", title=None, axis=axis, scale=alt.Scale(domain=[low, high], nice=False, zero=False))
     base, colour, tip = alt.Chart(as_data(data)).encode(y=y), alt.Color("colour:N", scale=None), _tips(alt)
     band, line, dot = (9, 5, 40) if many else (13, 7, 72)
     layers = [
