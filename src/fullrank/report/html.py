@@ -139,7 +139,8 @@ def sheet(
     panel: Panel | None = None,
 ) -> str:
     """Write a page of one table and perhaps a chart that its ``about`` explains."""
-    sections = [("results", "Choices", _scroll(_table(*table), kind))]
+    choices = _table(*table).replace("<table>", '<table class="choices">', 1)
+    sections = [("results", "Choices", _scroll(choices, kind))]
     if panel is not None:
         explained = f'<p class="say">{_text(panel.about)}</p>' if panel.about else ""
         sections.append(("chart", panel.title, explained + f'<div class="panels">{_figure(panel, "", "", 1)}</div>'))
@@ -257,7 +258,8 @@ def _metric_table(shown: Digest, metric: str) -> str:
         if cell.interval is not None and not shown.exact:
             value += f"<small>{_text(shown.span(metric, cell.interval))}</small>"
         if cell.bounds is not None:
-            value += f'<small class="faint">bounds {_text(shown.span(metric, cell.bounds))}</small>'
+            ends = _text(shown.span(metric, cell.bounds)).replace(" ", "&nbsp;")  # may wrap after "bounds" only
+            value += f'<small class="faint">bounds {ends}</small>'
         known = cell.naive is not None and cell.value is not None and cell.value > 0
         factor = f"<small>× {ratio((cell.naive or 0.0) / (cell.value or 1.0))}</small>" if known else ""
         texts = {
