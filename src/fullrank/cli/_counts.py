@@ -33,7 +33,11 @@ def read_models(
     files: Iterable[Path], design: Design | None, items: int | None, candidates: str | None, seed: int, **how: Any
 ) -> dict[str, RankCounts]:
     """Counts by model, from all files; an error names its file, and no model may be in two of them."""
+    from fullrank.ranks.counts import MOST_ITEMS
+
     counts: dict[str, RankCounts] = {}
+    if items is not None and not 2 <= items <= MOST_ITEMS:
+        raise ValueError(f"--items must be a whole number from 2 to 2**50, got {items}.")
     for path in files:
         try:
             found = _read(existing(path), design, items, candidates, seed, how)

@@ -70,10 +70,12 @@ def plan(
     given = {**read_config(config, _KEYS), **{key: value for key, value in flags.items() if value not in (None, [])}}
     page = given.pop("html", None)
     known = given.pop("pilot", None)
-    if known is None and ("items" not in given or "cases" not in given):
-        raise ValueError(
-            "--items and --cases are missing: how large the catalogue is, and how many test cases there are."
-        )
+    for name, what in (
+        ("items", "how many candidates the full ranking has"),
+        ("cases", "how many test cases there are"),
+    ):
+        if known is None and name not in given:
+            raise ValueError(f"--{name} is missing: {what}; or give a small run with --pilot.")
     made = run(
         given.pop("items", None), given.pop("cases", None), given.pop("metrics", "ndcg@10"),
         pilot=None if known is None else RankCounts.load(existing(Path(known))), **given,

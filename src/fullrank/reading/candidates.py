@@ -29,6 +29,7 @@ import numpy as np
 
 from fullrank._checks import more
 from fullrank._columns import checked_columns, column_values, frame_columns, series_to_numpy
+from fullrank._tables import is_number
 from fullrank._types import RNG, Array, FloatArray, IntArray
 from fullrank.data.frames import among, encode, locate, whole_names
 from fullrank.data.readers import Negatives, Source
@@ -379,7 +380,8 @@ def _truth(values: Any) -> Array:
 
 def _numbers(values: Array, what: str) -> FloatArray:
     if values.dtype.kind not in "iuf":
-        raise TypeError(f"`{what}` must hold numbers, got {str(values[0])!r}.")
+        row, odd = next(((k, each) for k, each in enumerate(values) if not is_number(str(each))), (0, values[0]))
+        raise TypeError(f"`{what}` must hold numbers, got {str(odd)!r} in row {row + 1}.")
     return values.astype(np.float64)
 
 
