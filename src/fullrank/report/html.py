@@ -387,7 +387,7 @@ def _matrix(
                 ends = (finite(pair.low), finite(pair.high))
                 wide = None not in ends and pair.low < pair.high
                 limits = f"{signed(pair.low, digits)} to {signed(pair.high, digits)}" if wide else ""
-                small = f"<small>{_text(limits)}</small>" if limits else ""
+                small = f"<small>{_text(limits).replace(' to ', ' to&nbsp;')}</small>" if limits else ""
                 cells.append(f"<td{tone}><b>{_text(signed(finite(pair.difference) or 0.0, digits))}</b>{small}</td>")
             else:
                 a, b = (shown.cell(model, metric).value if shown else None for model in (first, second))
