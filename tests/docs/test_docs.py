@@ -137,6 +137,15 @@ def test_the_readme_stands_alone():
     assert f"## [{fr.__version__}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
+def test_the_picture_and_the_readme_show_what_the_demo_prints():
+    """`docs/make_picture.py` draws the picture anew; what the demo prints is a golden file with a test of its own."""
+    demo = (ROOT / "tests/golden/cli/demo.txt").read_text(encoding="utf-8")
+    bars = demo.split("recall@10\n")[1].split("\n\n")[0]
+    assert bars in (ROOT / "README.md").read_text(encoding="utf-8")
+    drawn = re.search(r"<desc[^>]*>(.*?)</desc>", (ROOT / "docs/picture.svg").read_text(encoding="utf-8"))
+    assert re.findall(r"\d\.\d{3}", drawn[1]) == re.findall(r"(?:Broad|Sharp) +(\d\.\d{3})", bars)
+
+
 def test_no_recipe_imports_from_inside():
     for page in (ROOT / "docs/recipes").glob("*.md"):
         found = re.findall(r"(?:from|import) (fullrank\.[\w.]+)", page.read_text(encoding="utf-8"))
