@@ -36,13 +36,16 @@ def world(
     traits = rng.normal(size=(items, factors)).astype(np.float32)
     # where a perfect model would rank each user's held-out item: near a power law, as with real recommenders (li20)
     ranks = (items ** rng.beta(1.0, 2.5, size=users)).astype(np.int64)
-    targets = np.array(
-        [np.argpartition(traits @ -taste, rank - 1)[rank - 1] for taste, rank in zip(tastes, ranks, strict=True)]
-    )
+    targets = np.array([_item_at(rank, traits @ -taste) for taste, rank in zip(tastes, ranks, strict=True)])
     noise = rng.normal(size=tastes.shape).astype(np.float32)
     broad = tastes + np.float32(0.9) * noise
     sharp = np.where(rng.random((users, 1)) < 0.4, tastes, noise).astype(np.float32)
     return targets, {"Broad": (broad, traits), "Sharp": (sharp, traits)}
+
+
+def _item_at(rank: int, losses: Array) -> int:
+    """The item at this place, from 1, by rising loss; by value, which is quicker than ``argpartition``."""
+    return int((losses == np.partition(losses, rank - 1)[rank - 1]).argmax())
 
 
 def full_ranks(factors: tuple[Array, Array], targets: IntArray, block: int = 256) -> IntArray:

@@ -71,6 +71,39 @@ def test_charts_are_there_and_inside_the_page(driver, pages, kind, least, width)
     assert driver.execute_script("return document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.parametrize("width", [360, 1400])
+@pytest.mark.parametrize("kind", ["correct", "evaluate", "compare", "demo", "adaptive", "exhaustive"])
+def test_tables_of_results_are_not_clipped_and_names_not_torn(driver, pages, kind, width):
+    show(driver, pages[kind], width)
+    boxes, torn = driver.execute_script(
+        "const tables = [...document.querySelectorAll('.scroll > table')]"
+        "  .filter(t => !t.classList.contains('pairs') && !t.closest('details'));"
+        "const lines = th => { const r = document.createRange(); r.selectNodeContents(th);"
+        "  return new Set([...r.getClientRects()].filter(b => b.width > 0).map(b => Math.round(b.top))).size };"
+        "return [tables.map(t => [t.parentElement.scrollWidth, t.parentElement.clientWidth]),"
+        "  tables.flatMap(t => [...t.querySelectorAll('tbody th')]).filter(th => !th.textContent.trim().includes(' '))"
+        "  .filter(th => lines(th) > 2).map(th => th.textContent)]"
+    )
+    assert boxes
+    for inside, seen in boxes:
+        assert inside <= seen + 1
+    assert torn == []
+
+
+def test_axes_far_from_zero_begin_near_the_values(driver, pages):
+    """AUC of 0.78 to 0.91: the layers of a chart share one axis, and it begins near them."""
+    show(driver, pages["correct"])
+    ticks = driver.execute_script(
+        "return [...document.querySelectorAll('#results figure')].map(f => [f.querySelector('h3').textContent,"
+        " [...f.querySelectorAll('svg text')].map(t => t.textContent).filter(t => /^\\d([.]\\d{1,2})?$/.test(t))])"
+    )
+    assert {name: min(map(float, found)) > 0.6 for name, found in ticks} == {
+        "recall@10": False,
+        "ndcg@10": False,
+        "auc": True,
+    }
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_matrix_that_is_cut_off_shows_a_shadow_where_there_is_more(driver, pages, scheme):
     show(driver, pages["thirty"], 360, scheme)

@@ -123,6 +123,54 @@ def test_errors_named_cases_and_not_lines_of_the_file(tmp_path, content, line):
     assert f" on line {line}" in refused("correct", path, *SAMPLED)
 
 
+@pytest.mark.parametrize(
+    ("verb", "items"),
+    [("correct", -5), ("correct", 2**63 - 1), ("correct", 2**63), ("compare", 2**50 + 1), ("plan", 2**63)],
+)
+def test_items_up_to_2_to_the_63_were_blamed_on_the_file(tmp_path, verb, items):
+    (tmp_path / "ranks.csv").write_text("rank\n1\n2\n")
+    rest = ("--cases", 100) if verb == "plan" else (tmp_path / "ranks.csv", "--negatives", 9)
+    message = refused(verb, "--items", items, *rest)
+    assert message.startswith("fullrank: `n_items`" if verb == "plan" else "fullrank: --items")
+    assert message.endswith(f"must be a whole number from 2 to 2**50, got {items}.\n")
+
+
+def test_2_to_the_50_items_are_answered(tmp_path):
+    (tmp_path / "ranks.csv").write_text("rank\n" + "1\n2\n" * 50)
+    result = run("correct", tmp_path / "ranks.csv", "--items", 2**50, "--negatives", 99, "-m", "ndcg@10", "--json")
+    assert result.returncode == 0, result.stderr
+    row = json.loads(result.stdout)["rows"][0]
+    assert 0 <= row["low"] <= row["value"] <= row["high"] <= 1
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("rank\n1\n1.5\n", "whole numbers, got 1.5 on line 3"),
+        ('rank\n1\n""\n2\n', "missing value (NaN) on line 3"),
+        ("user_id,item_id,score,label\n1,2,0.5,1\n1,3,abc,0\n", "`score` must hold numbers, got 'abc' in row 2."),
+        ("user_id,item_id,score,label\n1,2,0.5,0\n1,3,0.2,0\n", "there are no targets (rows whose `label` is 1, say)"),
+    ],
+)
+def test_the_wrong_cell_was_named(tmp_path, content, told):
+    (tmp_path / "given.csv").write_text(content)
+    assert told in refused("correct", tmp_path / "given.csv", *SAMPLED)
+
+
+def test_plan_called_what_was_given_missing():
+    assert "--cases is missing: how many test cases there are" in refused("plan", "--items", 100)
+    assert "--items is missing: how many candidates" in refused("plan", "--cases", 100)
+
+
+def test_words_for_numbers_were_answered_in_the_words_of_a_parser(tmp_path):
+    (tmp_path / "ranks.csv").write_text("rank\n1\n2\n")
+    message = refused("correct", tmp_path / "ranks.csv", "--items", "50k", "--negatives", 99)
+    assert "--items" in message
+    assert "whole number" in message or "not a valid integer" in message  # as the version of Typer has it
+    message = refused("correct", tmp_path / "ranks.csv", *SAMPLED, "--level", 95)
+    assert "`level` must be between 0 and 1, got 95.0; 95 % is 0.95." in message
+
+
 def test_every_verb_reads_the_same_files(tmp_path, ranks):
     wide = "A,B\n" + "\n".join(f"{a},{b}" for a, b in ranks.T)
     (tmp_path / "csv.csv").write_text(wide)

@@ -40,8 +40,13 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "evaluate", "--train", "train.csv", "--test", "test.csv", "-M", "factors=users.npy,items.npy",
         "-M", "noisy=noisy.npy,items.npy", "-m", "ndcg@10", "--design", "full",
     ),
+    "evaluate-precision": (
+        "evaluate", "--train", "train.csv", "--test", "test.csv", "-M", "factors=users.npy,items.npy",
+        "-m", "ndcg@10", "--design", "adaptive", "--precision", "0.25",
+    ),
     "demo": ("demo", "--html", "demo.html"),
     "plan": ("plan", "--items", "20000", "--cases", "2000", "-m", "ndcg@10", "--precision", "0.05"),
+    "data": ("data",),
     "data-show": ("data", "show", "ml-20m"),
 }  # fmt: skip
 

@@ -504,8 +504,8 @@ BAD = {
     "rank past the items": (make([101], 100, "full"), "`ranks` is 101 at case 0: it must be a rank in 1..n_items"),
     "rank 0 in full": (make([0], 100, "full"), "`ranks` is 0 at case 0: it must be a rank in 1..n_items"),
     "NaN": (make([1.0, np.nan]), r"`ranks` has a missing value \(NaN\) at case 1"),
-    "half a rank": (make([1.5]), "`ranks` must be whole numbers; case 0 has 1.5"),
-    "infinite": (make([np.inf]), "`ranks` must be whole numbers; case 0 has inf"),
+    "half a rank": (make([1.5]), "`ranks` must be whole numbers, got 1.5 at case 0"),
+    "infinite": (make([np.inf]), "`ranks` must be whole numbers, got inf at case 0"),
     "matrix": (make([[1, 2], [3, 4]]), r"`ranks` must be one-dimensional, one entry per case; it has shape \(2, 2\)"),
     "one number": (make(3), "`ranks` must be one-dimensional"),
     "no items": (

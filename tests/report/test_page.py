@@ -130,8 +130,8 @@ def test_pairs_show_intervals_where_a_comparison_is_there(two, comparison):
     held = {"ndcg@10": comparison("ndcg@10", "A", "B", 0.05, 0.02, 0.08)}
     report = fr.Report(two.rows, held, estimates=two.estimates)
     text = report.to_html()
-    assert '<td class="up"><b>+0.0500</b><small>+0.0200 to +0.0800</small></td>' in text
-    assert '<td class="down"><b>−0.0500</b><small>−0.0800 to −0.0200</small></td>' in text
+    assert '<td class="up"><b>+0.0500</b><small>+0.0200 to&nbsp;+0.0800</small></td>' in text
+    assert '<td class="down"><b>−0.0500</b><small>−0.0800 to&nbsp;−0.0200</small></td>' in text
 
 
 def test_the_same_report_gives_the_same_page(two):

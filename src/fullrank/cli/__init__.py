@@ -91,6 +91,8 @@ def _usage(error: Any) -> str:
     command = "fullrank" if context is None else context.command_path
     text = str(error.format_message()).split(" (Possible options")[0].rstrip(".")
     text = text[:1].lower() + text[1:]
+    text = re.sub(r"Input should be a valid integer\b.*", "it must be a whole number", text)  # in Pydantic's words
+    text = re.sub(r"Input should be a valid number\b.*", "it must be a number", text)
     mistyped = getattr(error, "option_name", None)
     if type(error).__name__ == "NoSuchOption" and context is not None:
         known = [name for option in context.command.params for name in option.opts if name.startswith("--")]

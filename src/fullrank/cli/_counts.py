@@ -31,11 +31,16 @@ def read_models(files: Iterable[Path], given: Mapping[str, Any], seed: int, **ho
 
     ``given`` are the options of the command line, ``how`` the files that say more about scores.
     """
+    from fullrank.ranks.counts import MOST_ITEMS
+
+    items = given.get("items")
     design = _design(given.get("negatives"), given.get("design"), "without_replacement" in given)
     counts: dict[str, RankCounts] = {}
+    if items is not None and not 2 <= items <= MOST_ITEMS:
+        raise ValueError(f"--items must be a whole number from 2 to 2**50, got {items}.")
     for path in files:
         try:
-            found = _read(existing(path), design, given.get("items"), given.get("candidates"), seed, how)
+            found = _read(existing(path), design, items, given.get("candidates"), seed, how)
         except (ValueError, TypeError) as error:
             text = str(error)
             raise ValueError(text if str(path) in text or text.startswith("--") else f"{path}: {text}") from None

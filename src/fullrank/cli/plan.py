@@ -41,10 +41,10 @@ def plan(
     from fullrank.ranks.counts import RankCounts
 
     page, known = given.pop("html", None), given.pop("pilot", None)
-    if known is None and not {"items", "cases"} <= set(given):
-        raise ValueError(
-            "--items and --cases are missing: how large the catalogue is, and how many test cases there are."
-        )
+    wanted = {"items": "how many candidates the full ranking has", "cases": "how many test cases there are"}
+    for name, what in wanted.items():
+        if known is None and name not in given:
+            raise ValueError(f"--{name} is missing: {what}; or give a small run with --pilot.")
     counts = None if known is None else RankCounts.load(existing(Path(known)))
     about = (given.pop("items", None), given.pop("cases", None), given.pop("metrics", "ndcg@10"))
     o.show(run(*about, pilot=counts, **given), json=json, html=page)

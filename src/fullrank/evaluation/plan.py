@@ -129,7 +129,8 @@ class Plan:
         """The verdict and the choices as lines of at most ``width`` columns."""
         wanted, what = self._asked
         about = (
-            f"Asked for: {wanted} ({what}), {self.cases:,} cases, {self.n_items:,} items. Ranks as in {self.source}."
+            f"Asked for: {wanted} ({what}), {self.cases:,} cases, {self.n_items:,} items. "
+            f"Ranks are assumed to be like those of {self.source}."
         )
         notes = [line for note in self.notes for line in wrapped(note, width, "! ")]
         return [*wrapped(str(self.verdict), width), *wrapped(about, width), *text_table(*self._table(), width), *notes]
@@ -141,7 +142,7 @@ class Plan:
             "asked for": " ".join(self._asked),
             "cases": f"{self.cases:,}",
             "items": f"{self.n_items:,}",
-            "ranks as in": self.source,
+            "ranks like those of": self.source,
         }
         return card(str(self.verdict), facts, table=self._table(), notes=self.notes)
 
@@ -152,7 +153,7 @@ class Plan:
                 _share(each.share),
                 f"{each.items / max(each.cases, 1):,.0f}",
                 "exact" if each.half_width == 0 else f"±{each.relative:.1%}",
-                "–" if each.bounds is None else f"±{each.bounds:.1%}",
+                "–" if each.bounds is None else f"±{100 * each.bounds:,.0f}%",
             ]
             for each in self.choices
         ]
@@ -163,7 +164,8 @@ class Plan:
         from fullrank.report.charts import PAGE, Panel
         from fullrank.report.html import sheet, write_page
 
-        lede = f"{self.verdict.detail}. Ranks are taken to be as in {self.source}."
+        detail = self.verdict.detail
+        lede = f"{detail[:1].upper()}{detail[1:]}. Ranks are assumed to be like those of {self.source}."
         facts = [
             ("Asked for", *self._asked),
             ("Cases", f"{self.cases:,}", "held-out items"),

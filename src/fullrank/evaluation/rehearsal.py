@@ -66,7 +66,7 @@ class Guess:
         prior = shipped(estimator.prior_name(candidates))
         weights, means = prior.mean_coefficients(n_items)
         mass = weights @ SplineModel.on(grid, prior.coefficients).mass(means)
-        source = "what recommenders usually show (the prior)"
+        source = "recommenders seen before (the prior)"
         one = np.ones(1, dtype=np.int64)
         groups = Groups(one, one, one - 1, np.ones(1))
         return cls(grid, mass[None, :], groups, one - 1, int(n_items), source, estimator, candidates)

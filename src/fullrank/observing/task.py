@@ -263,6 +263,8 @@ def _pairs_of_tile(task: Task, state: State, scratch: Any) -> int:
                 return scored
             state.compared[rows] += sizes
             rows = rows[state.compared[rows] < goal[rows]]
-    if new.all():  # a case taken up again has its order already
+    if len(cases.targets) == len(cases.users):  # one target each: nothing to order, nor to compile for it
+        state.order[:] = 1
+    elif new.all():  # a case taken up again has its order already
         k.order_targets(cases, rules, scratch, target_scores, state.order)
     return scored

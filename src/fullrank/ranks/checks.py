@@ -34,7 +34,7 @@ def whole_numbers(name: str, values: ArrayLike) -> IntArray:
     if odd.any():
         first = int(np.flatnonzero(odd)[0])
         limit = " below 2**63" if 2.0**63 <= abs(floats[first]) < np.inf else ""
-        raise ValueError(f"`{name}` must be whole numbers{limit}; case {first} has {array[first]!s}.")
+        raise ValueError(f"`{name}` must be whole numbers{limit}, got {array[first]!s} at case {first}.")
     return floats.astype(np.int64)
 
 

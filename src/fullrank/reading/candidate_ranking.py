@@ -127,7 +127,7 @@ def rank_lists(rows: Listed, cases: Cases, how: How) -> RankCounts:
     """Count, for every case, the distinct negatives of its list and those of them that rank above the target."""
     split, total = how.split, len(cases.targets)
     if not total:
-        raise ValueError("there are no targets, so there is nothing to rank.")
+        raise ValueError("there are no targets (rows whose `label` is 1, say), so there is nothing to rank.")
     width = int(max(rows.items.max(initial=0), cases.targets.max())) + 1
     _refuse_repeated_cases(cases, width)
     rows, cases, kept = _matched(rows, cases, how.missing)

@@ -29,6 +29,7 @@ import numpy as np
 
 from fullrank._checks import first_where, more
 from fullrank._columns import checked_columns, column_values, frame_columns, series_to_numpy
+from fullrank._tables import is_number
 from fullrank._types import RNG, Array, FloatArray, IntArray
 from fullrank.data.frames import among, encode, encode_together, locate, stored_in, whole_names
 from fullrank.data.readers import Negatives, Source
@@ -339,7 +340,9 @@ def _columns(frame: Any, wanted: Sequence[str], overrides: Mapping[str, str | No
     columns = checked_columns(found)
     for what in [each for each in ("score", "label") if each in columns]:
         if columns[what].dtype.kind not in "iuf":
-            raise TypeError(f"`{what}` must hold numbers, got {str(columns[what][0])!r}.")
+            texts = [str(value) for value in columns[what]]
+            row = next((place for place, text in enumerate(texts) if not is_number(text)), 0)
+            raise TypeError(f"`{what}` must hold numbers, got {texts[row]!r} in row {row + 1}.")
         columns[what] = columns[what].astype(np.float64)
     return columns
 

@@ -114,7 +114,7 @@ def sheet(
     panel: Panel | None = None,
 ) -> str:
     """Write a page of one table and perhaps a chart that its ``about`` explains."""
-    sections = [("results", "Choices", _table(*table, kind))]
+    sections = [("results", "Choices", _table(*table, kind, ' class="choices"'))]
     if panel is not None:
         explained = _say(_text(panel.about)) if panel.about else ""
         sections.append(("chart", panel.title, explained + _panels(_figure(panel, "", "", 1))))
@@ -223,7 +223,8 @@ def _metric_table(shown: Digest, metric: str) -> str:
         if cell.interval is not None and not shown.exact:
             value += f"<small>{_text(shown.span(metric, cell.interval))}</small>"
         if cell.bounds is not None:
-            value += f'<small class="faint">bounds {_text(shown.span(metric, cell.bounds))}</small>'
+            ends = _text(shown.span(metric, cell.bounds)).replace(" ", "&nbsp;")  # may wrap after "bounds" only
+            value += f'<small class="faint">bounds {ends}</small>'
         texts = {part: _text(shown.text(metric, getattr(cell, part))) for part in parts}
         if cell.naive is not None and cell.value > 0:
             texts["naive"] += f"<small>× {ratio(cell.naive / cell.value)}</small>"
@@ -333,7 +334,7 @@ def _matrix(
         tone = ' class="up"' if pair_of.low > 0 else ' class="down"' if pair_of.high < 0 else ""
         ends = pair((pair_of.low, pair_of.high))
         small = "" if ends is None or ends[0] == ends[1] else " to ".join(signed(end, digits) for end in ends)
-        limits = f"<small>{_text(small)}</small>" if small else ""
+        limits = f"<small>{_text(small).replace(' to ', ' to&nbsp;')}</small>" if small else ""
         return f"<td{tone}><b>{_text(signed(finite(pair_of.difference) or 0.0, digits))}</b>{limits}</td>"
 
     lines = (_row(_name(label), "".join(cell(first, second) for second in names)) for first, label in names.items())
@@ -450,9 +451,9 @@ def _figure(panel: Panel | None, title: str, numbers: str, serial: int) -> str:
     return f"<figure {label}>{top}{legend}{drawing}{numbers}</figure>"
 
 
-def _table(head: Sequence[str], body: Sequence[Sequence[str]], about: str) -> str:
+def _table(head: Sequence[str], body: Sequence[Sequence[str]], about: str, kind: str = "") -> str:
     lines = (_row(_name(row[0]), "".join(f"<td>{_text(cell)}</td>" for cell in row[1:])) for row in body)
-    return _grid(head, lines, about)
+    return _grid(head, lines, about, kind)
 
 
 def _row(label: str, cells: str, kind: str = "") -> str:

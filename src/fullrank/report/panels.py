@@ -191,7 +191,8 @@ def _rows(
     y_scale = alt.Scale(domain=[len(data) - 0.45, -0.55], nice=False, zero=False)
     y = alt.Y("row:Q", title=None, axis=axis, scale=y_scale)
     ticks = alt.Axis(tickCount=4, grid=True, format=axis_format(high - low), labelFlush=True)
-    x = alt.X("value:Q", title=title, axis=ticks, scale=alt.Scale(domain=[low, high], nice=False))
+    # zero=False: the layers share this axis, and those without a scale of their own would stretch it to zero
+    x = alt.X("value:Q", title=title, axis=ticks, scale=alt.Scale(domain=[low, high], nice=False, zero=False))
     return alt.Chart(as_data(data)).encode(y=y), x, y
 
 
