@@ -624,7 +624,8 @@ def test_models_that_know_too_little_are_refused(world: tuple[Split, Any]) -> No
     refused(ValueError, "knows 10 users, but the split has 300", (U[:10], V), split, Sample(5))
     refused(ValueError, "knows 350 items", U @ V[:350].T, split, Sample(5))
     refused(ValueError, "returned scores of shape", lambda users, items: items[:, 0], split, Sample(5))
-    refused(ValueError, "returned rows of shape", Rows(lambda users: np.zeros((len(users), 3)), 400), split, Sample(5))
+    short = Rows(lambda users: np.zeros((len(users), 3)), 400)
+    refused(ValueError, "must give a score for each of 400 items, got rows of shape", short, split, Sample(5))
 
 
 def test_a_user_with_no_candidate_left_is_named() -> None:

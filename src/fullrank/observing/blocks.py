@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fullrank.data.split import Split
     from fullrank.observing.inputs import Pools
 
-__all__ = ["OUTCOME", "Block", "Grouped", "Result", "outcome_of", "unfinished"]
+__all__ = ["OUTCOME", "Block", "Result", "unfinished"]
 
 
 #: What is known of a case once it was observed.
@@ -29,19 +29,16 @@ class Result(NamedTuple):
     outcome: tuple[IntArray, ...]
     scored: int
 
-
-def outcome_of(
-    known: BoolArray, drawn: IntArray, hits: IntArray, pool: IntArray, order: IntArray
-) -> tuple[IntArray, ...]:
-    """The outcomes of a sample from all candidates; where all were compared, ``hits`` is how many beat the target."""
-    none = np.zeros_like(hits)
-    ahead, rest = np.where(known, hits, none), np.where(known, none, pool - 1)
-    return ahead, rest, np.where(known, none, drawn), np.where(known, none, hits), pool, order, none
+    @classmethod
+    def joined(cls, results: Sequence[Result]) -> Result:
+        """Put the results of parts that follow one another together."""
+        outcome = tuple(np.concatenate(each) for each in zip(*(result.outcome for result in results), strict=True))
+        return cls(results[0].first, results[-1].last, outcome, sum(result.scored for result in results))
 
 
 @dataclass(frozen=True)
 class Block:
-    """Users first..last−1 of the sorted test users: all a worker needs beside the model."""
+    """Users first..last−1 of the sorted test users, with their cases: all that a worker needs beside the model."""
 
     first: int
     last: int
@@ -52,6 +49,7 @@ class Block:
     hi: IntArray
     listed: Array
     explicit: bool
+    cases: IntArray  # places in the split; they do not travel
     compared: IntArray | None = None
     hits: IntArray | None = None
     order: IntArray | None = None
@@ -60,47 +58,9 @@ class Block:
     recent: IntArray | None = None
     depth: IntArray | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
-        # `listed` is shared by all blocks here; what travels to another process is this block's own part.
-        state = dict(self.__dict__)
-        sizes = self.hi - self.lo
-        state["listed"] = np.concatenate(
-            [np.zeros(0, dtype=self.listed.dtype), *(self.listed[a:b] for a, b in zip(self.lo, self.hi, strict=True))]
-        )
-        state["hi"] = np.cumsum(sizes)
-        state["lo"] = state["hi"] - sizes
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-
-    def part(self, first: int, last: int) -> Block:
-        """Users first..last−1 of the block."""
-        a, b = self.ptr[first], self.ptr[last]
-        per_case = ("targets", "compared", "hits", "order", "ahead", "recent", "depth")
-        own = {name: values[a:b] for name in per_case if (values := getattr(self, name)) is not None}
-        return replace(
-            self, first=self.first + first, last=self.first + last, users=self.users[first:last],
-            ptr=self.ptr[first : last + 1] - a, lo=self.lo[first:last], hi=self.hi[first:last], **own,
-        )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Grouped:
-    """Cases sorted by user and target, with each user's listed items; ``cases`` are their places in the split."""
-
-    cases: IntArray
-    users: IntArray
-    ptr: IntArray
-    targets: Array
-    lo: IntArray
-    hi: IntArray
-    listed: Array
-    explicit: bool
-
     @classmethod
-    def of(cls, split: Split, cases: IntArray, pools: Pools) -> Grouped:
-        """These cases of a split."""
+    def of(cls, split: Split, cases: IntArray, pools: Pools, before: Mapping[str, IntArray] | None = None) -> Block:
+        """Put these cases of a split in the order of users and targets; ``before``: what each case of it brings along."""
         users, items = (np.asarray(each, dtype=np.int64)[cases] for each in (split.users, split.items))
         if not (np.diff(users) > 0).all():  # the common case, one target each in order of users, needs no sorting
             sorting = np.lexsort((items, users))
@@ -109,19 +69,28 @@ class Grouped:
         unique = users[starts]
         indptr = pools.listed.indptr.astype(np.int64, copy=False)
         return cls(
-            cases, unique, np.append(starts, len(users)).astype(np.int64), items.astype(np.int32), indptr[unique],
-            indptr[unique + 1], pools.listed.indices.astype(np.int32, copy=False), pools.explicit,
+            0, len(unique), unique, np.append(starts, len(users)).astype(np.int64), items.astype(np.int32),
+            indptr[unique], indptr[unique + 1], pools.listed.indices.astype(np.int32, copy=False), pools.explicit, cases,
+            **{key: values[cases] for key, values in (before or {}).items()},
         )  # fmt: skip
 
-    def blocks(self, spans: Iterable[tuple[int, int]], before: Mapping[str, IntArray] | None = None) -> Iterator[Block]:
-        """The blocks of these spans of users; ``before``: what each case of the split brings along."""
-        for first, last in spans:
-            a, b = self.ptr[first], self.ptr[last]
-            known = {key: values[self.cases[a:b]] for key, values in (before or {}).items()}
-            yield Block(
-                first, last, self.users[first:last], self.ptr[first : last + 1] - a, self.targets[a:b],
-                self.lo[first:last], self.hi[first:last], self.listed, self.explicit, **known,
-            )  # fmt: skip
+    def __getstate__(self) -> dict[str, Any]:
+        # `listed` is shared by all blocks here; what travels to another process is this block's own part
+        sizes = self.hi - self.lo
+        own = (self.listed[a:b] for a, b in zip(self.lo, self.hi, strict=True))
+        hi = np.cumsum(sizes)
+        listed = np.concatenate([np.zeros(0, dtype=self.listed.dtype), *own])
+        return {**self.__dict__, "cases": self.cases[:0], "listed": listed, "lo": hi - sizes, "hi": hi}
+
+    def part(self, first: int, last: int) -> Block:
+        """Users first..last−1 of the block."""
+        a, b = self.ptr[first], self.ptr[last]
+        per_case = ("targets", "cases", "compared", "hits", "order", "ahead", "recent", "depth")
+        own = {name: values[a:b] for name in per_case if (values := getattr(self, name)) is not None}
+        return replace(
+            self, first=self.first + first, last=self.first + last, users=self.users[first:last],
+            ptr=self.ptr[first : last + 1] - a, lo=self.lo[first:last], hi=self.hi[first:last], **own,
+        )  # fmt: skip
 
 
 def unfinished(done: BoolArray, size: int, tile: int) -> Iterator[tuple[int, int]]:

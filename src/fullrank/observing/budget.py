@@ -28,11 +28,11 @@ class Budget:
 
     @property
     def limited(self) -> bool:
-        """Whether there is any limit at all."""
+        """Return whether there is any limit at all."""
         return bool(np.isfinite(self.items) or np.isfinite(self.deadline))
 
     def share(self, parts: int) -> Budget:
-        """An equal part of what is left; what is spent from it is spent from the whole."""
+        """Return an equal part of what is left; what is spent from it is spent from the whole."""
         items = max(self.items, 0.0) / parts if np.isfinite(self.items) else None
         seconds = max(self.deadline - time.perf_counter(), 0.0) / parts if np.isfinite(self.deadline) else None
         part = Budget(items, seconds, parent=self)
@@ -46,12 +46,12 @@ class Budget:
             self._parent.spend(items)
 
     def affordable(self, seconds_per_item: float) -> float:
-        """How many more items can be asked for, at this rate."""
+        """Return how many more items can be asked for, at this rate."""
         by_clock = max(self.seconds, 0.0) / seconds_per_item if seconds_per_item > 0 else np.inf
         return float(max(min(self.items, by_clock), 0.0))
 
     def pace(self, most: float) -> _Pace:
-        """A watch over work in blocks that asks for at most so many items in all."""
+        """Return a watch over work in blocks that asks for at most so many items in all."""
         return _Pace(self, within=most <= self.items)
 
 

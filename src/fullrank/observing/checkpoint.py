@@ -54,7 +54,7 @@ class Checkpoint:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str] | None, identity: Callable[[], dict[str, Any]]) -> Checkpoint:
-        """The checkpoint at ``path``; without a path, one that keeps nothing (and never asks for the identity)."""
+        """Return the checkpoint at ``path``; without a path, one that keeps nothing (and never asks for the identity)."""
         return cls(None, {}) if path is None else cls(Path(path), identity())
 
     def __enter__(self) -> Checkpoint:
@@ -151,9 +151,9 @@ class Checkpoint:
         kept = header["run"]
         for key, now in self._identity.items():
             if not _same(key, kept.get(key), now):
-                said = f" ({kept.get(key)!r} there, {now!r} here)" if key in {"design", "ties", "seed"} else ""
+                both = f" ({kept.get(key)!r} there, {now!r} here)" if key in {"design", "ties", "seed"} else ""
                 raise ValueError(
-                    f"checkpoint {str(self._path)!r} belongs to a run with {_WORDS.get(key, key)}{said}: "
+                    f"checkpoint {str(self._path)!r} belongs to a run with {_WORDS.get(key, key)}{both}: "
                     "delete it or choose another path."
                 )
 

@@ -13,18 +13,8 @@ from typing import Any, NamedTuple
 from numba import njit
 
 __all__ = [
-    "CHUNK",
-    "LEAN",
-    "NAN_SCORE",
-    "NO_CANDIDATE",
-    "Array",
-    "Cases",
-    "Rules",
-    "Scratch",
-    "folded",
-    "helper",
-    "kernel",
-]
+    "CHUNK", "LEAN", "NAN_SCORE", "NO_CANDIDATE", "Array", "Cases", "Rules", "Scratch", "folded", "helper", "kernel",
+]  # fmt: skip
 
 #: What can be wrong with a user.
 NAN_SCORE, NO_CANDIDATE = 1, 2
@@ -77,6 +67,8 @@ class Cases(NamedTuple):
     longest: int  # room for the listed items and targets of any one user
     most: int  # targets of any one user
     course: Array  # the row of `Rules.stages` that each case goes through
+    low: int = 0  # of the items drawn or listed, only low..high−1 are scored and counted: a range of a large catalogue
+    high: int = 1 << 31
 
 
 class Rules(NamedTuple):

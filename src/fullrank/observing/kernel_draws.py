@@ -13,14 +13,14 @@ import numpy as np
 from fullrank.observing.compiled import Array, folded, helper
 from fullrank.observing.kernel_ties import GOLDEN, bounded, mix64
 
-__all__ = ["draw_items", "list_negatives", "mark_negatives", "next_goal", "unmark"]
+__all__ = ["draw_items", "keep_range", "list_negatives", "mark_negatives", "next_goal", "unmark"]
 
 
 @folded
 def list_negatives(
     listed: Array, a: int, a_end: int, targets: Array, b: int, b_end: int, explicit: bool, n_items: int, out: Array
 ) -> tuple[int, int]:  # fmt: skip
-    """The negatives of a user: how many there are, and how many entries of ``out`` describe them.
+    """Return the negatives of a user: how many there are, and how many entries of ``out`` describe them.
 
     The user's listed items are ``listed[a:a_end]``, the targets ``targets[b:b_end]``. ``explicit``: ``out`` lists the
     negatives; otherwise it lists, in order, what is left out.
@@ -133,11 +133,22 @@ def draw_items(
     return dealt
 
 
+@folded
+def keep_range(items: Array, n: int, low: int, high: int) -> int:
+    """Keep those of the first ``n`` items that are in low..high−1; return how many they are."""
+    kept = 0
+    for k in range(n):
+        if low <= items[k] < high:
+            items[kept] = items[k]
+            kept += 1
+    return kept
+
+
 @helper
 def next_goal(
     stages: Array, stop_at: Array, replace: Array, course: int, done: int, beaten: int, n_negatives: int
 ) -> int:  # fmt: skip
-    """How many negatives a case goes on to; as many as it has, if it rests: the only place where that is decided."""
+    """Return how many negatives a case goes on to; as many as it has, if it rests: the only place where that is decided."""
     for stage in stages[course]:
         goal = n_negatives if stage == 0 or (not replace[course] and stage > n_negatives) else stage
         if done < goal:

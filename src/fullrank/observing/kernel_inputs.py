@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,14 +10,17 @@ import numpy as np
 import scipy.sparse as sp
 
 from fullrank._types import Array, IntArray
-from fullrank.models.scorer import Factors, Table
-from fullrank.observing.blocks import Block, Result, outcome_of
+from fullrank.models.scorer import Factors, ItemItem, Rows, Table
+from fullrank.observing.blocks import Block, Result
+from fullrank.observing.threads import Team
 from fullrank.ranks.design import Course
 
 if TYPE_CHECKING:
     from fullrank.observing.task import Task
 
-__all__ = ["State", "fixed", "floats", "rules_of", "scratch_for", "scratch_of", "structure"]
+__all__ = [
+    "State", "fixed", "floats", "is_compiled", "rules_of", "run_kernel", "scratch_for", "scratch_of", "structure",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class State:
 
     @classmethod
     def of(cls, task: Task, block: Block) -> State:
-        """A block that nothing has been done with, but for what it brings along."""
+        """Return a block that nothing has been done with, but for what it brings along."""
         from fullrank.observing import kernels as k
 
         n = len(block.targets)
@@ -57,16 +61,29 @@ class State:
             np.zeros(len(block.users), dtype=np.int8),
         )  # fmt: skip
 
+    @property
+    def group(self) -> IntArray:
+        """Return the user, as a place in the block, of every case."""
+        return np.repeat(np.arange(len(self.cases.users)), np.diff(self.cases.ptr))
+
     def result(self, block: Block, scored: int) -> Result:
-        """What was seen of the block, once ``scored`` scores were asked for."""
-        once = ~self.rules.replace[self.cases.course]
-        known = once & (self.compared == self.pool - 1)
-        return Result(
-            block.first, block.last, outcome_of(known, self.compared, self.hits, self.pool, self.order), scored
-        )
+        """Return what was seen of the block, once ``scored`` scores were asked for; where all were compared, the rank."""
+        known = ~self.rules.replace[self.cases.course] & (self.compared == self.pool - 1)
+        none = np.zeros_like(self.hits)
+        ahead, rest = np.where(known, self.hits, 0), np.where(known, 0, self.pool - 1)
+        sample = (np.where(known, 0, each) for each in (self.compared, self.hits))
+        return Result(block.first, block.last, (ahead, rest, *sample, self.pool, self.order, none), scored)
+
+    def find_pools(self, scratch: Any) -> None:
+        """Find out how many candidates every case has, before anything is drawn."""
+        from fullrank.observing import kernels as k
+
+        n = len(self.pool)
+        none, out = np.zeros(n, dtype=np.int64), np.empty((n, 1), dtype=np.int64)
+        k.fill_draws(self.cases, self.rules, np.arange(n), self.group, none, none, scratch, self.pool, out, self.status)
 
     def next_goals(self) -> IntArray:
-        """How many negatives each case goes on to; as many as it has where it rests."""
+        """Return how many negatives each case goes on to; as many as it has where it rests."""
         from fullrank.observing import kernels as k
 
         out = np.empty_like(self.compared)
@@ -74,7 +91,7 @@ class State:
         return out
 
     def complain(self, name: str) -> None:
-        """One sentence about the first user with whom something is wrong."""
+        """Raise an error about the first user with whom something is wrong, if there is one."""
         from fullrank.observing import kernels as k
 
         wrong = np.flatnonzero(self.status)
@@ -90,7 +107,7 @@ class State:
 
 
 def rules_of(courses: tuple[Course, ...], ties: str, seed: int) -> Any:
-    """How to draw and compare, as the kernels take it."""
+    """Return how to draw and compare, as the kernels take it."""
     from fullrank.observing import kernels as k
 
     rule = {"random": k.RANDOM, "optimistic": k.OPTIMISTIC, "pessimistic": k.PESSIMISTIC}[ties]
@@ -106,20 +123,27 @@ def rules_of(courses: tuple[Course, ...], ties: str, seed: int) -> Any:
 
 
 def fixed(array: Array) -> Array:
-    """A read-only view: memory-mapped and ordinary arrays are then the same type to the compiler."""
+    """Return a read-only view: memory-mapped and ordinary arrays are then the same type to the compiler."""
     view = np.asarray(array).view()
     view.flags.writeable = False
     return view
 
 
+def _stored(scorer: Any) -> Array | None:
+    """Return the matrix of a model whose scores are all stored, if it is one."""
+    return getattr(scorer.rows, "matrix", None) if isinstance(scorer, Rows) else None
+
+
+def is_compiled(scorer: Any) -> bool:
+    """Return whether a model's structure is known, so that compiled loops score it."""
+    return isinstance(scorer, Factors | ItemItem | Table) or _stored(scorer) is not None
+
+
 def structure(task: Task) -> tuple[Any, Array]:
-    """The model as the kernels take it, and an empty working row."""
+    """Return the model as the kernels take it, and an empty working row."""
     from fullrank.observing import kernels as k
 
-    scorer, n = task.scorer, task.n_items
-    from fullrank.observing.task import stored as stored_of
-
-    stored = stored_of(scorer)
+    scorer, stored = task.scorer, _stored(task.scorer)
     if stored is not None:
         return k.RowModel(fixed(stored)), np.zeros(0, dtype=stored.dtype)
     if isinstance(scorer, Factors):
@@ -127,12 +151,15 @@ def structure(task: Task) -> tuple[Any, Array]:
         bias = np.zeros(0, dtype=kind) if scorer.bias is None else scorer.bias
         return k.FactorModel(fixed(scorer.users), fixed(scorer.items), fixed(bias)), np.zeros(0, dtype=kind)
     if isinstance(scorer, Table):
-        return k.SparseRowModel(*_csr_parts(scorer.scores)), np.full(scorer.n_items, -np.inf, dtype=scorer.scores.dtype)
-    history = _csr_parts(scorer.history)
+        n, kind = scorer.scores.shape[0], scorer.scores.dtype
+        own = fixed(np.arange(n + 1)), fixed(np.arange(n, dtype=np.int32)), fixed(np.ones(n, dtype=kind))
+        model = k.SparseModel(*own, *_csr_parts(scorer.scores), -np.inf)
+        return model, np.full(scorer.n_items, -np.inf, dtype=kind)
+    history, kind = _csr_parts(scorer.history), scorer.similarity.dtype
     if sp.issparse(scorer.similarity):
-        model = k.SparseItemModel(*history, *_csr_parts(scorer.similarity))
-        return model, np.zeros(max(n, scorer.n_items), dtype=scorer.similarity.dtype)
-    return k.DenseItemModel(*history, fixed(scorer.similarity)), np.zeros(0, dtype=scorer.similarity.dtype)
+        model = k.SparseModel(*history, *_csr_parts(scorer.similarity), 0.0)
+        return model, np.zeros(max(task.n_items, scorer.n_items), dtype=kind)
+    return k.DenseItemModel(*history, fixed(scorer.similarity)), np.zeros(0, dtype=kind)
 
 
 def _csr_parts(matrix: Any) -> tuple[Array, Array, Array]:
@@ -141,13 +168,13 @@ def _csr_parts(matrix: Any) -> tuple[Array, Array, Array]:
 
 
 def scratch_of(task: Task, state: State, row: Array) -> Any:
-    """What one thread works on for this task."""
+    """Return what one thread works on for this task."""
     drawn_once = not (task.exhaustive or all(course.replace for course in task.courses))
     return scratch_for(state.cases, row, task.n_items, task.n_items if drawn_once else 0)
 
 
 def scratch_for(cases: Any, row: Array, n: int = 0, cards: int = 0) -> Any:
-    """What one thread works on, for ``n`` items of which ``cards`` are drawn without replacement.
+    """Return what one thread works on, for ``n`` items of which ``cards`` are drawn without replacement.
 
     Pages that are never touched cost nothing, so what one design does not need is harmless.
     """
@@ -165,8 +192,29 @@ def scratch_for(cases: Any, row: Array, n: int = 0, cards: int = 0) -> Any:
     )
 
 
+def run_kernel(task: Task, state: State, model: Any, row: Array, scores: Array | None = None) -> Array:
+    """Observe a state's cases by the compiled loop of its design, in threads; return the scores of the targets.
+
+    ``scores``: those of the targets, where they are known.
+    """
+    from fullrank.observing import kernels as k
+
+    known = scores is not None
+    own = np.empty(len(state.hits), dtype=row.dtype) if scores is None else scores
+    seen = (state.compared, state.hits, state.pool, state.order, state.status)
+    kernel = k.exhaust if task.exhaustive else k.sample
+
+    def run(spans: Iterator[tuple[int, int]]) -> None:
+        scratch = scratch_of(task, state, row)
+        for first, last in spans:
+            kernel(model, state.cases, state.rules, first, last, scratch, known, own, *seen)
+
+    Team().share(len(state.cases.users), run, least=1 if task.exhaustive else 64)
+    return own
+
+
 def floats(scores: Any) -> Array:
-    """What a model returned, as an array of floats."""
+    """Return what a model returned, as an array of floats."""
     from fullrank.models.scorer import to_numpy
 
     array = to_numpy(scores)

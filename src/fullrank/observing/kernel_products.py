@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from fullrank.observing.compiled import CHUNK, NAN_SCORE, NO_CANDIDATE, Array, helper, kernel
-from fullrank.observing.kernel_draws import list_negatives
-from fullrank.observing.kernel_scores import dot_rows, score_items
-from fullrank.observing.kernel_ties import beats, place_targets, tally, user_key
+from fullrank.observing.compiled import CHUNK, Array, kernel
+from fullrank.observing.kernel_scores import dot_rows
+from fullrank.observing.kernel_ties import beats, tally, user_key
 
-__all__ = ["by_norm", "count_tile", "prepare", "row_norms"]
+__all__ = ["count_tile", "row_norms"]
 
 #: Scores looked at more closely where some of a chunk are too near to the target's.
 FINE = 64
@@ -32,69 +31,6 @@ def row_norms(matrix: Array, first: int, last: int, out: Array) -> None:
             for k in range(matrix.shape[1]):
                 total += np.float64(matrix[i, k]) * np.float64(matrix[i, k])
         out[i] = np.sqrt(total) * slack
-
-
-@kernel
-def prepare(
-    model: Any, cases: Any, rules: Any, first: int, last: int, scratch: Any, out_ptr: Array,
-    out: Array, target_scores: Array, compared: Array, pool: Array, order: Array, status: Array,
-) -> None:  # fmt: skip
-    """What :func:`count_tile` needs to know of the users first..last−1: who is left out, and the targets' scores.
-
-    ``out[out_ptr[g]:…]`` receives the left-out items, ``status`` what is wrong.
-    """
-    users, model_rows, ptr, targets, lo, hi = cases.users, cases.rows, cases.ptr, cases.targets, cases.lo, cases.hi
-    listed, explicit, n_items = cases.listed, cases.explicit, cases.n_items
-    tie_seed = rules.tie_seed
-    work, ids, scores = scratch.row, scratch.ids, scratch.target_scores
-    for g in range(first, last):
-        places = out[out_ptr[g] : out_ptr[g + 1]]
-        n_negatives, n = list_negatives(listed, lo[g], hi[g], targets, ptr[g], ptr[g + 1], explicit, n_items, places)
-        for k in range(n, len(places)):
-            places[k] = 2147483647  # an id no tile reaches
-        if n_negatives < 1:
-            status[g] = NO_CANDIDATE
-            continue
-        b, e = ptr[g], ptr[g + 1]
-        key = user_key(tie_seed, users[g])
-        for c in range(b, e):
-            ids[c - b] = targets[c]
-        score_items(model, model_rows[g], work, ids, e - b, scores)
-        if not place_targets(scores, ids, e - b, key, order, b):
-            status[g] = NAN_SCORE
-        for c in range(b, e):
-            target_scores[c] = scores[c - b]
-            compared[c], pool[c] = n_negatives, n_negatives + 1
-
-
-@kernel
-def by_norm(place: Array, first: int, last: int, ptr: Array, out: Array) -> None:
-    """Turn the left-out items of the users first..last−1 into places, in ascending order (a heap: no room is needed)."""
-    for g in range(first, last):
-        part = out[ptr[g] : ptr[g + 1]]
-        size = len(part)
-        for k in range(size):
-            if part[k] < len(place):
-                part[k] = place[part[k]]
-        for start in range(size // 2 - 1, -1, -1):
-            _sink(part, start, size)
-        for end in range(size - 1, 0, -1):
-            part[0], part[end] = part[end], part[0]
-            _sink(part, 0, end)
-
-
-@helper
-def _sink(heap: Array, root: int, size: int) -> None:
-    while True:
-        child = 2 * root + 1
-        if child >= size:
-            return
-        if child + 1 < size and heap[child + 1] > heap[child]:
-            child += 1
-        if heap[root] >= heap[child]:
-            return
-        heap[root], heap[child] = heap[child], heap[root]
-        root = child
 
 
 @kernel

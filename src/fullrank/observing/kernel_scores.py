@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -16,8 +15,8 @@ from numba.extending import intrinsic, overload
 from fullrank.observing.compiled import LEAN, Array
 
 __all__ = [
-    "DenseItemModel", "FactorModel", "RowModel", "SparseItemModel", "SparseRowModel", "announce_user", "close_user",
-    "dot_rows", "open_user", "score_items", "score_range",
+    "DenseItemModel", "FactorModel", "RowModel", "SparseModel", "announce_user", "close_user", "dot_rows", "open_user",
+    "score_items", "score_range",
 ]  # fmt: skip
 
 #: How many gathered rows are asked for ahead of the one being scored.
@@ -34,8 +33,11 @@ class FactorModel(NamedTuple):
     bias: Array
 
 
-class SparseItemModel(NamedTuple):
-    """score = Σ_j history[u, j] · similarity[j, i], both CSR."""
+class SparseModel(NamedTuple):
+    """score = Σ_j history[u, j] · similarity[j, i], both CSR, and ``empty`` (0 or −∞) where no j has the item.
+
+    Stored scores are that too: the history of a user is then the user's own row.
+    """
 
     history_ptr: Array
     history: Array
@@ -43,6 +45,7 @@ class SparseItemModel(NamedTuple):
     ptr: Array
     index: Array
     value: Array
+    empty: float
 
 
 class DenseItemModel(NamedTuple):
@@ -52,14 +55,6 @@ class DenseItemModel(NamedTuple):
     history: Array
     history_weight: Array
     matrix: Array
-
-
-class SparseRowModel(NamedTuple):
-    """score = a stored value, −∞ where there is none (CSR by user)."""
-
-    ptr: Array
-    index: Array
-    value: Array
 
 
 class RowModel(NamedTuple):
@@ -108,8 +103,18 @@ def _dots(context: Any, builder: Any, left: Any, right: Any, kind: Any, row: Any
     return [builder.load(out) for out in outs]
 
 
-def _matrices(a: Any, b: Any) -> bool:
-    return isinstance(a, types.Array) and isinstance(b, types.Array) and bool(a.dtype == b.dtype)
+def _dot_intrinsic(a: Any, b: Any, others: int) -> Any:
+    """The type and code of the products of a row of ``a`` with ``others`` rows of ``b``, for matrices of one type."""
+    if not (isinstance(a, types.Array) and isinstance(b, types.Array) and a.dtype == b.dtype):
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        left, right = (context.make_array(sig.args[i])(context, builder, args[i]) for i in (0, 2))
+        found = _dots(context, builder, left, right, a.dtype, args[1], list(args[3:]))
+        return found[0] if others == 1 else context.make_tuple(builder, sig.return_type, found)
+
+    out = a.dtype if others == 1 else types.UniTuple(a.dtype, others)
+    return out(a, types.intp, b, *(types.intp,) * others), codegen
 
 
 @intrinsic
@@ -119,28 +124,13 @@ def dot_rows(typingctx: Any, a: Any, row: Any, b: Any, other: Any) -> Any:
     Eight running sums over k mod 8, added pairwise, then the rest one by one; no fused multiply-add. Left to itself the
     compiler would either keep the sum sequential (slow) or choose an order per call (not reproducible).
     """
-    if not _matrices(a, b):
-        return None
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        left, right = (context.make_array(sig.args[i])(context, builder, args[i]) for i in (0, 2))
-        return _dots(context, builder, left, right, sig.return_type, args[1], [args[3]])[0]
-
-    return a.dtype(a, types.intp, b, types.intp), codegen
+    return _dot_intrinsic(a, b, 1)
 
 
 @intrinsic
 def dot_two(typingctx: Any, a: Any, row: Any, b: Any, one: Any, two: Any) -> Any:
     """:func:`dot_rows` with two rows of ``b`` at once, to the same digit: half the loads of ``a[row]``."""
-    if not _matrices(a, b):
-        return None
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        left, right = (context.make_array(sig.args[i])(context, builder, args[i]) for i in (0, 2))
-        both = _dots(context, builder, left, right, sig.return_type.dtype, args[1], [args[3], args[4]])
-        return context.make_tuple(builder, sig.return_type, both)
-
-    return types.UniTuple(a.dtype, 2)(a, types.intp, b, types.intp, types.intp), codegen
+    return _dot_intrinsic(a, b, 2)
 
 
 @intrinsic
@@ -192,71 +182,59 @@ def score_range(model: Any, row: int, work: Array, first: int, n: int, out: Arra
     raise NotImplementedError
 
 
-@overload(announce_user, jit_options=LEAN)
+def _made(model: Any, row: int, work: Array, item: int) -> Any:
+    """Return a score that is there already: a stored one, or one that :func:`open_user` made."""
+    raise NotImplementedError
+
+
+@overload(announce_user, jit_options=LEAN, strict=False)
 def _announce_user(model: Any, row: Any) -> Any:
     if getattr(model, "instance_class", None) is FactorModel:
-
-        def factors(model: Any, row: Any) -> None:
-            prefetch_row(model.users, row)
-
-        return factors
-
-    def nothing(model: Any, row: Any) -> None:
-        pass
-
-    return nothing
+        return lambda model, row: prefetch_row(model.users, row)
+    return lambda model, row: None
 
 
 @overload(open_user, jit_options=LEAN)
 def _open_user(model: Any, row: Any, work: Any) -> Any:
-    kind = getattr(model, "instance_class", None)
-    if kind is SparseItemModel:
+    if getattr(model, "instance_class", None) is not SparseModel:
+        return _do_nothing
 
-        def spread(model: Any, row: Any, work: Any) -> None:
-            for h in range(model.history_ptr[row], model.history_ptr[row + 1]):
-                j, weight = model.history[h], model.history_weight[h]
-                for k in range(model.ptr[j], model.ptr[j + 1]):
+    def spread(model: Any, row: Any, work: Any) -> None:
+        adds = model.empty == 0
+        for h in range(model.history_ptr[row], model.history_ptr[row + 1]):
+            j, weight = model.history[h], model.history_weight[h]
+            for k in range(model.ptr[j], model.ptr[j + 1]):
+                if adds:
                     work[model.index[k]] += weight * model.value[k]
+                else:
+                    work[model.index[k]] = weight * model.value[k]
 
-        return spread
-    if kind is SparseRowModel:
-
-        def copy(model: Any, row: Any, work: Any) -> None:
-            for k in range(model.ptr[row], model.ptr[row + 1]):
-                work[model.index[k]] = model.value[k]
-
-        return copy
-
-    def nothing(model: Any, row: Any, work: Any) -> None:
-        pass
-
-    return nothing
+    return spread
 
 
 @overload(close_user, jit_options=LEAN)
 def _close_user(model: Any, row: Any, work: Any) -> Any:
-    kind = getattr(model, "instance_class", None)
-    if kind is SparseItemModel:
+    if getattr(model, "instance_class", None) is not SparseModel:
+        return _do_nothing
 
-        def clear(model: Any, row: Any, work: Any) -> None:
-            for h in range(model.history_ptr[row], model.history_ptr[row + 1]):
-                j = model.history[h]
-                for k in range(model.ptr[j], model.ptr[j + 1]):
-                    work[model.index[k]] = 0
+    def clear(model: Any, row: Any, work: Any) -> None:
+        for h in range(model.history_ptr[row], model.history_ptr[row + 1]):
+            j = model.history[h]
+            for k in range(model.ptr[j], model.ptr[j + 1]):
+                work[model.index[k]] = model.empty
 
-        return clear
-    if kind is SparseRowModel:
+    return clear
 
-        def forget(model: Any, row: Any, work: Any) -> None:
-            for k in range(model.ptr[row], model.ptr[row + 1]):
-                work[model.index[k]] = -np.inf
 
-        return forget
+def _do_nothing(model: Any, row: Any, work: Any) -> None:
+    pass
 
-    def nothing(model: Any, row: Any, work: Any) -> None:
-        pass
 
-    return nothing
+@overload(_made, jit_options=LEAN, strict=False)
+def _made_score(model: Any, row: Any, work: Any, item: Any) -> Any:
+    if getattr(model, "instance_class", None) is RowModel:
+        return lambda model, row, work, item: model.matrix[row, item]
+    return lambda model, row, work, item: work[item]
 
 
 @overload(score_items, jit_options=LEAN)
@@ -291,19 +269,12 @@ def _score_items(model: Any, row: Any, work: Any, items: Any, n: Any, out: Any) 
                     out[k] += weight * model.matrix[j, items[k]]
 
         return dense
-    if kind is RowModel:
 
-        def rows(model: Any, row: Any, work: Any, items: Any, n: Any, out: Any) -> None:
-            for k in range(n):
-                out[k] = model.matrix[row, items[k]]
-
-        return rows
-
-    def spread(model: Any, row: Any, work: Any, items: Any, n: Any, out: Any) -> None:
+    def made(model: Any, row: Any, work: Any, items: Any, n: Any, out: Any) -> None:
         for k in range(n):
-            out[k] = work[items[k]]
+            out[k] = _made(model, row, work, items[k])
 
-    return spread
+    return made
 
 
 @overload(score_range, jit_options=LEAN)
@@ -332,16 +303,9 @@ def _score_range(model: Any, row: Any, work: Any, first: Any, n: Any, out: Any) 
                     sums[k] += weight * values[k]
 
         return dense
-    if kind is RowModel:
 
-        def rows(model: Any, row: Any, work: Any, first: Any, n: Any, out: Any) -> None:
-            for k in range(n):
-                out[k] = model.matrix[row, first + k]
-
-        return rows
-
-    def spread(model: Any, row: Any, work: Any, first: Any, n: Any, out: Any) -> None:
+    def made(model: Any, row: Any, work: Any, first: Any, n: Any, out: Any) -> None:
         for k in range(n):
-            out[k] = work[first + k]
+            out[k] = _made(model, row, work, first + k)
 
-    return spread
+    return made

@@ -32,7 +32,7 @@ _TWO_32 = np.uint64(1 << 32)
 
 @helper
 def mix64(z: Any) -> Any:
-    """The finaliser of splitmix64: a bijection of 64-bit words whose output passes as random."""
+    """Apply the finaliser of splitmix64, a bijection of 64-bit words whose output passes as random."""
     z = (z ^ (z >> np.uint64(30))) * _MIX_1
     z = (z ^ (z >> np.uint64(27))) * _MIX_2
     return z ^ (z >> np.uint64(31))
@@ -40,19 +40,19 @@ def mix64(z: Any) -> Any:
 
 @helper
 def user_key(seed: Any, user: int) -> Any:
-    """The part of a hash that depends on the user."""
+    """Return the part of a hash that depends on the user."""
     return mix64(mix64(np.uint64(user) + GOLDEN) + np.uint64(seed))
 
 
 @helper
 def item_key(key: Any, item: int) -> Any:
-    """A 64-bit key of (seed, user, item); for one user no two items share one (every step is a bijection)."""
+    """Return a 64-bit key of (seed, user, item); for one user no two items share one (every step is a bijection)."""
     return mix64(key + np.uint64(item) * _ODD)
 
 
 @helper
 def bounded(word: Any, n: Any) -> int:
-    """A whole number below ``n`` < 2³², exactly uniform when ``word`` is (Lemire's multiply and reject)."""
+    """Return a whole number below ``n`` < 2³², exactly uniform when ``word`` is (Lemire's multiply and reject)."""
     product = (word >> np.uint64(32)) * n
     low = product & _LOW_32
     if low < n:
@@ -66,7 +66,7 @@ def bounded(word: Any, n: Any) -> int:
 
 @helper
 def beats(score: Any, target_score: Any, key: Any, item: int, target: int, ties: int) -> bool:
-    """Whether ``item`` is ranked above ``target``: the only place where ties are decided. NaN beats nothing."""
+    """Return whether ``item`` is ranked above ``target``: the only place where ties are decided. NaN beats nothing."""
     if score > target_score:
         return True
     if score == target_score:
@@ -78,7 +78,7 @@ def beats(score: Any, target_score: Any, key: Any, item: int, target: int, ties:
 
 @helper
 def _precedes(scores: Array, targets: Array, one: int, other: int, key: Any) -> bool:
-    """Whether target ``one`` of a user comes before target ``other``.
+    """Return whether target ``one`` of a user comes before target ``other``.
 
     Tied targets are ordered by their keys under every tie rule: places must be 1..T, and which of two relevant items
     takes which place changes no metric.
@@ -90,7 +90,7 @@ def _precedes(scores: Array, targets: Array, one: int, other: int, key: Any) -> 
 
 @helper
 def tally(scores: Array, low: Any, high: Any) -> tuple[int, int]:
-    """How many scores are above ``high``, and how many at or above ``low``.
+    """Return how many scores are above ``high``, and how many at or above ``low``.
 
     Counted in 32 bits: eight comparisons then run at once, and what they give is added as it comes.
     """
@@ -103,7 +103,7 @@ def tally(scores: Array, low: Any, high: Any) -> tuple[int, int]:
 
 @folded
 def any_nan(scores: Array, n: int) -> bool:
-    """Whether one of the first ``n`` scores is not a number."""
+    """Return whether one of the first ``n`` scores is not a number."""
     found = False
     for k in range(n):
         found |= scores[k] != scores[k]
@@ -112,7 +112,7 @@ def any_nan(scores: Array, n: int) -> bool:
 
 @folded
 def count_above(scores: Array, items: Array, first: int, n: int, score: Any, key: Any, target: int, ties: int) -> int:
-    """How many of ``n`` scored items beat the target; their ids are first, first+1, …, or ``items`` if first < 0."""
+    """Return how many of ``n`` scored items beat the target; their ids are first, first+1, …, or ``items`` if first < 0."""
     row = scores[:n]
     above, near = tally(row, score, score)
     if near > above:

@@ -10,16 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from fullrank.observing.compiled import CHUNK, NAN_SCORE, NO_CANDIDATE, Array, Cases, Rules, Scratch, kernel
-from fullrank.observing.kernel_draws import draw_items, list_negatives, mark_negatives, next_goal, unmark
+from fullrank.observing.compiled import CHUNK, NAN_SCORE, NO_CANDIDATE, Array, Cases, Rules, Scratch, folded, kernel
+from fullrank.observing.kernel_draws import draw_items, keep_range, list_negatives, mark_negatives, next_goal, unmark
 from fullrank.observing.kernel_guided import count_listed, score_matrix, score_rows
-from fullrank.observing.kernel_products import by_norm, count_tile, prepare, row_norms
+from fullrank.observing.kernel_products import count_tile, row_norms
 from fullrank.observing.kernel_scores import (
     DenseItemModel,
     FactorModel,
     RowModel,
-    SparseItemModel,
-    SparseRowModel,
+    SparseModel,
     announce_user,
     close_user,
     open_user,
@@ -40,36 +39,10 @@ from fullrank.observing.kernel_ties import (
 )
 
 __all__ = [
-    "CHUNK",
-    "NAN_SCORE",
-    "NO_CANDIDATE",
-    "OPTIMISTIC",
-    "PESSIMISTIC",
-    "RANDOM",
-    "Cases",
-    "DenseItemModel",
-    "FactorModel",
-    "RowModel",
-    "Rules",
-    "Scratch",
-    "SparseItemModel",
-    "SparseRowModel",
-    "beats",
-    "by_norm",
-    "choose_courses",
-    "count_batch",
-    "count_listed",
-    "count_tile",
-    "exhaust",
-    "fill_draws",
-    "next_goals",
-    "order_targets",
-    "prepare",
-    "row_norms",
-    "sample",
-    "score_matrix",
-    "score_rows",
-]
+    "CHUNK", "NAN_SCORE", "NO_CANDIDATE", "OPTIMISTIC", "PESSIMISTIC", "RANDOM", "Cases", "DenseItemModel", "FactorModel",
+    "RowModel", "Rules", "Scratch", "SparseModel", "beats", "choose_courses", "count_batch", "count_listed", "count_tile",
+    "exhaust", "fill_draws", "next_goals", "order_targets", "row_norms", "sample", "score_matrix", "score_rows",
+]  # fmt: skip
 
 
 @kernel
@@ -94,22 +67,37 @@ def choose_courses(cases: Any, rules: Any, bounds: Array, out: Array) -> None:
                 out[c] += 1
 
 
+@folded
+def score_targets(
+    model: Any, row: int, work: Array, targets: Array, b: int, e: int, key: Any, ids: Array, own: Array, scores: Array,
+    order: Array,
+) -> bool:  # fmt: skip
+    """Score the targets b..e−1 of a user, and put them in their order; return false if a score is not a number."""
+    for c in range(b, e):
+        ids[c - b] = targets[c]
+    score_items(model, row, work, ids, e - b, own)
+    for c in range(b, e):
+        scores[c] = own[c - b]
+    return place_targets(own, ids, e - b, key, order, b)
+
+
 @kernel
 def sample(
-    model: Any, cases: Any, rules: Any, first: int, last: int, scratch: Any,
+    model: Any, cases: Any, rules: Any, first: int, last: int, scratch: Any, known: bool, target_scores: Array,
     compared: Array, hits: Array, pool: Array, order: Array, status: Array,
 ) -> None:  # fmt: skip
     """Draw, score and count for the users first..last−1.
 
     ``compared`` and ``hits`` come in as what each case has seen so far (0, 0 for a new one) and go out as what it has
-    seen when its design lets it rest. A case that has stopped at the end of a stage stays stopped.
+    seen when its design lets it rest. A case that has stopped at the end of a stage stays stopped. ``known``: the scores of
+    the targets come in, too, and their order is left alone.
     """
     users, model_rows, ptr, targets, lo, hi = cases.users, cases.rows, cases.ptr, cases.targets, cases.lo, cases.hi
-    listed, explicit, n_items = cases.listed, cases.explicit, cases.n_items
+    listed, explicit, n_items, low, high = cases.listed, cases.explicit, cases.n_items, cases.low, cases.high
     stages, stop_at, replace_in, ties, tie_seed = rules.stages, rules.stop_at, rules.replace, rules.ties, rules.tie_seed
     draw_seed, courses = rules.draw_seed, cases.course
     work, places, marks, deck, moved = scratch.row, scratch.places, scratch.marks, scratch.deck, scratch.moved
-    ids, scores, target_scores = scratch.ids, scratch.scores, scratch.target_scores
+    ids, scores, own = scratch.ids, scratch.scores, scratch.target_scores
     for g in range(first, last):
         n_negatives, by_list = mark_negatives(
             listed, lo[g], hi[g], targets, ptr[g], ptr[g + 1], explicit, n_items, marks, places
@@ -118,20 +106,17 @@ def sample(
         if n_negatives < 1:
             status[g] = NO_CANDIDATE
             break
-        row, b, T = model_rows[g], ptr[g], ptr[g + 1] - ptr[g]
+        row, b, e = model_rows[g], ptr[g], ptr[g + 1]
         key = user_key(tie_seed, users[g])
         draws = user_key(draw_seed, users[g])
         if g + 1 < last:
             announce_user(model, model_rows[g + 1])
         open_user(model, row, work)
-        for c in range(T):
-            ids[c] = targets[b + c]
-        score_items(model, row, work, ids, T, target_scores)
-        if not place_targets(target_scores, ids, T, key, order, b):
+        if not known and not score_targets(model, row, work, targets, b, e, key, ids, own, target_scores, order):
             status[g] = NAN_SCORE
-        for c in range(b, ptr[g + 1]):
+        for c in range(b, e):
             pool[c] = n_negatives + 1
-            target, score = np.int64(targets[c]), target_scores[c - b]
+            target, score = np.int64(targets[c]), target_scores[c]
             stream = item_key(draws, target)
             done, beaten = compared[c], hits[c]
             replace = replace_in[courses[c]]
@@ -144,10 +129,13 @@ def sample(
                     stop = min(done if k < done else goal, k + CHUNK)
                     dealt = draw_items(stream, k, stop, dealt, replace, by_list, size, places, marks, deck, moved, ids)
                     if k == done:
-                        score_items(model, row, work, ids, stop - k, scores)
-                        if any_nan(scores, stop - k):
+                        n = stop - k
+                        if low > 0 or high < n_items:
+                            n = keep_range(ids, n, low, high)
+                        score_items(model, row, work, ids, n, scores)
+                        if any_nan(scores, n):
                             status[g] = NAN_SCORE
-                        beaten += count_above(scores, ids, -1, stop - k, score, key, target, ties)
+                        beaten += count_above(scores, ids, -1, n, score, key, target, ties)
                         done = stop
                     k = stop
             compared[c], hits[c] = done, beaten
@@ -160,15 +148,15 @@ def sample(
 
 @kernel
 def exhaust(
-    model: Any, cases: Any, rules: Any, first: int, last: int, scratch: Any,
+    model: Any, cases: Any, rules: Any, first: int, last: int, scratch: Any, known: bool, target_scores: Array,
     compared: Array, hits: Array, pool: Array, order: Array, status: Array,
 ) -> None:  # fmt: skip
-    """Compare every candidate of the users first..last−1."""
+    """Compare every candidate of the users first..last−1; ``known`` as in :func:`sample`."""
     users, model_rows, ptr, targets, lo, hi = cases.users, cases.rows, cases.ptr, cases.targets, cases.lo, cases.hi
     listed, explicit, n_items = cases.listed, cases.explicit, cases.n_items
-    ties, tie_seed = rules.ties, rules.tie_seed
+    low, high, ties, tie_seed = cases.low, min(cases.high, n_items), rules.ties, rules.tie_seed
     work, places, ids = scratch.row, scratch.places, scratch.ids
-    scores, target_scores = scratch.scores, scratch.target_scores
+    scores, own = scratch.scores, scratch.target_scores
     for g in range(first, last):
         n_negatives, n_places = list_negatives(
             listed, lo[g], hi[g], targets, ptr[g], ptr[g + 1], explicit, n_items, places
@@ -177,24 +165,26 @@ def exhaust(
             status[g] = NO_CANDIDATE
             continue
         row, b, e = model_rows[g], ptr[g], ptr[g + 1]
-        T = e - b
         key = user_key(tie_seed, users[g])
         open_user(model, row, work)
-        for c in range(T):
-            ids[c] = targets[b + c]
-        score_items(model, row, work, ids, T, target_scores)
-        if not place_targets(target_scores, ids, T, key, order, b):
+        if not known and not score_targets(model, row, work, targets, b, e, key, ids, own, target_scores, order):
             status[g] = NAN_SCORE
         for c in range(b, e):
             compared[c], hits[c], pool[c] = n_negatives, 0, n_negatives + 1
-        total, at = n_negatives if explicit else n_items, 0
-        for k in range(0, total, CHUNK):
-            n = min(CHUNK, total - k)
+        at, k = 0, low
+        while at < n_places and places[at] < low:
+            at += 1
+        while k < high:
+            n = 0
             if explicit:
-                for d in range(n):
-                    ids[d] = places[k + d]
+                while n < CHUNK and at < n_places and places[at] < high:
+                    ids[n] = places[at]
+                    n, at = n + 1, at + 1
+                if n == 0:
+                    break
                 score_items(model, row, work, ids, n, scores)
             else:
+                n = min(CHUNK, high - k)
                 score_range(model, row, work, k, n, scores)
             if any_nan(scores, n):
                 status[g] = NAN_SCORE
@@ -203,9 +193,9 @@ def exhaust(
                     scores[places[at] - k] = np.nan  # no candidate: compares as neither above nor equal
                     at += 1
             for c in range(b, e):
-                target = np.int64(targets[c])
                 first_id = -1 if explicit else k
-                hits[c] += count_above(scores, ids, first_id, n, target_scores[c - b], key, target, ties)
+                hits[c] += count_above(scores, ids, first_id, n, target_scores[c], key, np.int64(targets[c]), ties)
+            k += 0 if explicit else n
         close_user(model, row, work)
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from fullrank._progress import bar
 from fullrank._types import BoolArray, FloatArray, IntArray
 from fullrank.models.scorer import Rows, as_scorer
-from fullrank.observing.blocks import OUTCOME, Grouped, Result, unfinished
+from fullrank.observing.blocks import OUTCOME, Block, Result, unfinished
 from fullrank.observing.budget import Budget
 from fullrank.observing.checkpoint import Checkpoint
 from fullrank.observing.guides import continues, guide_of, training_items
@@ -107,38 +107,38 @@ class Observation:
 
     @property
     def cases(self) -> IntArray:
-        """The cases that were begun, as places in the split."""
+        """Return the cases that were begun, as places in the split."""
         return np.flatnonzero(self.begun)
 
     @property
     def above(self) -> IntArray:
-        """How many candidates were seen to beat each target: its rank less one where all were compared."""
+        """Return how many candidates were seen to beat each target: its rank less one where all were compared."""
         return self.ahead + self.hits
 
     @property
     def compared(self) -> IntArray:
-        """How many candidates each target was compared with."""
+        """Return how many candidates each target was compared with."""
         return np.where(self.begun, self.pool - 1 - self.rest + self.drawn, 0)
 
     @property
     def known(self) -> BoolArray:
-        """Which cases were compared with every candidate."""
+        """Return which cases were compared with every candidate."""
         every = (self.drawn == self.rest) & (self.design is not None and self.design.compares > 0)
         return np.asarray(self.begun & ((self.rest == 0) | every))
 
     @property
     def compiled(self) -> bool:
-        """Whether the model's structure is known, so that compiled loops score it."""
+        """Return whether the model's structure is known, so that compiled loops score it."""
         return is_compiled(self.scorer)
 
     @property
     def is_function(self) -> bool:
-        """Whether the model is known by its function only, and asked for items one by one."""
+        """Return whether the model is known by its function only, and asked for items one by one."""
         return not self.compiled and not isinstance(self.scorer, Rows)
 
     @property
     def seconds_per_item(self) -> float:
-        """What an item has taken so far, in seconds."""
+        """Return what an item has taken so far, in seconds."""
         return self.seconds / max(self._timed, 1)
 
     # ------------------------------------------------------------------------------------------------ observing
@@ -165,7 +165,7 @@ class Observation:
         return self
 
     def counts(self) -> RankCounts:
-        """The outcomes of the cases that were begun, as counts."""
+        """Return the outcomes of the cases that were begun, as counts."""
         if self.design is None or not self.begun.any():
             raise ValueError("nothing was observed yet: call `advance` with a design first.")
         split, cases = self.split, self.cases
@@ -207,7 +207,7 @@ class Observation:
         self.targets = number[user.ravel()]
 
     def fresh(self, cases: IntArray) -> Observation:
-        """A new observation of some of the cases, for a trial: it keeps no checkpoint."""
+        """Return a new observation of some of the cases, for a trial: it keeps no checkpoint."""
         new = copy(self)
         weights = None if self.split.weights is None else self.split.weights[cases]
         new.split = replace(self.split, users=self.split.users[cases], items=self.split.items[cases], weights=weights)
@@ -227,7 +227,7 @@ class Observation:
             budget.spend(size)
 
     def copy(self) -> Observation:
-        """This state as it is now; either can be advanced without the other."""
+        """Return the present state as another object; either can be advanced without the other."""
         new = copy(self)
         for name in ("begun", "_current", *OUTCOME):
             setattr(new, name, getattr(self, name).copy())
@@ -280,10 +280,10 @@ class Observation:
 
     def _run(self, task: Task, cases: IntArray, budget: Budget | None) -> bool:
         """Observe cases that are all new or all begun; false if the budget ended it."""
-        grouped = Grouped.of(self.split, cases, self._pools)
         before = None
         if self.begun[cases[0]] and not task.exhaustive:
             before = self._before(task.design, task.guide is not None)
+        grouped = Block.of(self.split, cases, self._pools, before)
         users = len(grouped.users)
         done = np.zeros(users, dtype=bool)
         pace = None if budget is None or not budget.limited else budget.pace(task.most_scores(users, len(cases)))
@@ -296,7 +296,7 @@ class Observation:
             size = task.block_users(grouped, self.batch)
             if pace is not None:
                 size = min(size, max(users // 32, 1))
-            blocks = list(grouped.blocks(unfinished(done, size, task.tile), before))
+            blocks = [grouped.part(first, last) for first, last in unfinished(done, size, task.tile)]
             ready = int(np.diff(grouped.ptr)[done].sum())
             begin = time.perf_counter()
             with bar(self.progress, len(cases), self.name, initial=ready, unit="case", unit_scale=True) as shown:
@@ -319,7 +319,7 @@ class Observation:
         return True
 
     def _before(self, design: Design, guided: bool) -> dict[str, IntArray]:
-        """What cases bring along that were observed under the design before, for another that goes on from there."""
+        """Return what cases bring along that were observed under the design before, for another that goes on from there."""
         if not guided:
             return {"compared": self.compared, "hits": self.above, "order": self.order}
         compared, drawn = continues(self._previous, design)
@@ -330,7 +330,7 @@ class Observation:
             out |= {"compared": self.drawn, "hits": self.hits}
         return out
 
-    def _take(self, grouped: Grouped, result: Result) -> None:
+    def _take(self, grouped: Block, result: Result) -> None:
         cases = grouped.cases[grouped.ptr[result.first] : grouped.ptr[result.last]]
         for name, values in zip(OUTCOME, result.outcome, strict=True):
             getattr(self, name)[cases] = values
@@ -343,7 +343,7 @@ class Observation:
         return self.checkpoint / file_name(self.name, f"{task.design}", cases.tobytes(), suffix=".blocks")
 
     def _identity(self, task: Task, cases: IntArray) -> dict[str, Any]:
-        """What a checkpoint must agree on before it is continued."""
+        """Return what a checkpoint must agree on before it is continued."""
         from fullrank.models.scorer import digest_of
 
         listed, explicit = self._pools.listed, self._pools.explicit
@@ -388,7 +388,7 @@ def probe(scorer: Any, split: Split, cases: int = 64, items: int = 8) -> FloatAr
 
 
 def file_name(name: str, *parts: str | bytes, suffix: str) -> str:
-    """A file name that people can read, with a digest so that no two names or parts share one."""
+    """Return a file name that people can read, with a digest so that no two names or parts share one."""
     digest = hashlib.blake2b(digest_size=6)
     for part in (name, *parts):
         digest.update((part.encode() if isinstance(part, str) else part) + b"\0")

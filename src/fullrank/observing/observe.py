@@ -42,7 +42,7 @@ def observe(
 
     ``model`` is anything :func:`fullrank.as_scorer` takes. ``candidates``: ``"unseen"`` leaves the user's training items
     out (kr20), ``"all"`` does not (jin21, li23); or one pool per user: a sparse users × items mask, a dict or a sequence of
-    item lists, used as it is, plus the targets (the counts call these candidates ``"given"``). The other targets of a user
+    item lists, to which the targets are added (the counts call these candidates ``"given"``). The other targets of a user
     are never negatives.
 
     ``guide``: for :class:`fullrank.Guided`, what orders each user's candidates: any scorer, ``"popularity"``, or a list of

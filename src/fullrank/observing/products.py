@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fullrank._threads import ONE_BLAS_THREAD
 from fullrank._types import Array
-from fullrank.observing.kernel_inputs import State, fixed, scratch_of, structure
+from fullrank.observing.kernel_inputs import State, fixed, run_kernel, structure
 from fullrank.observing.threads import Team
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class _ByNorm:
     copied: Array | None
 
     def take(self, items: Array, first: int, last: int, room: Array) -> Array:
-        """The factors of the items at these places."""
+        """Return the factors of the items at these places."""
         if self.copied is not None:
             return self.copied[first:last]
         return np.take(items, self.order[first:last], axis=0, out=room[: last - first], mode="clip")
@@ -73,6 +73,26 @@ def _by_norm(team: Team, task: Task) -> _ByNorm:
     return found
 
 
+def _left_out(team: Team, cases: Any, place: Array) -> tuple[Array, Array]:
+    """The places, ascending, of each user's listed items and targets, which are no candidates: where they begin, and all."""
+    listed, targets = cases.hi - cases.lo, np.diff(cases.ptr)
+    ptr = np.append(0, np.cumsum(listed + targets))
+    out = np.empty(ptr[-1], dtype=np.int32)
+
+    def run(spans: Iterator[tuple[int, int]]) -> None:
+        for first, last in spans:
+            size, own = listed[first:last, None], targets[first:last, None]
+            at = np.arange(size.max())
+            left = np.full((last - first, len(at) + own.max()), len(place), dtype=np.int32)  # a row per user
+            left[:, : len(at)][at < size] = place[cases.listed[(cases.lo[first:last, None] + at)[at < size]]]
+            left[:, len(at) :][np.arange(own.max()) < own] = place[cases.targets[cases.ptr[first] : cases.ptr[last]]]
+            left.sort(axis=1)
+            out[ptr[first] : ptr[last]] = left[np.arange(left.shape[1]) < size + own]
+
+    team.share(len(listed), run, step=64)
+    return ptr, out
+
+
 def count_products(task: Task, state: State) -> bool:
     """Count in tiles of matrix products, while they are in the cache; false where scores could overflow.
 
@@ -96,25 +116,14 @@ def count_products(task: Task, state: State) -> bool:
     # of summation, and within (n/8 + 11)·u in that of `dot_rows`; the rest covers the bias and the bounds' own rounding.
     unit = (width + width / 8 + 24) * float(np.finfo(kind).eps) / 2
     user_bound *= unit
-    out_ptr = np.zeros(n + 1, dtype=np.int64)
-    np.cumsum(cases.hi - cases.lo + np.diff(cases.ptr), out=out_ptr[1:])
-    out = np.empty(out_ptr[-1], dtype=np.int32)
-    cursor = out_ptr[:-1].copy()
-    scores = np.empty(len(state.hits), dtype=kind)
-    closed = np.zeros(len(state.hits), dtype=bool)
-    limit = np.full(len(state.hits), task.n_items)
-    state.hits[:] = 0
-    seen = (state.compared, state.pool, state.order, state.status)
-
-    def start(spans: Iterator[tuple[int, int]]) -> None:
-        scratch = scratch_of(task, state, work)
-        for first, last in spans:
-            k.prepare(model, cases, state.rules, first, last, scratch, out_ptr, out, scores, *seen)
-            k.by_norm(items.place, first, last, out_ptr, out)
-
-    team.share(n, start)
+    # first no item at all: the scores of the targets, their order, and the sizes of the pools
+    scores = run_kernel(task, replace(state, cases=cases._replace(high=0)), model, work)
     if state.status.any():
         return True
+    out_ptr, out = _left_out(team, cases, items.place)
+    cursor = out_ptr[:-1].copy()
+    closed = np.zeros(len(state.hits), dtype=bool)
+    limit = np.full(len(state.hits), task.n_items)
     if task.limit:
         limit[state.pool - 1 > task.few] = task.limit
     turns = -(-n // (team.size * TILE_USERS))

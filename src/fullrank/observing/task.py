@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from fullrank._types import Array
-from fullrank.models.scorer import Factors, ItemItem, Rows, Table
-from fullrank.observing.blocks import Block, Grouped, Result
+from fullrank.models.scorer import Factors, Rows
+from fullrank.observing.blocks import Block, Result
 from fullrank.observing.guides import TILE, Guide, observe_guided
-from fullrank.observing.kernel_inputs import State, fixed, floats, scratch_of, structure
+from fullrank.observing.kernel_inputs import State, fixed, floats, is_compiled, run_kernel, scratch_of, structure
 from fullrank.observing.products import count_products
-from fullrank.observing.threads import Team
 from fullrank.ranks.design import Course, Design, Exhaustive
 
-__all__ = ["SCORES_PER_CALL", "Task"]
+__all__ = ["SCORES_PER_CALL", "Task", "is_compiled"]
 
 
 #: Scores asked at once of a model that is only known by its function: the shape is fixed, so batches cannot change a digit.
@@ -43,7 +40,7 @@ class Task:
 
     @classmethod
     def of(cls, scorer: Any, name: str, design: Design, pool: int, n_items: int, ties: str, seed: int) -> Task:
-        """The task for pools of at most so many candidates."""
+        """Return the task for pools of at most so many candidates."""
         design = design.resolve(pool)
         courses = design.courses(pool)
         limit = few = 0
@@ -53,7 +50,7 @@ class Task:
 
     @property
     def exhaustive(self) -> bool:
-        """Whether every candidate of every case is compared."""
+        """Return whether every candidate of every case is compared."""
         return self.design.exhaustive
 
     @property
@@ -62,7 +59,7 @@ class Task:
         return max(course.stages[0] or self.n_items for course in self.courses)
 
     def most_scores(self, users: int, cases: int) -> int:
-        """The most scores that the model can be asked for, for so many users and cases."""
+        """Return the most scores that the model can be asked for, for so many users and cases."""
         if self.asks_rows:
             return users * self.n_items
         first = 0 if self.guide is None else self.design.compares
@@ -70,7 +67,7 @@ class Task:
 
     @property
     def asks_rows(self) -> bool:
-        """Whether a model that is not compiled is asked for the scores of all items."""
+        """Return whether a model that is not compiled is asked for the scores of all items."""
         return not self.compiled and (self.exhaustive or bool(self.limit) or isinstance(self.scorer, Rows))
 
     @functools.cached_property
@@ -82,7 +79,7 @@ class Task:
         return replace(self, design=self.design.beyond), ranks
 
     def joined(self, sample: Result, ranks: Result) -> Result:
-        """The rank where it is within the limit, else what the sample says."""
+        """Return the rank where it is within the limit, else what the sample says."""
         above, pool = ranks.outcome[0], sample.outcome[4]
         known = (above < self.limit) | (pool - 1 <= self.few)
         exact = (above, np.zeros_like(above), np.zeros_like(above), np.zeros_like(above))
@@ -92,7 +89,7 @@ class Task:
 
     @property
     def compiled(self) -> bool:
-        """Whether the model's structure is known, so that compiled loops score it."""
+        """Return whether the model's structure is known, so that compiled loops score it."""
         return is_compiled(self.scorer)
 
     @property
@@ -108,10 +105,10 @@ class Task:
         return max(1, min(ROWS_PER_CALL, self.scores_per_call // (1 + self.first_stage)))
 
     def with_calls_of(self, scores: float) -> Task:
-        """The same task with no more scores per call of the model, where that is possible."""
+        """Return the same task with no more scores per call of the model, where that is possible."""
         return replace(self, scores_per_call=int(np.clip(scores, 1, SCORES_PER_CALL)))
 
-    def block_users(self, cases: Grouped, batch: int | None) -> int:
+    def block_users(self, cases: Block, batch: int | None) -> int:
         """Users per block: enough work to be worth a call, little enough to show progress and lose nothing."""
         if batch is not None:
             return int(batch)
@@ -134,137 +131,68 @@ class Task:
         if self.parts is not None:
             sample, ranks = self.parts
             return self.joined(sample._observe(block), ranks._observe(block))
+        if not self.compiled:
+            ask = _by_rows if self.exhaustive or isinstance(self.scorer, Rows) else _by_pairs
+            n = len(block.users)
+            tiles = (block.part(first, min(first + self.tile, n)) for first in range(0, n, self.tile))
+            return Result.joined([ask(self, tile) for tile in tiles])
         state = State.of(self, block)
         before = int(state.compared.sum())
-        scored = None
-        if self.compiled:
-            factors = isinstance(self.scorer, Factors) and self.scorer.users.shape[1] > 0
-            products = self.exhaustive and factors and not block.explicit
-            if not (products and count_products(self, state)):
-                _by_structure(self, state)
-        elif self.exhaustive or isinstance(self.scorer, Rows):
-            _by_rows(self, state)
-            scored = len(block.users) * self.n_items
-        else:
-            scored = _by_pairs(self, state)
+        factors = isinstance(self.scorer, Factors) and self.scorer.users.shape[1] > 0
+        products = self.exhaustive and factors and not block.explicit
+        if not (products and count_products(self, state)):
+            run_kernel(self, state, *structure(self))
         state.complain(self.name)
-        return state.result(block, int(state.compared.sum()) - before if scored is None else scored)
+        return state.result(block, int(state.compared.sum()) - before)
 
 
-def stored(scorer: Any) -> Array | None:
-    """The matrix of a model whose scores are all stored, if it is one."""
-    return getattr(scorer.rows, "matrix", None) if isinstance(scorer, Rows) else None
-
-
-def is_compiled(scorer: Any) -> bool:
-    """Whether a model's structure is known, so that compiled loops score it."""
-    return isinstance(scorer, Factors | ItemItem | Table) or stored(scorer) is not None
-
-
-def _run_kernel(task: Task, state: State, model: Any, row: Array) -> None:
+def _by_rows(task: Task, block: Block) -> Result:
+    """Observe a tile of a model that gives whole rows, or of any model when every candidate is compared."""
     from fullrank.observing import kernels as k
 
-    seen = (state.compared, state.hits, state.pool, state.order, state.status)
-    kernel = k.exhaust if task.exhaustive else k.sample
-
-    def run(spans: Iterator[tuple[int, int]]) -> None:
-        scratch = scratch_of(task, state, row)
-        for first, last in spans:
-            kernel(model, state.cases, state.rules, first, last, scratch, *seen)
-
-    Team().share(len(state.cases.users), run, least=1 if task.exhaustive else 64)
-
-
-def _by_structure(task: Task, state: State) -> None:
-    """Factors, item-item models and stored scores: compiled loops over gathered items or rows."""
-    _run_kernel(task, state, *structure(task))
-
-
-def _tiles(task: Task, n: int) -> Iterator[tuple[int, int]]:
-    for first in range(0, n, task.tile):
-        yield first, min(first + task.tile, n)
+    users = np.array(block.users)
+    if isinstance(task.scorer, Rows):
+        scores = floats(task.scorer.rows(users))
+        if scores.ndim != 2 or scores.shape[0] != len(users) or scores.shape[1] < task.n_items:
+            raise ValueError(
+                f"model `{task.name}` must give a score for each of {task.n_items} items, got rows of shape "
+                f"{scores.shape} for {len(users)} users."
+            )
+    else:
+        scores = floats(task.scorer.score(users, np.tile(np.arange(task.n_items, dtype=np.int64), (len(users), 1))))
+    state = State.of(task, block)
+    state = replace(state, cases=state.cases._replace(rows=fixed(np.arange(len(users)))))
+    run_kernel(task, state, k.RowModel(fixed(scores)), np.zeros(0, dtype=scores.dtype))
+    state.complain(task.name)
+    return state.result(block, len(users) * task.n_items)
 
 
-def _by_rows(task: Task, state: State) -> None:
-    """Models that give whole rows, and any model when every candidate is compared."""
+def _by_pairs(task: Task, block: Block) -> Result:
+    """Observe a tile of a model that is known by its function only: the target and its negatives, stage by stage."""
     from fullrank.observing import kernels as k
 
-    catalogue = np.arange(task.n_items, dtype=np.int64)
-    for first, last in _tiles(task, len(state.cases.users)):
-        users = np.array(state.cases.users[first:last])
-        if isinstance(task.scorer, Rows):
-            scores = floats(task.scorer.rows(users))
-            if scores.ndim != 2 or scores.shape[0] != len(users) or scores.shape[1] < task.n_items:
-                raise ValueError(
-                    f"model `{task.name}` returned rows of shape {scores.shape} for {len(users)} users; needed is one "
-                    f"score for each of {task.n_items} items."
-                )
-        else:
-            scores = floats(task.scorer.score(users, np.tile(catalogue, (len(users), 1))))
-        part = _part(state, first, last)
-        part = replace(part, cases=part.cases._replace(rows=fixed(np.arange(last - first))))
-        _run_kernel(task, part, k.RowModel(fixed(scores)), np.zeros(0, dtype=scores.dtype))
-
-
-def _part(state: State, first: int, last: int) -> State:
-    """Users first..last−1 of a block; what is seen of them lands in the block."""
-    cases = state.cases
-    a, b = cases.ptr[first], cases.ptr[last]
-    return State(
-        cases._replace(
-            users=cases.users[first:last], rows=cases.rows[first:last], ptr=fixed(cases.ptr[first : last + 1] - a),
-            targets=cases.targets[a:b], lo=cases.lo[first:last], hi=cases.hi[first:last], course=cases.course[a:b],
-        ),
-        state.rules, state.compared[a:b], state.hits[a:b], state.pool[a:b], state.order[a:b], state.status[first:last],
-    )  # fmt: skip
-
-
-def _by_pairs(task: Task, state: State) -> int:
-    """Models known by their function only: the target and its negatives, row by row, stage by stage."""
+    state, scored = State.of(task, block), 0
+    cases, rules, group = state.cases, state.rules, state.group
     scratch = scratch_of(task, state, np.zeros(0))
-    tiles = _tiles(task, len(state.cases.users))
-    return sum(_pairs_of_tile(task, _part(state, first, last), scratch) for first, last in tiles)
-
-
-def _pairs_of_tile(task: Task, state: State, scratch: Any) -> int:
-    """Observe a tile; return how many scores were asked for, the targets' own not counted."""
-    from fullrank.observing import kernels as k
-
-    cases, rules = state.cases, state.rules
-    group = np.repeat(np.arange(len(cases.users)), np.diff(cases.ptr))
-    new = state.compared == 0
-    k.fill_draws(  # no draws yet: the size of each pool
-        cases, rules, np.arange(len(group)), group, *(np.zeros(len(group), dtype=np.int64),) * 2, scratch,
-        state.pool, np.empty((len(group), 1), dtype=np.int64), state.status,
-    )  # fmt: skip
-    if state.status.any():
-        return 0
-    scored = 0
+    state.find_pools(scratch)
+    state.complain(task.name)
     target_scores = np.full(len(group), np.nan)
-    while True:
-        goal = state.next_goals()
-        rows = np.flatnonzero(state.compared < goal)
-        if not len(rows):
-            break
+    while len(rows := np.flatnonzero(state.compared < (goal := state.next_goals()))):
         while len(rows):
             left = (goal - state.compared)[rows]
             width = int(min(left.max(), max(task.scores_per_call // len(rows), min(k.CHUNK, task.scores_per_call))))
             items = np.empty((len(rows), width + 1), dtype=np.int64)
-            sizes = np.minimum(left, width)
-            begin = state.compared[rows]
-            k.fill_draws(
-                cases, rules, rows, group[rows], begin, begin + sizes, scratch, state.pool, items, state.status
-            )
-            scores = floats(task.scorer.score(np.array(cases.users[group[rows]]), items))
-            k.count_batch(cases, rules, rows, group[rows], sizes, fixed(items), fixed(scores), state.hits, state.status)
+            sizes, begin, users = np.minimum(left, width), state.compared[rows], group[rows]
+            k.fill_draws(cases, rules, rows, users, begin, begin + sizes, scratch, state.pool, items, state.status)
+            scores = floats(task.scorer.score(np.array(cases.users[users]), items))
+            k.count_batch(cases, rules, rows, users, sizes, fixed(items), fixed(scores), state.hits, state.status)
+            state.complain(task.name)
             target_scores[rows] = scores[:, 0]
             scored += scores.size - len(rows)
-            if state.status.any():
-                return scored
             state.compared[rows] += sizes
             rows = rows[state.compared[rows] < goal[rows]]
     if len(cases.targets) == len(cases.users):  # one target each: nothing to order, nor to compile for it
         state.order[:] = 1
-    elif new.all():  # a case taken up again has its order already
+    elif block.order is None:  # a case taken up again has its order already
         k.order_targets(cases, rules, scratch, target_scores, state.order)
-    return scored
+    return state.result(block, scored)

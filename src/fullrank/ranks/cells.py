@@ -87,7 +87,7 @@ class _Cells:
         self.table = [a + b for a, b in zip(self.table, more, strict=True)] if self.table else more
 
     def sums(self) -> tuple[Any, ...]:
-        """The keys, a row each and a column per cell in the order of :func:`grouped`, and the sums."""
+        """Return the keys, a row each and a column per cell in the order of :func:`grouped`, and the sums."""
         if self.room is None:
             return _joined(self.lots)
         cells = np.flatnonzero(self.table[0])
@@ -103,7 +103,7 @@ class _Cells:
 def _room(
     pools: IntArray, a: IntArray, m: IntArray, x: IntArray, late: IntArray, j: IntArray, T: IntArray
 ) -> list[tuple[int, int]] | None:
-    """The values that each key of cases can have where nothing was compared one by one before the draws."""
+    """Return the values that each key of cases can have where nothing was compared one by one before the draws."""
     if (m <= 0).any():  # all were compared, and ranks range over the pool
         return None
     ranges = [(0, BLOCKS - 1), (int(pools.min()), int(pools.max())), (1, 1)]
@@ -120,7 +120,7 @@ class _StringBlocks(dict[str, int]):
 
 
 def user_blocks(users: ArrayLike, known: _StringBlocks | None = None) -> IntArray:
-    """A block in 0..255 per user id, by a hash that does not change between processes, machines or models.
+    """Return a block in 0..255 per user id, by a hash that does not change between processes, machines or models.
 
     ``known``: names that were hashed before, to which these are added.
     """
@@ -168,7 +168,7 @@ def _keyed(
     design: Design, level: int, nothing_compared: bool, w: FloatArray, block: IntArray, a: IntArray, left: IntArray,
     m: IntArray, x: IntArray, N: IntArray, late: IntArray, j: IntArray, T: IntArray,
 ) -> tuple[list[IntArray], tuple[Array, ...]]:  # fmt: skip
-    """The keys of cases, and what is summed over them."""
+    """Return the keys of cases, and what is summed over them."""
     auc = design.auc(m, x, N) if nothing_compared else _auc(design, a, left, m, x, N)
     every = m == ALL  # then nothing is left
     behind = every & (left > 0) if design.compares else None
@@ -198,7 +198,7 @@ def _joined(cells: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
 
 
 def _distinct_bins(parts: Iterable[IntArray]) -> IntArray:
-    """The distinct finest bins of sizes that come in parts."""
+    """Return the distinct finest bins of sizes that come in parts."""
     found = np.empty(0, dtype=np.int64)
     for part in parts:
         if len(part):
@@ -213,7 +213,7 @@ def unique_rows(keys: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def _distinct(columns: Sequence[IntArray] | IntArray) -> tuple[IntArray, IntArray]:
-    """Where the distinct rows of a table are, in sorted order, and which of them each row is.
+    """Return where the distinct rows of a table are, in sorted order, and which of them each row is.
 
     Columns are packed into one integer (mixed radix), unchanged where their ranges leave room, else as codes.
     """
@@ -267,12 +267,12 @@ def codes(values: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def sum_by(which: IntArray, values: FloatArray, size: int) -> FloatArray:
-    """The sum of the values of each of ``size`` groups."""
+    """Return the sum of the values of each of ``size`` groups."""
     return np.bincount(which, values, size).astype(np.float64)
 
 
 def _bins(sizes: IntArray) -> IntArray:
-    """The finest bin of every size; few sizes are many cases, so there is one logarithm for each."""
+    """Return the finest bin of every size; few sizes are many cases, so there is one logarithm for each."""
     distinct, which = codes(sizes)
     return pool_key(distinct)[which]
 
@@ -286,5 +286,5 @@ def finest_level(level: int, pools: IntArray, rests: IntArray) -> int:
 
 
 def pool_key(N: Array) -> IntArray:
-    """The finest bin of each size, ⌊log2 N · 2^24⌋."""
+    """Return the finest bin of each size, ⌊log2 N · 2^24⌋."""
     return np.asarray(np.floor(np.log2(np.maximum(N, 1).astype(np.float64)) * 2.0**FINEST), dtype=np.int64)

@@ -39,7 +39,7 @@ def whole_numbers(name: str, values: ArrayLike) -> IntArray:
 
 
 def per_case(name: str, values: ArrayLike, cases: int) -> IntArray:
-    """A whole number per case; one number stands for all."""
+    """Return a whole number per case; one number stands for all."""
     array = np.asarray(values)
     numbers = whole_numbers(name, np.atleast_1d(array) if array.ndim == 0 else array)
     if array.ndim == 0:
@@ -50,7 +50,7 @@ def per_case(name: str, values: ArrayLike, cases: int) -> IntArray:
 
 
 def constant(value: Any, cases: int) -> Array:
-    """The same value for every case, without the memory of an array."""
+    """Return the same value for every case, without the memory of an array."""
     return np.broadcast_to(np.asarray(value), cases)
 
 

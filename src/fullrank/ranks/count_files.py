@@ -51,7 +51,7 @@ def read_counts(kind: Any, path: str | os.PathLike[str]) -> Any:
 
 
 def _of_version_2(arrays: dict[str, Array]) -> dict[str, Array]:
-    """The arrays of files before a part could be compared: ``drawn`` = 0 meant that every candidate was."""
+    """Return the arrays of files before a part could be compared: ``drawn`` = 0 meant that every candidate was."""
     block, pool, drawn, hits, order, targets = arrays["keys"].T
     known, none = drawn == ALL, np.zeros_like(drawn)
     keys = [
@@ -69,5 +69,5 @@ def _of_version_2(arrays: dict[str, Array]) -> dict[str, Array]:
 
 
 def _candidates_of_version_1(pools: tuple[float, float], keys: IntArray) -> str:
-    """What old files meant: ``unseen`` where pools vary by more than the number of targets does, else ``all``."""
+    """Return what old files meant: ``unseen`` where pools vary by more than the number of targets does, else ``all``."""
     return "unseen" if pools[1] - pools[0] > float(keys[:, -1].max()) - 0.5 else "all"

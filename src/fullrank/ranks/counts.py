@@ -27,6 +27,7 @@ Beside them stands among which ``candidates`` the targets were ranked: ``"unseen
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
@@ -36,6 +37,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fullrank._types import Array, BoolArray, FloatArray, IntArray
+from fullrank.ranks import checks
 from fullrank.ranks.cells import (
     BLOCKS,
     EVERY,
@@ -53,16 +55,7 @@ from fullrank.ranks.cells import (
     unique_rows,
     user_blocks,
 )  # fmt: skip
-from fullrank.ranks.checks import (
-    check_candidates,
-    check_compared_part,
-    check_rest,
-    check_weights,
-    constant,
-    per_case,
-    refuse,
-    whole_numbers,
-)  # fmt: skip
+from fullrank.ranks.checks import check_candidates
 from fullrank.ranks.count_files import read_counts, write_counts
 from fullrank.ranks.design import ALL, Design, parse_design
 from fullrank.ranks.groups import LEAD_BINS, Groups, PoolTable, lead_bins, strata_of, tables_of
@@ -145,22 +138,22 @@ class RankCounts:
         2 cases of uni9 among 1,000 items (unseen)
         """
         design = parse_design(design)
-        r = whole_numbers("ranks", ranks)
+        r = checks.whole_numbers("ranks", ranks)
         M = len(r)
         if M == 0:
             raise ValueError("`ranks` is empty: there is nothing to estimate from.")
-        N = per_case("n_items", n_items, M)
-        refuse(N < 1, "n_items", N, "a positive number of candidates (target included)")
-        refuse(N > MOST_ITEMS, "n_items", N, f"at most 2**50, that is {MOST_ITEMS:,}")
+        N = checks.per_case("n_items", n_items, M)
+        checks.refuse(N < 1, "n_items", N, "a positive number of candidates (target included)")
+        checks.refuse(N > MOST_ITEMS, "n_items", N, f"at most 2**50, that is {MOST_ITEMS:,}")
         hits = r - 1
-        m = None if drawn is None else per_case("drawn", drawn, M)
+        m = None if drawn is None else checks.per_case("drawn", drawn, M)
         if ahead is None and rest is None and not design.compares:
             design = design.resolve(int(N.max()))
             m = design.check(m, hits, N)
         else:
-            ahead, rest = check_compared_part(design, ahead, rest, N)
+            ahead, rest = checks.check_compared_part(design, ahead, rest, N)
             design = design.resolve(int(rest.max()) + 1)
-            m = check_rest(design, m, hits, ahead, rest)
+            m = checks.check_rest(design, m, hits, ahead, rest)
         return cls.from_outcomes(
             m, hits, N, design, users=users, weights=weights, order=order, targets=targets, candidates=candidates,
             ahead=ahead, rest=rest, recent=recent,
@@ -194,22 +187,24 @@ class RankCounts:
         M = len(x)
         if not M:
             raise ValueError("`hits` is empty: there is nothing to estimate from.")
-        N = per_case("n_items", n_items, M)
-        w = constant(1.0, M) if weights is None else check_weights(weights, M)
+        N = checks.per_case("n_items", n_items, M)
+        w = checks.constant(1.0, M) if weights is None else checks.check_weights(weights, M)
         ids = None if users is None else np.asarray(users)
         if ids is not None and len(ids) != M:
             raise ValueError(f"`users` has {len(ids)} entries for {M} cases: give one per case.")
-        j = constant(1, M) if order is None else per_case("order", order, M)
-        T = constant(1, M) if targets is None else per_case("targets", targets, M)
+        j = checks.constant(1, M) if order is None else checks.per_case("order", order, M)
+        T = checks.constant(1, M) if targets is None else checks.per_case("targets", targets, M)
         if order is None and (T > 1).any():
             raise ValueError("`order` is missing: with several targets per user every case needs its place among them.")
-        refuse((j < 1) | (j > T), "order", j, "a place in 1..targets")
-        a = constant(0, M) if ahead is None else np.asarray(ahead, dtype=np.int64)
+        checks.refuse((j < 1) | (j > T), "order", j, "a place in 1..targets")
+        a = checks.constant(0, M) if ahead is None else np.asarray(ahead, dtype=np.int64)
         left = None if rest is None else np.asarray(rest, dtype=np.int64)
-        late = constant(UNKNOWN, M) if design.compares else a
+        late = checks.constant(UNKNOWN, M) if design.compares else a
         if recent is not None:
-            late = per_case("recent", recent, M)
-            refuse((late < UNKNOWN) | (late > a), "recent", late, "between 0 and `ahead`, or −1 where it is not known")
+            late = checks.per_case("recent", recent, M)
+            checks.refuse(
+                (late < UNKNOWN) | (late > a), "recent", late, "between 0 and `ahead`, or −1 where it is not known"
+            )
         return replace(cls(design, *cells_of(design, ids, w, a, left, m, x, N, late, j, T)), candidates=candidates)
 
     #: Counts from what other tools leave behind; see the functions of these names for what they take.
@@ -236,8 +231,8 @@ class RankCounts:
             )
         level = min(self.level, other.level)
         keys = np.concatenate([self._keys_at(level), other._keys_at(level)])
-        sums = tuple(np.concatenate([getattr(self, name), getattr(other, name)]) for name in SUMS)
-        return self._holding(*grouped(keys.T, sums), level=level)._coarsened()
+        sums = [np.concatenate(both) for both in zip(self._sums, other._sums, strict=True)]
+        return self._grouped(keys, sums, level)._coarsened()
 
     def __radd__(self, other: object) -> RankCounts:
         """Add to the 0 that ``sum(list_of_counts)`` begins with."""
@@ -253,8 +248,8 @@ class RankCounts:
             and self.keys.shape == other.keys.shape
             and bool((self.keys == other.keys).all())
             and all(
-                np.allclose(getattr(self, name), getattr(other, name), rtol=1e-9, atol=1e-12, equal_nan=True)
-                for name in SUMS
+                np.allclose(*both, rtol=1e-9, atol=1e-12, equal_nan=True)
+                for both in zip(self._sums, other._sums, strict=True)
             )
         )
 
@@ -275,7 +270,7 @@ class RankCounts:
 
     @property
     def items_scored(self) -> int:
-        """How many negatives were compared with a target, over all cases."""
+        """Return how many negatives were compared with a target, over all cases."""
         return int(self.scored.sum())
 
     @property
@@ -299,18 +294,18 @@ class RankCounts:
 
     @property
     def varying_pool(self) -> bool:
-        """Whether cases differ in their number of candidates."""
+        """Return whether cases differ in their number of candidates."""
         low, high = self.pool_range
         return high - low > 1e-6
 
     @property
     def several_targets(self) -> bool:
-        """Whether any user has more than one target."""
+        """Return whether any user has more than one target."""
         return bool((self.column("targets") > 1).any())
 
     @property
     def sizes(self) -> IntArray:
-        """The distinct numbers of negatives drawn (``0``: none, because all were compared one by one)."""
+        """Return the distinct numbers of negatives drawn (``0``: none, because all were compared one by one)."""
         return np.unique(self.column("drawn"))
 
     @property
@@ -325,7 +320,7 @@ class RankCounts:
 
     @property
     def known_to(self) -> float:
-        """The largest cut-off of metrics that can be told: cases that were closed are known to lie beyond, but not where."""
+        """Return the largest cut-off of metrics that can be known: closed cases lie beyond it, but nobody knows where."""
         offset = self.column("ahead") + self.column("order") - 1
         return float(offset[self.closed].min(initial=MOST_ITEMS))
 
@@ -336,7 +331,7 @@ class RankCounts:
 
     @property
     def has_compared_part(self) -> bool:
-        """Whether in some cases a part of the candidates was compared one by one and the rest was not."""
+        """Return whether in some cases a part of the candidates was compared one by one and the rest was not."""
         return bool((self.compared_weight > 0).any())
 
     @property
@@ -361,7 +356,7 @@ class RankCounts:
 
     @cached_property
     def groups(self) -> Groups:
-        """The distinct (j, T), with what leads there, and the weight of the cases of each."""
+        """Return the distinct (j, T), with what leads there, and the weight of the cases of each."""
         pairs, _ = self._pairs
         order, targets, ahead, _ = pairs.T
         return Groups(order, targets, ahead, sum_by(self.group_of, self.weight, len(pairs)))
@@ -434,7 +429,7 @@ class RankCounts:
         blocks, inverse = np.unique(self.column("block"), return_inverse=True)
         times = generator.multinomial(len(blocks), np.full(len(blocks), 1 / len(blocks)))[inverse]
         kept = times > 0
-        return self._holding(self.keys[kept], *((getattr(self, name)[kept] * times[kept]) for name in SUMS))
+        return self._holding(self.keys[kept], [each[kept] * times[kept] for each in self._sums])
 
     def at_ranks(self, ranks: IntArray, share: FloatArray) -> RankCounts:
         """The same cases put at the given ranks (one per cell) as if these were known, with a share of their weight."""
@@ -444,17 +439,17 @@ class RankCounts:
         weights = (self.weight * share, self.pool_weight * share, self.auc_weight * share)
         sums = (self.cases, self.scored, *weights, np.zeros(len(keys)))
         kept = share > 0  # a cell without weight has no mean pool
-        return self._holding(*grouped(keys[kept].T, [each[kept] for each in sums]))
+        return self._grouped(keys[kept], [each[kept] for each in sums])
 
     def with_mean_pool(self) -> RankCounts:
-        """The same counts as if every case had the mean number of candidates (kr20's way)."""
+        """Return the same counts as if every case had the mean number of candidates (kr20's way)."""
         N = self.n_items
         keys = self.keys.copy()
         left = np.where(self.all_compared, 0.0, N - 1 - self.compared_weight / self.weight)
         for column, size in ((1, np.full(len(keys), N)), (3, left + 1)):
             keys[:, column] = pool_key(np.round(size)) >> (FINEST - self.level)
         sums = (self.cases, self.scored, self.weight, self.weight * N, self.auc_weight, self.compared_weight)
-        return self._holding(*grouped(keys.T, sums))
+        return self._grouped(keys, sums)
 
     def with_like_samples(self, width: float) -> RankCounts:
         """Return the counts at the mean number of candidates, samples of a like share of the candidates made equal.
@@ -470,11 +465,10 @@ class RankCounts:
         keys = self.keys.copy()
         keys[:, 4] = np.where(m > 0, np.maximum(np.round(mean * (N - 1)), 1), m)
         keys[:, 5] = np.minimum(keys[:, 5], keys[:, 4])
-        sums = tuple(getattr(self, name) for name in SUMS)
-        return self._holding(*grouped(keys.T, sums)).with_mean_pool()
+        return self._grouped(keys, self._sums).with_mean_pool()
 
     def select(self, blocks: ArrayLike) -> RankCounts:
-        """The counts of the given user blocks (0..255) only."""
+        """Return the counts of the given user blocks (0..255) only."""
         kept = np.isin(self.column("block"), np.asarray(blocks))
         if not kept.any():
             raise ValueError("`blocks` holds no case of these counts: there is nothing left to estimate from.")
@@ -485,7 +479,7 @@ class RankCounts:
         return self._split(self.all_compared)
 
     def sampled_part(self) -> tuple[RankCounts | None, RankCounts | None]:
-        """The cases of which nothing is to be estimated, and the others as if their rest were all there is.
+        """Return the cases of which nothing is to be estimated, and the others as if their rest were all there is.
 
         The first are closed, or without a rest. The others rank their target, B + 1, among the rest; those compared lead.
         """
@@ -527,13 +521,22 @@ class RankCounts:
 
     # ---------------------------------------------------------------------------------------------- inside
 
-    def _where(self, kept: BoolArray) -> RankCounts:
-        return self._holding(self.keys[kept], *(getattr(self, name)[kept] for name in SUMS))
+    @property
+    def _sums(self) -> list[Array]:
+        return [getattr(self, name) for name in SUMS]
 
-    def _holding(self, keys: IntArray, *sums: Array, level: int | None = None) -> RankCounts:
-        """Counts of other cells that are otherwise what these are."""
+    def _where(self, kept: BoolArray) -> RankCounts:
+        return self._holding(self.keys[kept], [each[kept] for each in self._sums])
+
+    def _grouped(self, keys: IntArray, sums: Sequence[Array], level: int | None = None) -> RankCounts:
+        """Return counts of cells with other keys, equal ones put together."""
+        keys, *sums = grouped(keys.T, sums)
+        return replace(self._holding(keys, sums), level=self.level if level is None else level)
+
+    def _holding(self, keys: IntArray, sums: Sequence[Array]) -> RankCounts:
+        """Return counts of other cells that are otherwise what these are."""
         changed: dict[str, Any] = {"keys": keys, **dict(zip(SUMS, sums, strict=True))}
-        return replace(self, level=self.level if level is None else level, **changed)
+        return replace(self, **changed)
 
     def column(self, name: str) -> IntArray:
         """One of the keys (block, pool, ahead, rest, drawn, hits, recent, order, targets) of every cell."""
@@ -555,12 +558,9 @@ class RankCounts:
         return keys
 
     def _coarsened(self) -> RankCounts:
-        """The same counts, their pools and rests in at most 64 bins each."""
+        """Return the same counts, their pools and rests in at most 64 bins each."""
         level = finest_level(self.level, codes(self.column("pool"))[0], codes(self.column("rest"))[0])
-        if level == self.level:
-            return self
-        sums = tuple(getattr(self, name) for name in SUMS)
-        return self._holding(*grouped(self._keys_at(level).T, sums), level=level)
+        return self if level == self.level else self._grouped(self._keys_at(level), self._sums, level)
 
 
 #: Why estimators of P(R) refuse counts with a compared part.

@@ -129,7 +129,7 @@ class Sample(Design):
         return (self.negatives if self.replace else min(self.negatives, int(n_items) - 1),)
 
     def outcomes(self, n_items: int) -> tuple[IntArray, IntArray]:
-        """The numbers of hits, from 0 to all negatives."""
+        """Return the numbers of hits, from 0 to all negatives."""
         (m,) = self.stages(n_items)
         return np.full(m + 1, m, dtype=np.int64), np.arange(m + 1, dtype=np.int64)
 
@@ -142,7 +142,7 @@ class Sample(Design):
         return 1.0 - share(hits, compared(drawn, n_items))
 
     def scaled(self, factor: float, n_items: int) -> Sample | None:
-        """The design that draws ``factor`` times the negatives."""
+        """Return the design that draws ``factor`` times the negatives."""
         m = round(self.negatives * factor)
         return None if m >= n_items - 1 else Sample(m, self.replace)
 
@@ -205,7 +205,7 @@ class Adaptive(Design):
         return f"adaptive {self.negatives}..{self.max_negatives} stop {self.stop_at}{_suffix(self.replace)}"
 
     def resolve(self, n_items: int) -> Adaptive:
-        """The same design with shares and ``"all"`` turned into numbers for a catalogue of ``n_items``."""
+        """Return the same design with shares and ``"all"`` turned into numbers for a catalogue of ``n_items``."""
         # numbers are kept, so that counts of parts with different pools have one design and add
         start = _of(self.negatives, n_items)
         if isinstance(self.max_negatives, int) or (self.max_negatives == "all" and not self.replace):
@@ -247,7 +247,7 @@ class Adaptive(Design):
         return law
 
     def auc(self, drawn: ArrayLike, hits: ArrayLike, n_items: ArrayLike) -> FloatArray:
-        """The AUC of the first stage, averaged over the ways it can have led to the outcome.
+        """Return the AUC of the first stage, averaged over the ways it can have led to the outcome.
 
         x/m of the stopped sample is biased, because stopping depends on x; the first stage's x₀/m₀ is not, and neither is
         its conditional mean given the outcome: x_{j−1} is hypergeometric below ``stop_at``, and E x₀ = x_{j−1} m₀/m_{j−1}.
@@ -274,7 +274,7 @@ class Adaptive(Design):
         return (Course(sizes, self._stop, self.replace),)
 
     def scaled(self, factor: float, n_items: int) -> Adaptive | None:
-        """The design with ``factor`` times the first stage and the ceiling."""
+        """Return the design with ``factor`` times the first stage and the ceiling."""
         sizes = self.stages(n_items)
         ceiling = n_items - 1 if ALL in sizes else sizes[-1]
         if round(ceiling * factor) >= n_items - 1:
@@ -282,7 +282,7 @@ class Adaptive(Design):
         return Adaptive(round(sizes[0] * factor), round(ceiling * factor), self.stop_at, self.replace)
 
     def check(self, drawn: IntArray | None, hits: IntArray, n_items: IntArray) -> IntArray:
-        """The number drawn is that of a stage, and of the last one if the case was not beaten often enough."""
+        """Check that the number drawn is that of a stage, and of the last one if the case was not beaten often enough."""
         m = possible(self, given(self, drawn), hits, n_items, least=1 if self.replace else 0)
         stages = np.asarray(self.stages(int(n_items.max())))
         seen_all = ((m == ALL) | (m == n_items - 1)) & (not self.replace)
@@ -375,15 +375,15 @@ class Top(Design):
 
     @property
     def beyond(self) -> Sample:
-        """What is drawn for targets that are not among the first ``k``."""
+        """Return what is drawn for targets that are not among the first ``k``."""
         return Sample(self.negatives, self.replace)
 
     def courses(self, n_items: int) -> tuple[Course, ...]:
-        """The sample, which those past the first ``k`` are left with."""
+        """Return the sample, which those past the first ``k`` are left with."""
         return self.beyond.courses(n_items)
 
     def stages(self, n_items: int) -> tuple[int, ...]:
-        """The sample, and every candidate for those among the first ``k``."""
+        """Return the sample, and every candidate for those among the first ``k``."""
         return (ALL,) if self.negatives >= int(n_items) - 1 else (self.negatives, ALL)
 
     def outcomes(self, n_items: int) -> tuple[IntArray, IntArray]:
@@ -408,7 +408,7 @@ class Top(Design):
         return self.beyond.auc(drawn, hits, n_items)
 
     def check(self, drawn: IntArray | None, hits: IntArray, n_items: IntArray) -> IntArray:
-        """The rank is exact, and at most ``k`` unless there are few candidates; or so many negatives were drawn."""
+        """Check that the rank is exact and at most ``k``, unless there are few candidates; or that so many were drawn."""
         m = possible(self, given(self, drawn), hits, n_items, least=0)
         whole = self.negatives >= n_items - 1
         refuse(~np.isin(m, (ALL, self.negatives)), "drawn", m, f"{self.negatives}, or 0 where the rank is exact")
@@ -463,7 +463,7 @@ def parse_design(text: str | Design) -> Design:
 
 
 def _ending(word: str) -> tuple[str, bool]:
-    """A word without its ending, and whether negatives may be drawn twice."""
+    """Return a word without its ending, and whether negatives may be drawn twice."""
     for ending in (" without replacement", "/without-replacement", "-without-replacement"):
         if word.endswith(ending):
             return word.removesuffix(ending), False
@@ -503,7 +503,7 @@ def _size(name: str, value: object) -> None:
 
 
 def _of(size: int | float | str | None, n_items: int) -> int:
-    """A size as a number of negatives among ``n_items`` candidates (at least one)."""
+    """Return a size as a number of negatives among ``n_items`` candidates (at least one)."""
     if size == "all":
         return max(int(n_items) - 1, 1)
     if isinstance(size, float):

@@ -42,14 +42,14 @@ LEAD_BINS = len(NONE_EARLY) + len(SOME_EARLY) + 1
 
 
 def lead_bins(ahead: IntArray, recent: IntArray) -> IntArray:
-    """The bin, in 0..12, of cases with so many ahead, of which so many came late."""
+    """Return the bin, in 0..12, of cases with so many ahead, of which so many came late."""
     none = np.searchsorted(NONE_EARLY, recent, side="right") - 1
     some = len(NONE_EARLY) + np.searchsorted(SOME_EARLY, recent, side="right") - 1
     return np.where(recent == UNKNOWN, LEAD_BINS - 1, np.where(ahead == recent, none, some))
 
 
 def strata_of(order: IntArray, targets: IntArray) -> IntArray:
-    """The stratum of each (j, T): one each up to 64, else those near to each other together.
+    """Return the stratum of each (j, T): one each up to 64, else those near to each other together.
 
     They are put together by (⌊log2 j · 2^l⌋, ⌊log2 T · 2^l⌋) at the finest level l that leaves at most 64: neighbouring
     (j, T) share a law of R′, and each keeps its own gain.

@@ -17,7 +17,7 @@ NOTHING = -1
 
 
 def compared(drawn: ArrayLike, n_items: ArrayLike) -> FloatArray:
-    """How many candidates the target was compared with."""
+    """Return how many candidates the target was compared with."""
     m = np.asarray(drawn, dtype=np.float64)
     return np.where(m == ALL, np.asarray(n_items, dtype=np.float64) - 1, m)
 

@@ -48,7 +48,7 @@ class Course:
 
 @runtime_checkable
 class Design(Protocol):
-    """How negatives are drawn, and the law of what is seen. Immutable; prints as it is written; parses back.
+    """How negatives are drawn, and the law of what is seen. It is immutable, and what it prints parses back.
 
     A design of one's own is a frozen dataclass that inherits from this class and has ``replace``, ``stages``, ``outcomes``,
     ``law`` and ``auc``; ``courses`` if a case can go through more than one stage, ``parse`` so that what it prints can be
@@ -64,7 +64,7 @@ class Design(Protocol):
     @property
     @abstractmethod
     def replace(self) -> bool:
-        """Whether the same negative may be drawn twice."""
+        """Return whether the same negative may be drawn twice."""
 
     @abstractmethod
     def stages(self, n_items: int) -> tuple[int, ...]:
@@ -84,7 +84,7 @@ class Design(Protocol):
 
     @abstractmethod
     def auc(self, drawn: ArrayLike, hits: ArrayLike, n_items: ArrayLike) -> FloatArray:
-        """An estimate of each case's AUC, (N−R)/(N−1), unbiased whatever the rank."""
+        """Return an estimate of each case's AUC, (N−R)/(N−1), unbiased whatever the rank."""
 
     @property
     def exact_to(self) -> float:
@@ -93,17 +93,17 @@ class Design(Protocol):
 
     @property
     def exhaustive(self) -> bool:
-        """Whether every candidate of every case is compared."""
+        """Return whether every candidate of every case is compared."""
         return self.exact_to == math.inf
 
     @property
     def beyond(self) -> Design | None:
-        """How targets past :attr:`exact_to` are sampled, if only those up to it are found out."""
+        """Return how targets past :attr:`exact_to` are sampled, if only those up to it are found out."""
         return None
 
     @property
     def compares(self) -> int:
-        """How many items of a guide's order are compared with the target one by one, before the rest is sampled."""
+        """Return how many items of a guide's order are compared with the target one by one, before the rest is sampled."""
         return 0
 
     @property
@@ -112,11 +112,11 @@ class Design(Protocol):
         return ()
 
     def closed(self, ahead: ArrayLike) -> BoolArray:
-        """Whether a case that ``ahead`` of the compared items beat is left there, its rest not sampled."""
+        """Return whether a case that ``ahead`` of the compared items beat is left there, its rest not sampled."""
         return np.zeros(np.shape(ahead), dtype=bool)
 
     def courses(self, n_items: int) -> tuple[Course, ...]:
-        """What cases go through, among at most ``n_items`` candidates: one course, or several with their shares."""
+        """Return what cases go through, among at most ``n_items`` candidates: one course, or several with their shares."""
         sizes = self.stages(n_items)
         if len(sizes) > 1:
             raise NotImplementedError(
@@ -125,7 +125,7 @@ class Design(Protocol):
         return (Course(sizes, replace=self.replace),)
 
     def resolve(self, n_items: int) -> Design:
-        """The same design with shares of the catalogue turned into numbers."""
+        """Return the same design with shares of the catalogue turned into numbers."""
         return self
 
     def scaled(self, factor: float, n_items: int) -> Design | None:
@@ -213,7 +213,7 @@ class Design(Protocol):
 
     @classmethod
     def parse(cls, word: str) -> Design | None:
-        """The design of this kind that a word (in small letters, single spaces) means; ``None`` if it means none."""
+        """Return the design of this kind that a word (in small letters, single spaces) means; ``None`` if it means none."""
         return None
 
 
@@ -233,14 +233,14 @@ def register_design(kind: Kind) -> Kind:
 
 
 def kinds() -> Iterator[type[Design]]:
-    """The kinds of designs that are registered, then those that installed packages bring."""
+    """Yield the kinds of designs that are registered, then those that installed packages bring."""
     yield from tuple(_KINDS.values())
     for entry in entry_points(group=ENTRY_POINTS):
         yield entry.load()
 
 
 def given(design: Design, drawn: IntArray | None) -> IntArray:
-    """The numbers drawn, which this design cannot do without."""
+    """Return the numbers drawn, which this design cannot do without."""
     if drawn is None:
         kind = type(design).__name__
         raise ValueError(f"`drawn` is missing: with `{kind}` every case has its own number of negatives.")

@@ -73,7 +73,7 @@ def hoeffding(t: float, cases: int) -> float:
 
 
 def dominates(one: ArrayLike, two: ArrayLike) -> bool:
-    """Whether the hit-ratio curve of the ranks ``one`` is nowhere below that of ``two``: HR₁@K ≥ HR₂@K at every K.
+    """Return whether the hit-ratio curve of the ranks ``one`` is nowhere below that of ``two``: HR₁@K ≥ HR₂@K at every K.
 
     Then no sample size and no k can turn their order round in expectation: E SHR₁@k ≥ E SHR₂@k (the sampling theorem, li20
     Theorem 2.1), because P(r ≤ k | R) falls with R. Curves that cross carry no such promise.
@@ -124,7 +124,7 @@ def mapping_error(k: int, f: float, ranks: ArrayLike, n_items: int, design: Desi
 
 
 def mapping_bounds(k: ArrayLike, negatives: int, n_items: int, t: float) -> tuple[FloatArray, FloatArray]:
-    """The least and the largest f(k) beyond which a user's sampled rank strays by t from its mean (li20 eq. 10, 12).
+    """Return the least and the largest f(k) beyond which a user's sampled rank strays by t from its mean (li20 eq. 10, 12).
 
     A single user's rank is within t of 1 + mθ but for a probability of 2 exp(−2t²/m), which is ``hoeffding(t / m, m)`` for m
     ``negatives``. Up to f^l = (k − t)(N − 1)/m + 1 nearly everybody is then among the first k of the sample, beyond
