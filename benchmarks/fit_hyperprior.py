@@ -6,27 +6,33 @@ z = log N − 9, fitted by expectation maximisation, so that a small file counts
 alike, catalogues alike within a family, models alike within a catalogue. Kinds of recommenders are fitted apart.
 
 With several targets per user every file has a spline for each bin of (j, T), and the covariance of bins b and c is
-coupling[b, c] · covariance.
+coupling[b, c] · covariance. Few catalogues have been ranked that way, so the covariance and the slope are those of all files
+with one target: a random target of a random user is one more bin, which both kinds of files have.
 
-    python benchmarks/fit_hyperprior.py            # the shipped prior, and for every fold one without its families
+    python benchmarks/fit_hyperprior.py                 # the shipped prior, and for every fold one without its families
+    python benchmarks/fit_hyperprior.py --only several  # only that of several targets; the others stay as they are
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # one process per core does better than threads within one
 
 import numpy as np
+from scipy.linalg.lapack import dpotrf, dpotri
 
 from catalogues import FOLDS, family, fold_of, kind, rank_files, split_name
 from fullrank.estimators._grid import Grid
-from fullrank.estimators.hyperprior import BINS, HyperPrior, Kind, bins_of, priors_to_json
+from fullrank.estimators.hyperprior import BINS, FORMAT, HyperPrior, Kind, bins_of
 from fullrank.estimators.splines import SplineModel
 from fullrank.ranks.counts import PoolTable
 
@@ -38,8 +44,10 @@ CENTRE = np.eye(COEFFICIENTS) - LEVEL
 WEAK = 3 * SECOND.T @ SECOND + 0.02 * np.eye(COEFFICIENTS)
 #: Share of its diagonal in every covariance, and of their diagonal in couplings.
 SHRINK, SHRINK_COUPLING = 0.1, 0.05
-SLOPE_RIDGE, SLOPE_RIDGE_SEVERAL = 0.3, 1.0
-ROUNDS, ROUNDS_SEVERAL = 40, 8
+SLOPE_RIDGE = 0.3
+ROUNDS, ROUNDS_SEVERAL = 40, 3
+#: With several targets, the bin after those of (j, T): a random target of a random user.
+ANY_TARGET = len(BINS)
 ITEM_ITEM, FACTORS, LINEAR, POPULARITY = ("knn", "bm25", "Y", "Z"), ("als", "bpr", "X"), ("ease",), ("pop",)
 KINDS = {
     "unseen": {"popularity": POPULARITY, "personal": ITEM_ITEM + FACTORS + LINEAR},
@@ -81,6 +89,7 @@ def read(task: tuple[Path, str]) -> File:
         if protocol == "several":
             ranks, pool = data["R"].astype(np.int64), int(data["N_pool"].max())
             bins = bins_of(data["order"].astype(np.int64), data["targets"].astype(np.int64))
+            share = 1 / data["targets"].astype(np.float64)
         elif protocol == "unseen":
             ranks, pool = data["R_masked"].astype(np.int64), int(data["N_masked"].max())
         else:
@@ -88,18 +97,22 @@ def read(task: tuple[Path, str]) -> File:
     grid = Grid.for_tables([PoolTable(float(pool), np.array([1]), np.array([0]), np.ones((1, 1)))], replace=True)
     spline = SplineModel.on(grid, COEFFICIENTS)
     cell = np.searchsorted(grid.hi, ranks)
-    number = len(BINS) if protocol == "several" else 1
+    number = ANY_TARGET + 1 if protocol == "several" else 1
     informed, pull, start, cases = (
         np.zeros((number, *shape)) for shape in ((COEFFICIENTS,) * 2, (COEFFICIENTS,), (COEFFICIENTS,), ())
     )
     centre = np.zeros(COEFFICIENTS)
     if protocol == "several":  # bins with few cases are approximated near what the whole file shows
         centre, _, _ = approximate(spline, np.bincount(cell, minlength=len(grid)).astype(float), centre)
-    for b in range(number):
+    for b in range(min(number, ANY_TARGET)):
         seen = np.bincount(cell[bins == b] if number > 1 else cell, minlength=len(grid)).astype(float)
         if seen.any():
             β, informed[b], pull[b] = approximate(spline, seen, centre)
             start[b], cases[b] = β - β.mean(), seen.sum()
+    if protocol == "several":  # each user has one case in all; as many cases as would vary as much
+        seen = np.bincount(cell, share * share.sum() / (share @ share), minlength=len(grid))
+        β, informed[ANY_TARGET], pull[ANY_TARGET] = approximate(spline, seen, np.zeros(COEFFICIENTS))
+        start[ANY_TARGET], cases[ANY_TARGET] = β - β.mean(), seen.sum()
     return File(*split_name(path), float(pool), informed, pull, start, cases)
 
 
@@ -161,83 +174,75 @@ def population(files: list[File], name: str) -> Kind:
     return Kind(name, 0.0, trend[:1], trend[1], S, np.ones((1, 1)))
 
 
-def coupled(files: list[File], name: str) -> Kind:
-    """Several targets: a mean for every bin, one slope, one covariance, and a coupling of bins.
+def coupled(files: list[File], one_target: list[File], name: str) -> Kind:
+    """Several targets: a mean for every bin and a coupling of bins, about the shapes of all files with one target.
 
     A file speaks for the bins it has cases in. Bins that few files have together fall back on a coupling that falls off with
-    their distance in octaves.
+    their distance in octaves. Where the catalogues with several targets differ from all others on the mean, the means of bins
+    are moved by as much as they go together with a random target's.
     """
-    w, z = shares(files), np.array([file.z for file in files])
-    octaves = np.array(BINS)
+    world = population(one_target, name)
+    S, slope = world.covariance, world.slope
+    Q = np.linalg.inv(S)
+    octaves = np.array([*BINS, (0, 1.5)])
     far = np.abs(octaves[:, None] - octaves[None]).sum(2)
     falling = 0.4 + 0.6 * np.exp(-far / 4)
-    has = np.array([file.cases > 0 for file in files])
-    weight = w[:, None] * has
-    start = np.array([file.start for file in files])
-    informed = weight * np.minimum(np.array([file.cases for file in files]), 500)
-    centre = np.einsum("fb,fbp->p", informed, start) / informed.sum()
-    means = (np.einsum("fb,fbp->bp", informed, start) + 5 * centre) / (informed.sum(0)[:, None] + 5)
-    left = start - means
-    S = regular(np.einsum("fb,fbp,fbq->pq", informed, left, left) / informed.sum() + 0.05 * np.eye(COEFFICIENTS))
-    slope, K = np.zeros(COEFFICIENTS), falling
+    means, K = np.repeat(world.means, ANY_TARGET + 1, axis=0), falling
+    w = shares(files)
     for _ in range(ROUNDS_SEVERAL):
+        posts = [posterior(file, means + file.z * slope, K, Q) for file in files]
+        moved, total = 0.01 * means, np.full(ANY_TARGET + 1, 0.01)
+        for file, share, (bins, β, _) in zip(files, w, posts, strict=True):
+            moved[bins] += share * (β - file.z * slope)
+            total[bins] += share
+        means = centred(moved / total[:, None])
         P, pairs = np.zeros_like(K), np.zeros_like(K)
-        scatter = np.zeros_like(S)
-        Q = np.linalg.inv(S)
-        posts = []
-        for file, share, at in zip(files, w, z, strict=True):
-            bins = np.flatnonzero(file.cases > 0)
-            coupling = np.linalg.inv(K[np.ix_(bins, bins)])
-            H = np.kron(coupling, Q)
-            mean = means[bins] + at * slope
-            pull = file.pull[bins].ravel() + H @ mean.ravel()
-            for place, b in enumerate(bins):
-                here = slice(place * COEFFICIENTS, (place + 1) * COEFFICIENTS)
-                H[here, here] += file.information[b]
-            V = np.linalg.inv(H)
-            β = (V @ pull).reshape(len(bins), -1)
-            β = β - β.mean(1, keepdims=True)
-            V = V.reshape(len(bins), COEFFICIENTS, len(bins), COEFFICIENTS)
-            left = β - mean + mean.mean(1, keepdims=True)
+        for file, share, (bins, β, variance) in zip(files, w, posts, strict=True):
+            left = β - centred(means[bins] + file.z * slope)
             joint = np.ix_(bins, bins)
-            P[joint] += share * (left @ Q @ left.T + np.einsum("sitj,ij->st", V, Q)) / COEFFICIENTS
+            P[joint] += share * (left @ Q @ left.T / COEFFICIENTS + variance)
             pairs[joint] += share
-            scatter += share * (left.T @ coupling @ left + np.einsum("sitj,st->ij", V, coupling)) / len(bins)
-            posts.append((bins, β, share, at))
         spreads = np.sqrt((np.diag(P) + 0.02 * np.mean(np.diag(P))) / (np.diag(pairs) + 0.02 * np.mean(np.diag(pairs))))
         K = (P + 0.05 * falling * np.outer(spreads, spreads)) / (pairs + 0.05)
         K = (1 - SHRINK_COUPLING) * K + SHRINK_COUPLING * np.diag(np.diag(K))
         values, vectors = np.linalg.eigh((K + K.T) / 2)
         K = (vectors * np.maximum(values, 1e-3 * values.max())) @ vectors.T
-        scale = np.trace(K) / len(K)
-        K, S = K / scale, regular(scatter / w.sum() * scale)
-        moved, total, across, along = (
-            np.zeros_like(means),
-            np.zeros(len(BINS)),
-            np.zeros(COEFFICIENTS),
-            SLOPE_RIDGE_SEVERAL,
-        )
-        middle = float(w @ z)
-        for bins, β, share, at in posts:
-            across += share * (at - middle) * (β - means[bins]).mean(0)
-            along += share * (at - middle) ** 2
-        slope = across / along
-        for bins, β, share, at in posts:
-            moved[bins] += share * (β - at * slope)
-            total[bins] += share
-        means = (moved + 0.01 * means) / (total[:, None] + 0.01)
-        means = means - means.mean(1, keepdims=True)
-    return Kind(name, 0.0, means, slope, S, (K + K.T) / 2)
+    together = np.clip(K[:, ANY_TARGET] / K[ANY_TARGET, ANY_TARGET], 0, 1)
+    means = means + together[:, None] * (world.means[0] - means[ANY_TARGET])
+    K = (K + K.T)[:ANY_TARGET, :ANY_TARGET] / 2
+    return Kind(name, 0.0, means[:ANY_TARGET], slope, S, K)
 
 
-def fit(files: list[File], protocol: str, made: str) -> HyperPrior:
-    """The prior of one protocol."""
-    one = coupled if protocol == "several" else population
+def centred(β: np.ndarray) -> np.ndarray:
+    """Coefficients whose level is zero."""
+    return β - β.mean(-1, keepdims=True)
+
+
+def posterior(file: File, means: np.ndarray, K: np.ndarray, Q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of one file with several targets: the bins it has, their mean coefficients and tr(Q · covariance) of every pair."""
+    bins = np.flatnonzero(file.cases > 0)
+    H = np.kron(np.linalg.inv(K[np.ix_(bins, bins)]), Q)
+    pull = file.pull[bins].ravel() + H @ means[bins].ravel()
+    for place, b in enumerate(bins):
+        here = slice(place * COEFFICIENTS, (place + 1) * COEFFICIENTS)
+        H[here, here] += file.information[b]
+    V = np.tril(dpotri(dpotrf(H, lower=1)[0], lower=1)[0])
+    V += np.tril(V, -1).T
+    β = centred((V @ pull).reshape(len(bins), -1))
+    V = V.reshape(len(bins), COEFFICIENTS, len(bins), COEFFICIENTS)
+    return bins, β, np.einsum("sitj,ij->st", V, Q, optimize=True) / COEFFICIENTS
+
+
+def fit(files: list[File], protocol: str, made: str, one_target: list[File]) -> HyperPrior:
+    """The prior of one protocol; ``one_target``: the files with one target, whose shapes those with several share."""
     kinds = KINDS[protocol]
-    fitted = [one([file for file in files if file.model in models], name) for name, models in kinds.items()]
+    fitted = []
+    for name, models in kinds.items():
+        mine, others = ([file for file in each if file.model in models] for each in (files, one_target))
+        fitted.append(coupled(mine, others, name) if protocol == "several" else population(mine, name))
     weighted = tuple(Kind(each.name, 1 / len(kinds), *(getattr(each, key) for key in ("means", "slope", "covariance", "coupling"))) for each in fitted)  # fmt: skip
     catalogues = sorted({file.catalogue for file in files})
-    sizes = [file.n_items for file in files]
+    sizes = [file.n_items for file in files + one_target * (protocol == "several")]
     card = {
         "families": len({family(name) for name in catalogues}),
         "catalogues": len(catalogues),
@@ -246,19 +251,21 @@ def fit(files: list[File], protocol: str, made: str) -> HyperPrior:
         "models": sorted({file.model for file in files}),
         "made": made,
     }
+    if protocol == "several":
+        card["one_target_files"] = len(one_target)
     return HyperPrior(
         protocol, weighted, SCALES[protocol], (min(sizes), max(sizes)), 0.7, SPREAD[protocol], protocol == "all", card
     )
 
 
-def fit_one(task: tuple[dict[str, list[File]], int | None, str]) -> tuple[int | None, str, dict]:
-    """The priors without a fold, as JSON, and their cards."""
-    files, without, made = task
-    priors = {
-        protocol: fit([file for file in each if without is None or fold_of(file.catalogue) != without], protocol, made)
+def fit_one(task: tuple[dict[str, list[File]], int | None, str, tuple[str, ...]]) -> tuple[int | None, dict[str, Any]]:
+    """The priors without a fold, as plain lists and numbers."""
+    files, without, made, protocols = task
+    kept = {
+        protocol: [file for file in each if without is None or fold_of(file.catalogue) != without]
         for protocol, each in files.items()
     }
-    return without, priors_to_json(priors), {name: dict(prior.card) for name, prior in priors.items()}
+    return without, {name: fit(kept[name], name, made, kept["unseen"]).to_dict() for name in protocols}
 
 
 def write_card(cards: dict[str, dict], sizes: dict[str, tuple[float, float]]) -> None:
@@ -273,7 +280,7 @@ def write_card(cards: dict[str, dict], sizes: dict[str, tuple[float, float]]) ->
     what = {
         "unseen": "one target per user, training items are not candidates",
         "all": "one target per user, all items are candidates",
-        "several": "several targets per user",
+        "several": "several targets per user; sizes and shapes also from the files of `unseen`",
     }
     for name, card in cards.items():
         low, high = sizes[name]
@@ -287,22 +294,33 @@ def write_card(cards: dict[str, dict], sizes: dict[str, tuple[float, float]]) ->
 
 
 def main() -> None:
+    ask = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    ask.add_argument("--only", choices=tuple(KINDS), help="fit this prior alone and leave the others as they are")
+    only = ask.parse_args().only
+    protocols = (only,) if only else tuple(KINDS)
     one, several = rank_files("FULLRANK_RANKS"), rank_files("FULLRANK_RANKS_SEVERAL")
     (ROOT / "priors").mkdir(exist_ok=True)
     made = date.today().isoformat()
+    needed = {name: several if name == "several" else one for name in dict.fromkeys(("unseen", *protocols))}
     with ProcessPoolExecutor(2) as pool:
         files = {
             protocol: list(pool.map(read, [(path, protocol) for path in paths], chunksize=8))
-            for protocol, paths in (("unseen", one), ("all", one), ("several", several))
+            for protocol, paths in needed.items()
         }
         print({protocol: len(each) for protocol, each in files.items()}, flush=True)
-        for without, text, card in pool.map(fit_one, [(files, fold, made) for fold in (None, *range(FOLDS + 1))]):
+        for without, fitted in pool.map(
+            fit_one, [(files, fold, made, protocols) for fold in (None, *range(FOLDS + 1))]
+        ):
             target = SHIPPED if without is None else ROOT / f"priors/fold-{without}.json"
+            priors = json.loads(target.read_text())["priors"] | fitted if only else fitted
+            text = json.dumps({"format": FORMAT, "priors": priors})
             target.write_text(text + "\n")
             if without is None:
-                sizes = {name: HyperPrior.from_json(text, name).sizes for name in card}
-                write_card(card, sizes)
-            print(f"{target.name}: {len(text) / 1000:.0f} kB, {card['unseen']['files']} files", flush=True)
+                write_card(
+                    {name: each["card"] for name, each in priors.items()},
+                    {name: tuple(each["sizes"]) for name, each in priors.items()},
+                )
+            print(f"{target.name}: {len(text) / 1000:.0f} kB", flush=True)
 
 
 if __name__ == "__main__":
