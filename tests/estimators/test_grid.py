@@ -288,7 +288,7 @@ def test_gains_of_another_metric_or_other_cases_are_not_those_kept(rng):
     other, _ = pooled_samples(rng, users=50)
     grid = Grid.dense(2000)
     for each in (counts, other):
-        for metric in (fr.NDCG @ 10, fr.Recall @ 10, fr.NDCG @ 20):
+        for metric in (fr.NDCG @ 10, fr.Recall @ 10, fr.Hit @ 10, fr.NDCG @ 20):
             for n_items in (1500.0, 1700.0):
                 asked = metric, n_items, each.groups, each.strata
                 kept, again = list(grid.gains(*asked)), list(grid.gains(*asked))

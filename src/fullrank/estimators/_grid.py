@@ -156,10 +156,11 @@ class Grid:
 
         A metric is commonly asked for many times in a row: its gains are kept until another is.
         """
-        asked = metric, n_items, groups.order, groups.targets, groups.ahead, rows
+        # with several targets, metrics that are equal for one part by their word
+        asked = metric, metric.word, n_items, groups.order, groups.targets, groups.ahead, rows
         kept = self._kept.get("gains")
         if kept is None or not all(
-            a is b or (isinstance(a, Metric | float) and a == b) for a, b in zip(kept[0], asked, strict=True)
+            a is b or (isinstance(a, Metric | str | float) and a == b) for a, b in zip(kept[0], asked, strict=True)
         ):
             last = len(self) if metric.k is None else int(np.searchsorted(self.lo, metric.k, side="right"))
             if len(rows) * last > MOST_KEPT:
