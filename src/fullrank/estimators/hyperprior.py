@@ -134,8 +134,8 @@ class HyperPrior:
         more = f" and of {shapes} with one target per user" if shapes else ""
         return (
             f"true ranks of {self.card['files']} recommenders ({', '.join(self.card['models'])}) on "
-            f"{self.card['catalogues']} catalogues of {self.card['families']} families{more}, {low:,.0f} to {high:,.0f} items, "
-            f"made {self.card['made']}"
+            f"{self.card['catalogues']} catalogues of {self.card['families']} families{more}, "
+            f"{low:,.0f} to {high:,.0f} items, made {self.card['made']}"
         )
 
     @property
