@@ -7,16 +7,17 @@ alike, catalogues alike within a family, models alike within a catalogue. Kinds 
 models or, for one target among unseen candidates, as a mixture that finds its kinds itself.
 
 With several targets per user every file has a spline for each bin of (j, T), and the covariance of bins b and c is
-coupling[b, c] · covariance.
+coupling[b, c] · covariance. Few catalogues have been ranked that way, so the covariance and the slope are those of all files
+with one target: a random target of a random user is one more bin, which both kinds of files have.
 
-    python benchmarks/fit_hyperprior.py            # the shipped prior, and for every fold one without its families
-    python benchmarks/fit_hyperprior.py unseen     # only this one; the others stay as they are in the files
+    python benchmarks/fit_hyperprior.py                 # the shipped prior, and for every fold one without its families
+    python benchmarks/fit_hyperprior.py --only several  # only this one; the others stay in the files as they are
 """
 
 from __future__ import annotations
 
+import argparse
 import os
-import sys
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # one process per core does better than threads within one
 
 import numpy as np
+from scipy.linalg.lapack import dpotrf, dpotri
 
 from catalogues import FOLDS, family, fold_of, kind, rank_files, split_name
 from fullrank.estimators._grid import Grid
@@ -41,10 +43,12 @@ CENTRE = np.eye(COEFFICIENTS) - LEVEL
 WEAK = 3 * SECOND.T @ SECOND + 0.02 * np.eye(COEFFICIENTS)
 #: Share of its diagonal in every covariance, and of their diagonal in couplings.
 SHRINK, SHRINK_COUPLING = 0.1, 0.05
-SLOPE_RIDGE, SLOPE_RIDGE_FOUND, SLOPE_RIDGE_SEVERAL = 0.3, 2.0, 1.0
-ROUNDS, ROUNDS_FOUND, ROUNDS_SEVERAL = 40, 14, 8
+SLOPE_RIDGE, SLOPE_RIDGE_FOUND = 0.3, 2.0
+ROUNDS, ROUNDS_FOUND, ROUNDS_SEVERAL = 40, 14, 3
 #: Files' worth of the covariance of all kinds in that of each, where kinds are found.
 LEAN = 20.0
+#: With several targets, the bin after those of (j, T): a random target of a random user.
+ANY_TARGET = len(BINS)
 ITEM_ITEM, FACTORS, LINEAR, POPULARITY = ("knn", "bm25", "Y", "Z"), ("als", "bpr", "X"), ("ease",), ("pop",)
 #: The kinds of each prior: by the models that make them, or so many as the files fall into.
 KINDS: dict[str, dict[str, tuple[str, ...]] | int] = {
@@ -59,7 +63,7 @@ SCALES = {
 }
 #: Of each prior: pull towards the median, factor of posterior spreads, and power of the evidence (see HyperPrior).
 SHRINKING = {"unseen": 1.2, "all": 0.7, "several": 0.7}
-SPREAD = {"unseen": 1.05, "all": 1.1, "several": 1.0}
+SPREAD = {"unseen": 1.05, "all": 1.1, "several": 1.1}
 TRUST = {"unseen": 0.5, "all": 1.0, "several": 1.0}
 ROOT = Path(__file__).resolve().parent
 SHIPPED = ROOT.parent / "src/fullrank/estimators/hyperprior.json"
@@ -90,6 +94,7 @@ def read(task: tuple[Path, str]) -> File:
         if protocol == "several":
             ranks, pool = data["R"].astype(np.int64), int(data["N_pool"].max())
             bins = bins_of(data["order"].astype(np.int64), data["targets"].astype(np.int64))
+            share = 1 / data["targets"].astype(np.float64)
         elif protocol == "unseen":
             ranks, pool = data["R_masked"].astype(np.int64), int(data["N_masked"].max())
         else:
@@ -97,18 +102,22 @@ def read(task: tuple[Path, str]) -> File:
     grid = Grid.for_tables([PoolTable(float(pool), np.array([1]), np.array([0]), np.ones((1, 1)))], replace=True)
     spline = SplineModel.on(grid, COEFFICIENTS)
     cell = np.searchsorted(grid.hi, ranks)
-    number = len(BINS) if protocol == "several" else 1
+    number = ANY_TARGET + 1 if protocol == "several" else 1
     informed, pull, start, cases = (
         np.zeros((number, *shape)) for shape in ((COEFFICIENTS,) * 2, (COEFFICIENTS,), (COEFFICIENTS,), ())
     )
     centre = np.zeros(COEFFICIENTS)
     if protocol == "several":  # bins with few cases are approximated near what the whole file shows
         centre, _, _ = approximate(spline, np.bincount(cell, minlength=len(grid)).astype(float), centre)
-    for b in range(number):
+    for b in range(min(number, ANY_TARGET)):
         seen = np.bincount(cell[bins == b] if number > 1 else cell, minlength=len(grid)).astype(float)
         if seen.any():
             β, informed[b], pull[b] = approximate(spline, seen, centre)
             start[b], cases[b] = β - β.mean(), seen.sum()
+    if protocol == "several":  # each user has one case in all; as many cases as would vary as much
+        seen = np.bincount(cell, share * share.sum() / (share @ share), minlength=len(grid))
+        β, informed[ANY_TARGET], pull[ANY_TARGET] = approximate(spline, seen, np.zeros(COEFFICIENTS))
+        start[ANY_TARGET], cases[ANY_TARGET] = β - β.mean(), seen.sum()
     return File(*split_name(path), float(pool), informed, pull, start, cases)
 
 
@@ -228,86 +237,75 @@ def mixture(files: list[File], kinds: dict[str, tuple[str, ...]] | int) -> list[
     ]
 
 
-def coupled(files: list[File], name: str, weight: float) -> Kind:
-    """Several targets: a mean for every bin, one slope, one covariance, and a coupling of bins.
+def coupled(files: list[File], one_target: list[File], name: str, models: tuple[str, ...], weight: float) -> Kind:
+    """Several targets: a mean for every bin and a coupling of bins, about the shapes of all files with one target.
 
     A file speaks for the bins it has cases in. Bins that few files have together fall back on a coupling that falls off with
-    their distance in octaves.
+    their distance in octaves. Where the catalogues with several targets differ from all others on the mean, the means of bins
+    are moved by as much as they go together with a random target's.
     """
-    w, z = shares(files), np.array([file.z for file in files])
-    octaves = np.array(BINS)
+    files, one_target = ([file for file in each if file.model in models] for each in (files, one_target))
+    (world,) = mixture(one_target, {name: models})
+    S, slope = world.covariance, world.slope
+    Q = np.linalg.inv(S)
+    octaves = np.array([*BINS, (0, 1.5)])
     far = np.abs(octaves[:, None] - octaves[None]).sum(2)
     falling = 0.4 + 0.6 * np.exp(-far / 4)
-    has = np.array([file.cases > 0 for file in files])
-    weight = w[:, None] * has
-    start = np.array([file.start for file in files])
-    informed = weight * np.minimum(np.array([file.cases for file in files]), 500)
-    centre = np.einsum("fb,fbp->p", informed, start) / informed.sum()
-    means = (np.einsum("fb,fbp->bp", informed, start) + 5 * centre) / (informed.sum(0)[:, None] + 5)
-    left = start - means
-    S = regular(np.einsum("fb,fbp,fbq->pq", informed, left, left) / informed.sum() + 0.05 * np.eye(COEFFICIENTS))
-    slope, K = np.zeros(COEFFICIENTS), falling
+    means, K = np.repeat(world.means, ANY_TARGET + 1, axis=0), falling
+    w = shares(files)
     for _ in range(ROUNDS_SEVERAL):
+        posts = [posterior(file, means + file.z * slope, K, Q) for file in files]
+        moved, total = 0.01 * means, np.full(ANY_TARGET + 1, 0.01)
+        for file, share, (bins, β, _) in zip(files, w, posts, strict=True):
+            moved[bins] += share * (β - file.z * slope)
+            total[bins] += share
+        means = centred(moved / total[:, None])
         P, pairs = np.zeros_like(K), np.zeros_like(K)
-        scatter = np.zeros_like(S)
-        Q = np.linalg.inv(S)
-        posts = []
-        for file, share, at in zip(files, w, z, strict=True):
-            bins = np.flatnonzero(file.cases > 0)
-            coupling = np.linalg.inv(K[np.ix_(bins, bins)])
-            H = np.kron(coupling, Q)
-            mean = means[bins] + at * slope
-            pull = file.pull[bins].ravel() + H @ mean.ravel()
-            for place, b in enumerate(bins):
-                here = slice(place * COEFFICIENTS, (place + 1) * COEFFICIENTS)
-                H[here, here] += file.information[b]
-            V = np.linalg.inv(H)
-            β = (V @ pull).reshape(len(bins), -1)
-            β = β - β.mean(1, keepdims=True)
-            V = V.reshape(len(bins), COEFFICIENTS, len(bins), COEFFICIENTS)
-            left = β - mean + mean.mean(1, keepdims=True)
+        for file, share, (bins, β, variance) in zip(files, w, posts, strict=True):
+            left = β - centred(means[bins] + file.z * slope)
             joint = np.ix_(bins, bins)
-            P[joint] += share * (left @ Q @ left.T + np.einsum("sitj,ij->st", V, Q)) / COEFFICIENTS
+            P[joint] += share * (left @ Q @ left.T / COEFFICIENTS + variance)
             pairs[joint] += share
-            scatter += share * (left.T @ coupling @ left + np.einsum("sitj,st->ij", V, coupling)) / len(bins)
-            posts.append((bins, β, share, at))
         spreads = np.sqrt((np.diag(P) + 0.02 * np.mean(np.diag(P))) / (np.diag(pairs) + 0.02 * np.mean(np.diag(pairs))))
         K = (P + 0.05 * falling * np.outer(spreads, spreads)) / (pairs + 0.05)
         K = (1 - SHRINK_COUPLING) * K + SHRINK_COUPLING * np.diag(np.diag(K))
         values, vectors = np.linalg.eigh((K + K.T) / 2)
         K = (vectors * np.maximum(values, 1e-3 * values.max())) @ vectors.T
-        scale = np.trace(K) / len(K)
-        K, S = K / scale, regular(scatter / w.sum() * scale)
-        moved, total, across, along = (
-            np.zeros_like(means),
-            np.zeros(len(BINS)),
-            np.zeros(COEFFICIENTS),
-            SLOPE_RIDGE_SEVERAL,
-        )
-        middle = float(w @ z)
-        for bins, β, share, at in posts:
-            across += share * (at - middle) * (β - means[bins]).mean(0)
-            along += share * (at - middle) ** 2
-        slope = across / along
-        for bins, β, share, at in posts:
-            moved[bins] += share * (β - at * slope)
-            total[bins] += share
-        means = (moved + 0.01 * means) / (total[:, None] + 0.01)
-        means = means - means.mean(1, keepdims=True)
-    return Kind(name, weight, means, slope, S, (K + K.T) / 2)
+    together = np.clip(K[:, ANY_TARGET] / K[ANY_TARGET, ANY_TARGET], 0, 1)
+    means = means + together[:, None] * (world.means[0] - means[ANY_TARGET])
+    K = (K + K.T)[:ANY_TARGET, :ANY_TARGET] / 2
+    return Kind(name, weight, means[:ANY_TARGET], slope, S, K)
 
 
-def fit(files: list[File], protocol: str, made: str) -> HyperPrior:
-    """The prior of one protocol."""
+def centred(β: np.ndarray) -> np.ndarray:
+    """Coefficients whose level is zero."""
+    return β - β.mean(-1, keepdims=True)
+
+
+def posterior(file: File, means: np.ndarray, K: np.ndarray, Q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of one file with several targets: the bins it has, their mean coefficients and tr(Q · covariance) of every pair."""
+    bins = np.flatnonzero(file.cases > 0)
+    H = np.kron(np.linalg.inv(K[np.ix_(bins, bins)]), Q)
+    pull = file.pull[bins].ravel() + H @ means[bins].ravel()
+    for place, b in enumerate(bins):
+        here = slice(place * COEFFICIENTS, (place + 1) * COEFFICIENTS)
+        H[here, here] += file.information[b]
+    V = np.tril(dpotri(dpotrf(H, lower=1)[0], lower=1)[0])
+    V += np.tril(V, -1).T
+    β = centred((V @ pull).reshape(len(bins), -1))
+    V = V.reshape(len(bins), COEFFICIENTS, len(bins), COEFFICIENTS)
+    return bins, β, np.einsum("sitj,ij->st", V, Q, optimize=True) / COEFFICIENTS
+
+
+def fit(files: list[File], protocol: str, made: str, one_target: list[File]) -> HyperPrior:
+    """The prior of one protocol; ``one_target``: the files with one target, whose shapes those with several share."""
     kinds = KINDS[protocol]
     if protocol == "several":
-        fitted = [
-            coupled([f for f in files if f.model in models], name, 1 / len(kinds)) for name, models in kinds.items()
-        ]
+        fitted = [coupled(files, one_target, name, models, 1 / len(kinds)) for name, models in kinds.items()]
     else:
         fitted = mixture(files, kinds)
     catalogues = sorted({file.catalogue for file in files})
-    sizes = [file.n_items for file in files]
+    sizes = [file.n_items for file in files + one_target * (protocol == "several")]
     card = {
         "families": len({family(name) for name in catalogues}),
         "catalogues": len(catalogues),
@@ -316,6 +314,8 @@ def fit(files: list[File], protocol: str, made: str) -> HyperPrior:
         "models": sorted({file.model for file in files}),
         "made": made,
     }
+    if protocol == "several":
+        card["one_target_files"] = len(one_target)
     return HyperPrior(
         protocol,
         tuple(fitted),
@@ -329,16 +329,20 @@ def fit(files: list[File], protocol: str, made: str) -> HyperPrior:
     )
 
 
-def fit_one(task: tuple[dict[str, list[File]], int | None, str]) -> tuple[Path, dict[str, HyperPrior]]:
-    """The priors without a fold, and where they belong; a prior whose files are not given stays as the file there has it."""
-    files, without, made = task
+def fit_one(task: tuple[dict[str, list[File]], int | None, str, tuple[str, ...]]) -> tuple[Path, dict[str, HyperPrior]]:
+    """The chosen priors without a fold, the others as the file there has them, and where they belong."""
+    files, without, made, chosen = task
     target = SHIPPED if without is None else ROOT / f"priors/fold-{without}.json"
+    kept = {
+        protocol: [file for file in each if without is None or fold_of(file.catalogue) != without]
+        for protocol, each in files.items()
+    }
     return target, {
-        protocol: fit([file for file in files[protocol] if without is None or fold_of(file.catalogue) != without], protocol, made)
-        if protocol in files
-        else HyperPrior.from_json(target.read_text(), protocol)
-        for protocol in KINDS
-    }  # fmt: skip
+        name: fit(kept[name], name, made, kept["unseen"])
+        if name in chosen
+        else HyperPrior.from_json(target.read_text(), name)
+        for name in KINDS
+    }
 
 
 def write_card(priors: dict[str, HyperPrior]) -> None:
@@ -354,7 +358,7 @@ def write_card(priors: dict[str, HyperPrior]) -> None:
     what = {
         "unseen": "one target per user, training items are not candidates",
         "all": "one target per user, all items are candidates",
-        "several": "several targets per user",
+        "several": "several targets per user; sizes and shapes also from the files of `unseen`",
     }
     for name, card in cards.items():
         low, high = priors[name].sizes
@@ -368,16 +372,22 @@ def write_card(priors: dict[str, HyperPrior]) -> None:
 
 
 def main() -> None:
-    chosen = sys.argv[1:] or list(KINDS)
+    ask = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    ask.add_argument("--only", choices=tuple(KINDS), help="fit this prior alone and leave the others as they are")
+    only = ask.parse_args().only
+    chosen = (only,) if only else tuple(KINDS)
+    one, several = rank_files("FULLRANK_RANKS"), rank_files("FULLRANK_RANKS_SEVERAL")
     (ROOT / "priors").mkdir(exist_ok=True)
     made = date.today().isoformat()
+    needed = {name: several if name == "several" else one for name in dict.fromkeys(("unseen", *chosen))}
     with ProcessPoolExecutor(2) as pool:
-        files = {}
-        for protocol in chosen:
-            paths = rank_files("FULLRANK_RANKS_SEVERAL" if protocol == "several" else "FULLRANK_RANKS")
-            files[protocol] = list(pool.map(read, [(path, protocol) for path in paths], chunksize=8))
+        files = {
+            protocol: list(pool.map(read, [(path, protocol) for path in paths], chunksize=8))
+            for protocol, paths in needed.items()
+        }
         print({protocol: len(each) for protocol, each in files.items()}, flush=True)
-        for target, priors in pool.map(fit_one, [(files, fold, made) for fold in (None, *range(FOLDS + 1))]):
+        folds = (None, *range(FOLDS + 1))
+        for target, priors in pool.map(fit_one, [(files, fold, made, chosen) for fold in folds]):
             text = priors_to_json(priors)
             target.write_text(text + "\n")
             if target == SHIPPED:

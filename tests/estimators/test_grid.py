@@ -7,6 +7,7 @@ import pytest
 
 import fullrank as fr
 import naive
+from fullrank.estimators import problem
 from fullrank.estimators._grid import Grid
 
 ESTIMATORS = [
@@ -251,6 +252,52 @@ def test_samples_of_very_many_sizes_keep_their_share_of_the_candidates(rng):
         assert dist.expect(metric) == pytest.approx(full.expect(metric), rel=0.06)
         low, high = dist.bounds(metric)
         assert 0 < low < full.expect(metric) < high < 1
+
+
+def test_like_hits_keep_cases_and_few_hits_and_hardly_move_many(rng):
+    counts, _ = pooled_samples(rng, users=60)
+    like = counts.with_like_hits(0.04)
+    assert (len(like), like.n_items, len(like.groups[0])) == (len(counts), counts.n_items, len(counts.groups[0]))
+    before, after = (np.bincount(each.column("hits"), each.weight, 2000) for each in (counts, like))
+    np.testing.assert_array_equal(before[:20], after[:20])
+    assert np.count_nonzero(after) < 0.5 * np.count_nonzero(before)
+    # the same number of cases lies to either side of any number of hits, but for those within 2 % of it
+    below = [np.concatenate([[0], np.cumsum(each)]) for each in (before, after)]
+    for x in range(1, 1900):
+        assert below[0][int(0.97 * x)] <= below[1][x] <= below[0][int(np.ceil(1.03 * x)) + 1]
+    known = fr.RankCounts.from_ranks([1, 777, 778, 800], 900, "full")
+    assert known.with_like_hits(0.04) == known
+
+
+def test_a_smooth_fit_loses_nothing_by_putting_like_ranks_and_hits_together(rng, monkeypatch):
+    counts, _ = pooled_samples(rng)
+    together = fr.LogSpline().fit(counts)
+    monkeypatch.setattr(problem, "HITS_WIDTH", 1e-6)
+    monkeypatch.setattr(problem, "CELL_RANKS", 1)
+    monkeypatch.setattr(problem, "MOST_NUMBERS", 10**9)
+    apart = fr.LogSpline().fit(counts)
+    assert together.posterior.data.A.size < 0.3 * apart.posterior.data.A.size
+    for metric in ("recall@10", "ndcg@10", "ndcg@50", "mrr@10"):
+        (low, high), (left, right) = together.interval(metric), apart.interval(metric)
+        assert together.expect(metric) == pytest.approx(apart.expect(metric), abs=0.1 * (right - left))
+        assert high - low == pytest.approx(right - left, rel=0.15)
+
+
+def test_gains_of_another_metric_or_other_cases_are_not_those_kept(rng):
+    counts, _ = pooled_samples(rng, users=60)
+    other, _ = pooled_samples(rng, users=50)
+    grid = Grid.dense(2000)
+    for each in (counts, other):
+        for metric in (fr.NDCG @ 10, fr.Recall @ 10, fr.Hit @ 10, fr.NDCG @ 20):
+            for n_items in (1500.0, 1700.0):
+                asked = metric, n_items, each.groups, each.strata
+                kept, again = list(grid.gains(*asked)), list(grid.gains(*asked))
+                fresh = list(Grid.dense(2000).gains(*asked))
+                for one in (kept, again):
+                    for (row, which, gain), (wanted_row, wanted_which, wanted) in zip(one, fresh, strict=True):
+                        assert row == wanted_row
+                        np.testing.assert_array_equal(which, wanted_which)
+                        np.testing.assert_array_equal(gain, wanted)
 
 
 def test_like_samples_keep_cases_hits_and_share(rng):

@@ -392,6 +392,7 @@ def test_candidates_are_printed_compared_and_kept(rng):
         "resample": mine.resample(0),
         "with_mean_pool": mine.with_mean_pool(),
         "with_like_samples": mine.with_like_samples(0.05),
+        "with_like_hits": mine.with_like_hits(0.05),
         "select": mine.select(range(128)),
         "known": exact.known()[0],
         "unknown": exact.known()[1],

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,7 @@ HEAD = 1000  # ranks kept one by one
 FINENESS = 0.3  # cell width in standard errors of the rank: errors of 1e-6 in metrics@100 (tests)
 RATIO = 0.02  # cell width as a share of the rank
 MOST_CELLS = 6000
+MOST_KEPT = 2**21  # gains that are kept for the next question about the same metric
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,30 @@ class Grid:
     def gains(
         self, metric: Metric, n_items: float, groups: Groups, rows: IntArray
     ) -> Iterator[tuple[int, IntArray, FloatArray]]:
-        """:meth:`mean_gain` of many (j, T) by j and row: the row, which they are, and a line of gains for each."""
+        """:meth:`mean_gain` of many (j, T) by j and row: the row, which they are, and a line of gains for each.
+
+        A metric is commonly asked for many times in a row: its gains are kept until another is.
+        """
+        # with several targets, metrics that are equal for one part by their word
+        asked = metric, metric.word, n_items, groups.order, groups.targets, groups.ahead, rows
+        kept = self._kept.get("gains")
+        if kept is None or not all(
+            a is b or (isinstance(a, Metric | str | float) and a == b) for a, b in zip(kept[0], asked, strict=True)
+        ):
+            last = len(self) if metric.k is None else int(np.searchsorted(self.lo, metric.k, side="right"))
+            if len(rows) * last > MOST_KEPT:
+                yield from self._gains(metric, n_items, groups, rows)
+                return
+            self._kept["gains"] = kept = asked, list(self._gains(metric, n_items, groups, rows))
+        yield from kept[1]
+
+    @cached_property
+    def _kept(self) -> dict[str, Any]:
+        return {}
+
+    def _gains(
+        self, metric: Metric, n_items: float, groups: Groups, rows: IntArray
+    ) -> Iterator[tuple[int, IntArray, FloatArray]]:
         order, targets, ahead, _ = groups
         sorting = np.lexsort((rows, order, ahead))
         changes = [np.diff(each[sorting], prepend=-1) for each in (order, rows, ahead)]

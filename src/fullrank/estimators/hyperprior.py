@@ -134,10 +134,12 @@ class HyperPrior:
         low, high = self.sizes
         if not self.card:
             return f"a prior of your own for {low:,.0f} to {high:,.0f} items"
+        shapes = self.card.get("one_target_files", 0)
+        more = f" and of {shapes} with one target per user" if shapes else ""
         return (
             f"true ranks of {self.card['files']} recommenders ({', '.join(self.card['models'])}) on "
-            f"{self.card['catalogues']} catalogues of {self.card['families']} families, {low:,.0f} to {high:,.0f} items, "
-            f"made {self.card['made']}"
+            f"{self.card['catalogues']} catalogues of {self.card['families']} families{more}, "
+            f"{low:,.0f} to {high:,.0f} items, made {self.card['made']}"
         )
 
     @property

@@ -89,7 +89,8 @@ class LogSpline:
             return taken_as_known(self, counts, counts, None)
         prior, group_bins = self._prior_of(counts, fitted)
         bins, strata = np.unique(group_bins, return_inverse=True)
-        problem = build_problem(fitted, most=MAX_POOLS if len(bins) <= MANY_STRATA else FEW_POOLS, strata=strata)
+        many = len(bins) > MANY_STRATA
+        problem = build_problem(fitted, most=FEW_POOLS if many else MAX_POOLS, strata=strata, smooth=many)
         data = Outcomes(
             np.concatenate(problem.laws, axis=1),
             # what weighs against the prior is cases, not weights

@@ -25,6 +25,8 @@ POOL_SPREAD = 0.01
 #: Where samples have more sizes than this and more outcomes than that, sizes are put together that are a like share of the
 #: candidates, within so much of its logarithm.
 MANY_SIZES, MANY_OUTCOMES, SHARE_WIDTH = 20, 4000, 0.05
+#: For smooth distributions and very many outcomes: width of bins of hits, on the log scale, and the most ranks in a cell.
+HITS_WIDTH, CELL_RANKS = 0.04, 5
 #: Width of merged cells as a share of the rank: for a fit, and for replicates, which only have to vary as it does.
 COARSENESS, ROUGHNESS = 0.01, 0.1
 
@@ -92,16 +94,25 @@ def build_problem(
     most: int = MAX_POOLS,
     grid: Grid | None = None,
     strata: IntArray | None = None,
+    smooth: bool = False,
 ) -> Problem:
-    """Tables, grid and laws for these counts, within bounded memory; ``strata``: rows of (j, T), if not the counts' own."""
+    """Tables, grid and laws for these counts, within bounded memory; ``strata``: rows of (j, T), if not the counts' own.
+
+    ``smooth``: the distribution to be fitted is, so that ranks and hits within a few per cent of one another may be put
+    together where outcomes are very many.
+    """
     if n_items not in {"bins", "mean"}:
         raise ValueError(f"`n_items` must be 'bins' or 'mean', got {n_items!r}.")
     if n_items == "bins":
-        counts = with_few_sizes(counts)
+        few = with_few_sizes(counts)
+        smooth = smooth and few is not counts
+        counts = few.with_like_hits(HITS_WIDTH) if smooth else few
     while True:
         pools = np.zeros(len(counts.keys), dtype=np.int64) if n_items == "mean" else pool_bins(counts, most)
         tables = counts.tables(pools, strata)
         cells = grid or cells_for(tables, counts.design)
+        if smooth and grid is None:
+            cells = smooth_cells(cells, tables, counts.design)
         if len(tables) == 1 or len(cells) * sum(len(table.hits) for table in tables) <= MOST_NUMBERS:
             break
         most = len(tables) // 2
@@ -182,6 +193,16 @@ def coarse_cells(grid: Grid, tables: list[PoolTable], design: Design) -> Grid:
         return grid
     largest = max(int(table.drawn.max()) for table in tables)
     return merge_cells(grid, design, largest, [min(table.n_items for table in tables)], COARSENESS)
+
+
+def smooth_cells(grid: Grid, tables: list[PoolTable], design: Design) -> Grid:
+    """Put ranks within 1 % of one another together, a few to a cell, whatever the samples can tell apart."""
+    if not may_merge(tables, design):
+        return grid
+    step = np.clip(COARSENESS * grid.hi, 1.0, CELL_RANKS)
+    ends = np.diff(np.floor(np.cumsum(grid.width / step))) > 0
+    hi = grid.hi[np.append(ends, True)]
+    return Grid(np.append(grid.lo[0], hi[:-1] + 1), hi)
 
 
 def may_merge(tables: list[PoolTable], design: Design) -> bool:

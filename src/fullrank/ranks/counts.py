@@ -467,6 +467,21 @@ class RankCounts:
         keys[:, 5] = np.minimum(keys[:, 5], keys[:, 4])
         return self._grouped(keys, self._sums).with_mean_pool()
 
+    def with_like_hits(self, width: float) -> RankCounts:
+        """Return the counts with numbers of hits put together that are within ``width`` of their logarithm.
+
+        Many hits say where a rank is only to 1/√hits of it. Ranks that are known keep their hits.
+        """
+        hits = self.column("hits")
+        bins = np.round(np.log(np.maximum(hits, 1)) / width).astype(np.int64)
+        few = np.exp(bins * width) * width < 1  # each number is a bin
+        bins = np.where(few, hits, hits.max(initial=0) + 1 + bins)
+        bins = np.unique(bins, return_inverse=True)[1].ravel()
+        mean = np.round(np.bincount(bins, self.weight * hits) / np.bincount(bins, self.weight)).astype(np.int64)[bins]
+        keys = self.keys.copy()
+        keys[:, 5] = np.where(self.column("drawn") > 0, np.minimum(mean, self.column("drawn")), hits)
+        return self._holding(*grouped(keys.T, tuple(getattr(self, name) for name in SUMS)))
+
     def select(self, blocks: ArrayLike) -> RankCounts:
         """Return the counts of the given user blocks (0..255) only."""
         kept = np.isin(self.column("block"), np.asarray(blocks))
