@@ -480,7 +480,7 @@ class RankCounts:
         mean = np.round(np.bincount(bins, self.weight * hits) / np.bincount(bins, self.weight)).astype(np.int64)[bins]
         keys = self.keys.copy()
         keys[:, 5] = np.where(self.column("drawn") > 0, np.minimum(mean, self.column("drawn")), hits)
-        return self._holding(*grouped(keys.T, tuple(getattr(self, name) for name in SUMS)))
+        return self._grouped(keys, self._sums)
 
     def select(self, blocks: ArrayLike) -> RankCounts:
         """Return the counts of the given user blocks (0..255) only."""
