@@ -18,6 +18,7 @@ from fullrank.testing import check_design
         (fr.Guided(50, 20, stop_at=10), "guided 50 stop 10, then uni20"),
         (fr.Guided(50, 20, 400), "guided 50, then adaptive 20..400"),
         (fr.Guided(50, 0.01, "all", 5), "guided 50 stop 5, then adaptive 0.01..all"),
+        (fr.Guided(50, 20, None, 10, 0.1), "guided 50 stop 10 keep 0.1, then uni20"),
     ],
 )
 def test_it_prints_and_parses_back(design, word):
@@ -31,6 +32,7 @@ def test_it_prints_and_parses_back(design, word):
     [
         ({"first": 0}, "`first` must be a positive whole number"),
         ({"stop_at": 0}, "`stop_at` must be a positive whole number"),
+        ({"keep_open": 1.5}, "`keep_open` must be a share between 0 and 1, got 1.5"),
         ({"negatives": 0.1}, "`negatives` must be a positive whole number"),
         ({"negatives": 99, "max_negatives": 9}, "`max_negatives` is 9, below `negatives` = 99"),
     ],
@@ -86,6 +88,28 @@ def test_acting_out_closes_opens_and_compares_all():
     assert [each.tolist() for each in everything] == [[3, 2, 0], [0, 0, 0], [0, 0, 0], [0, 0, 0]]
     with pytest.raises(ValueError, match=r"`beaten` .* places in 1..n_items − 1"):
         fr.Guided().act_out([[0]], 11, np.random.default_rng(0))
+
+
+def test_cases_that_are_kept_open_make_auc_known():
+    """Whatever the guide: the mean over many draws is the truth, and the interval holds it as often as it says."""
+    rng = np.random.default_rng(2)
+    N, cases, design = 200, 400, fr.Guided(20, 10, stop_at=3, keep_open=0.25)
+    places = [np.sort(rng.choice(N - 1, rng.integers(0, N // 2), replace=False)) + 1 for _ in range(cases)]
+    true = float(np.mean([1 - len(each) / (N - 1) for each in places]))
+    values, inside = [], []
+    for _ in range(150):
+        ahead, rest, drawn, hits = design.act_out(places, N, rng)
+        closed = design.closed(ahead)
+        assert 0 < (closed & (drawn > 0)).sum() < closed.sum()
+        counts = RankCounts.from_ranks(hits + 1, N, design, drawn=drawn, ahead=ahead, rest=rest, recent=ahead)
+        dist = fr.LogSpline().fit(counts)
+        low, high = dist.interval("auc")
+        assert low <= dist.expect("auc") <= high
+        values.append(dist.expect("auc"))
+        inside.append(low <= true <= high)
+        assert fr.LogSpline().fit(counts).expect("recall@3") <= 1
+    assert abs(np.mean(values) - true) < 4 * np.std(values) / np.sqrt(len(values))
+    assert 0.88 <= np.mean(inside) <= 0.99
 
 
 def ready(**change):
