@@ -26,8 +26,7 @@ from fullrank.estimators.splines import SplineModel
 from fullrank.ranks.counts import LEAD_BINS, lead_bins
 from guide_pairs import pairs_of
 
-CATALOGUES = ("ml-1m", "citeulike-a", "gowalla", "foursquare-sg", "yelp-hin", "amazon-toys", "lastfm-hetrec",
-              "delicious-baskets", "beibei-buy", "weeplaces")  # fmt: skip
+CATALOGUES = ("ml-1m", "citeulike-a", "gowalla", "foursquare-sg", "yelp-hin", "lastfm-hetrec")
 DEPTHS, STOPS, SETS, CHANCE_SETS = (50, 100, 200, 400, 800, 1600, 3200, 6400), (10, 50), 60, 45
 COEFFICIENTS, ROUNDS = 12, 12
 SCALES = ((0.6, 0.5), (1.2, 0.4), (4.0, 0.1))

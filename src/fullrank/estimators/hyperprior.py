@@ -216,20 +216,21 @@ def compared_trend(counts: RankCounts) -> FloatArray:
     )
 
 
-def guide_lift(counts: RankCounts) -> float:
-    """How many times as often the guide's last items beat the target as random ones of the rest do, over open cases.
+def guide_lift(counts: RankCounts, late: bool = False) -> float:
+    """How many times as often the guide's items (``late``: the last half) beat the target as random ones of the rest do.
 
-    ``inf`` where no random one did: a sample that small says nothing against the guide.
+    Over open cases; ``inf`` where no random one did: a sample that small says nothing against the guide.
     """
     left = (counts.column("rest") > 0) & ~counts.closed
     drawn, hits = (counts.column(name)[left] for name in ("drawn", "hits"))
-    weight, ahead, late = counts.weight[left], counts.column("ahead")[left], counts.column("recent")[left]
-    late = np.where(late < 0, LATE_SHARE * ahead, late)
-    compared = float(counts.compared_weight[left].sum()) / 2
+    weight, ahead, recent = counts.weight[left], counts.column("ahead")[left], counts.column("recent")[left]
+    compared = float(counts.compared_weight[left].sum())
+    if late:
+        ahead, compared = np.where(recent < 0, LATE_SHARE * ahead, recent), compared / 2
     sampled, found = drawn > 0, float(weight @ np.where(drawn > 0, hits, 0))
     if not found or not compared:
         return np.inf
-    return float(weight @ late) / compared * float(weight[sampled] @ drawn[sampled]) / found
+    return float(weight @ ahead) / compared * float(weight[sampled] @ drawn[sampled]) / found
 
 
 _ARRAYS = ("means", "slope", "covariance", "coupling")

@@ -43,7 +43,7 @@ THINNED = 8
 UNLIKE_ODDS = -7.0
 #: The same behind a compared part, where a sample of nothing leaves them at −6.9.
 UNLIKE_ODDS_COMPARED = -4.0
-#: A guide whose last items beat the target less often than this many times as random ones do led nowhere.
+#: A guide whose items beat the target less often than this many times as random ones do led nowhere.
 USELESS_LIFT = 1.5
 #: Gain in log-likelihood of free EM steps above which a sample counts as rough: at least so much, and this factor times a
 #: power of the cases of each stratum, at 99 negatives. Steps stop at a fixed number, so gains grow slower than cases.

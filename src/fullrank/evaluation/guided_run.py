@@ -50,9 +50,11 @@ class GuidedRun(ModelRun):
         start = int(np.clip(n_items // 100, FEWEST, MOST))
         step: Step | None = Step(np.arange(len(self.job.split.users)), start, self.cut, start, start)
         while step is not None:
-            self.observe_round(step.design(n_items))
+            self.observe_round(step.design(n_items), step.cases)
             step = self.next_depth(step, self.refit())
-        if not self.stop_reason:
+        if self.stop_reason:
+            self.notes.append(self._brought())
+        else:
             self.observation.forget()
             self.rounds.clear()
             super().carry_out()
@@ -69,7 +71,8 @@ class GuidedRun(ModelRun):
             return self._stop("exact")
         if not self.job.forces_guide and self._leads_nowhere(fitted):
             return None
-        chosen = self._chosen(step, fitted)
+        opened = self._place[seen.begun & (seen.ahead < self.cut)]  # the users of all cases that are not closed
+        chosen = replace(self._chosen(step, fitted), cases=np.flatnonzero(np.isin(self._place, opened)))
         cost = int(left.sum()) * (chosen.first - step.first + chosen.ceiling - step.ceiling)
         if self.budget.limited and cost > self.budget.affordable(self.rate):
             return self._stop("budget")
@@ -83,11 +86,20 @@ class GuidedRun(ModelRun):
         excess = MOST_MORE if fitted.met else fitted.excess  # narrow enough, but refuted: go on
         times = float(np.clip(excess**1.5, LEAST_MORE, MOST_MORE))
         wider, deeper = int(times * step.ceiling), DEEPER * step.first
-        if guide_lift(fitted.estimate.counts) < USEFUL or deeper > DEEPEST * n_items:
+        if guide_lift(fitted.estimate.counts, late=True) < USEFUL or deeper > DEEPEST * n_items:
             return replace(step, ceiling=wider)
         if excess > FAR:
             return replace(step, first=deeper, ceiling=DEEPER * step.ceiling)
         return replace(step, first=deeper) if step.ceiling >= step.first else replace(step, ceiling=wider)
+
+    def _brought(self) -> str:
+        """What the guide brought, against sampling without it and ranking everything."""
+        seen = self.observation
+        full = max(float((seen.pool - 1)[seen.begun].sum()), 1.0)
+        without = f"{min(self.items_without / full, 1.0):.1%} are expected without it"
+        return (
+            f"behind the guide `{self.guide_name}` {seen.items_scored / full:.1%} of the items were scored; {without}"
+        )
 
     @cached_property
     def items_without(self) -> float:
@@ -97,7 +109,7 @@ class GuidedRun(ModelRun):
 
     def _leads_nowhere(self, fitted: Fitted) -> bool:
         """Whether the guide finds hardly more than chance does, or sampling without it is expected to be cheaper."""
-        if len(self.rounds) == 1 and guide_lift(fitted.estimate.counts) < USEFUL:
+        if len(self.rounds) == 1 and guide_lift(fitted.estimate.counts, late=True) < USEFUL:
             self.notes.append(f"the guide `{self.guide_name}` found hardly more than chance does, and was left")
             return True
         seen, plain = self.observation, self.items_without

@@ -279,6 +279,15 @@ class RankCounts:
         return int(self.scored.sum())
 
     @property
+    def items_compared(self) -> int:
+        """How many of them were compared one by one before the rest was sampled, over all cases that have a rest."""
+        left = self.column("rest") > 0
+        drawn = np.where(self.column("drawn") == EVERY, 0, self.column("drawn"))
+        known = self.column("drawn") == EVERY  # of a rest that was compared after all, the part before it
+        before = np.round(self.compared_weight / self.weight * self.cases).astype(np.int64)
+        return int(np.where(known, before, self.scored - drawn * self.cases)[left].sum())
+
+    @property
     def effective_cases(self) -> float:
         """Kish's number of equally weighted cases that vary as much, (Σw)²/Σw²: the number of cases when weights are equal.
 

@@ -329,7 +329,10 @@ def _budget(shown: Digest, panels: dict[str, list[Panel]], serial: Iterator[int]
         say += " An exact rank counts as every candidate scored, though with factors those out of reach need no score."
     drawn = panels.get("budget", [])
     sizes = {int(size) for each in counts for size in each.sizes} - {ALL}
-    if not drawn and len(sizes) == 1:
+    guided = [each for each in counts if each.design.compares]
+    if guided:
+        say += _behind_guides(guided)
+    elif not drawn and len(sizes) == 1:
         say += f" Every case was compared with {next(iter(sizes)):,} negatives, easy cases and hard ones alike."
     elif drawn and all(each.design.beyond is not None for each in counts):
         say += " <b>all</b>: targets among the first, whose rank is exact; the others were compared with a sample only."
@@ -339,6 +342,18 @@ def _budget(shown: Digest, panels: dict[str, list[Panel]], serial: Iterator[int]
             " top, where metrics are decided. Rows are sample sizes, in negatives per case."
         )
     return f'<p class="say">{say}</p>{_figures(drawn, serial) if drawn else ""}'
+
+
+def _behind_guides(counts: list[Any]) -> str:
+    """What guides brought: how much of the budget went along their order, and how many cases that closed."""
+    scored = sum(each.items_scored for each in counts)
+    compared = sum(each.items_compared for each in counts)
+    closed = sum(int(each.cases[each.closed].sum()) for each in counts) / sum(len(each) for each in counts)
+    return (
+        f" {percent(compared / max(scored, 1))} of them were what the guide put first, compared one by one: they closed"
+        f" {percent(closed)} of the cases, whose target is beyond every cut-off. The others are random ones of the rest,"
+        " drawn for the cases that were left open."
+    )
 
 
 def _pairs(shown: Digest) -> str:
