@@ -44,6 +44,14 @@ class Found:
         return f"{100 * self.cost:.2f} % | {' | '.join(cells)}"
 
 
+class Unseen(fr.LogSpline):
+    """LogSpline whose own prior speaks behind guides only; where a guide was left, the one that is shipped does."""
+
+    def fit(self, counts: fr.RankCounts) -> fr.RankDistribution:
+        """Fit the counts under the prior that is for them."""
+        return super().fit(counts) if counts.design.compares else fr.LogSpline().fit(counts)
+
+
 class Catalogue:
     """Pairs of models on a catalogue, acted out: the guide's order is 1, 2, 3, …, the target is item 0."""
 
@@ -52,7 +60,7 @@ class Catalogue:
         self.n = int(self.found["n_items"])
         pairs = (key.removeprefix("first_").split("_") for key in self.found if key.startswith("first_"))
         self.pairs = sorted((model, guide) for model, guide in pairs if model != "pop")
-        self.estimator = fr.LogSpline(guided(name))
+        self.estimator = Unseen(guided(name))
 
     def run(self, model: str, guide: str | None, seed: int = 0, items: float | None = None) -> Found:
         """Evaluate a pair to ±2 %, or without a guide; ``items``: the share of the catalogue that may be scored."""

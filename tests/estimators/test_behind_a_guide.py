@@ -144,3 +144,6 @@ def test_a_prior_for_other_bins_is_refused():
 
     with pytest.raises(ValueError, match="`prior` must be one for a compared part"):
         fr.LogSpline(shipped("unseen")).fit(counts)
+    plain = RankCounts.from_ranks([1, 3], 1000, "uni99")
+    with pytest.raises(ValueError, match="`prior` must not be one for a compared part"):
+        fr.LogSpline(shipped("guided")).fit(plain)

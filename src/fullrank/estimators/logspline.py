@@ -117,6 +117,8 @@ class LogSpline:
                     "`prior` must be one for a compared part: it has other bins than those of what is ahead."
                 )
             return prior, fitted.lead_bins
+        if self.prior is not None and len(self.prior.kinds[0].means) == LEAD_BINS:
+            raise ValueError("`prior` must not be one for a compared part: these counts have none.")
         several = counts.several_targets
         prior = self.prior or shipped(self.prior_name(counts.candidates, several))
         if several and len(prior.kinds[0].means) == 1:

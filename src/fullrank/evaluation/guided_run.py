@@ -28,6 +28,8 @@ FAR = 3.0
 USEFUL = 2.0
 #: A guide may be left until so much of what sampling without it would take was spent on it.
 TRIAL = 0.1
+#: The share of the cases that is never closed where AUC is asked for, and how many these are at least.
+KEEP_OPEN, FEWEST_KEPT = 0.1, 100
 #: Rounds after which all that is left is compared.
 MOST_ROUNDS = 24
 
@@ -40,7 +42,8 @@ class GuidedRun(ModelRun):
     def carry_out(self) -> None:
         """Observe the model behind the guide until the precision is met, or without it if that is cheaper."""
         n_items = self.job.split.n_items
-        useless = n_items <= 2 * MOST or any(m.k is None for m in self.planner.metrics)
+        metrics = self.planner.metrics
+        useless = n_items <= 2 * MOST or any(m.k is None and not m.whole_auc for m in metrics)
         if self.job.fixed or useless or not (self.job.forces_guide or self.observation.is_function):
             super().carry_out()
             return
@@ -48,7 +51,9 @@ class GuidedRun(ModelRun):
         self.guide_name = guide.name
         self.observation.time_function(self.budget)
         start = int(np.clip(n_items // 100, FEWEST, MOST))
-        step: Step | None = Step(np.arange(len(self.job.split.users)), start, self.cut, start, start)
+        cases = len(self.job.split.users)
+        keep = max(KEEP_OPEN, min(FEWEST_KEPT / cases, 1.0)) if any(m.whole_auc for m in metrics) else 0.0
+        step: Step | None = Step(np.arange(cases), start, self.cut, start, start, keep)
         while step is not None:
             self.observe_round(step.design(n_items), step.cases)
             step = self.next_depth(step, self.refit())
@@ -71,7 +76,7 @@ class GuidedRun(ModelRun):
             return self._stop("exact")
         if not self.job.forces_guide and self._leads_nowhere(fitted):
             return None
-        opened = self._place[seen.begun & (seen.ahead < self.cut)]  # the users of all cases that are not closed
+        opened = self._place[seen.begun & ((seen.ahead < self.cut) | (seen.drawn > 0))]  # users of cases not closed
         chosen = replace(self._chosen(step, fitted), cases=np.flatnonzero(np.isin(self._place, opened)))
         cost = int(left.sum()) * (chosen.first - step.first + chosen.ceiling - step.ceiling)
         if self.budget.limited and cost > self.budget.affordable(self.rate):

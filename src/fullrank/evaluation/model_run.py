@@ -46,12 +46,13 @@ class Step:
     stop: int
     ceiling: int
     first: int = 0
+    keep_open: float = 0.0
 
     def design(self, n_items: int) -> Adaptive | Guided:
         """The design of this step."""
         top = "all" if self.ceiling >= n_items - 1 else max(self.ceiling, self.start)
         if self.first:
-            return Guided(min(self.first, n_items), self.start, top, self.stop)
+            return Guided(min(self.first, n_items), self.start, top, self.stop, self.keep_open)
         return Adaptive(self.start, top, self.stop, replace=False)
 
 
