@@ -30,7 +30,7 @@ CATALOGUES = ("ml-1m", "citeulike-a", "gowalla", "foursquare-sg", "yelp-hin", "l
               "delicious-baskets", "beibei-buy")  # fmt: skip
 DEPTHS, STOPS, SETS, CHANCE_SETS = (50, 100, 200, 400, 800, 1600, 3200, 6400), (10, 50), 60, 45
 COEFFICIENTS, ROUNDS = 12, 12
-SCALES = ((1.0, 0.5), (2.0, 0.35), (5.0, 0.15))
+SCALES = ((0.8, 0.5), (1.6, 0.38), (5.0, 0.12))
 SECOND = np.diff(np.eye(COEFFICIENTS), 2, axis=0)
 CENTRE = np.eye(COEFFICIENTS) - 1 / COEFFICIENTS
 TARGET = Path(__file__).resolve().parent.parent / "src/fullrank/estimators/hyperprior_compared.json"
