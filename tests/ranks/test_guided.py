@@ -7,6 +7,7 @@ import pytest
 
 import fullrank as fr
 from fullrank.ranks.counts import RankCounts
+from fullrank.ranks.groups import LEAD_BINS, lead_bins
 from fullrank.ranks.laws import ALL
 from fullrank.testing import check_design
 
@@ -161,3 +162,17 @@ def test_auc_weighs_the_closed_cases_that_were_drawn_from():
     assert counts.auc == pytest.approx(((1 - 16 / 5 / 20) + 3 * closed) / 4)
     with pytest.raises(ValueError, match="AUC is not known: of 1 cases"):
         _ = RankCounts.from_ranks([2, 1], 21, design, ahead=[0, 2], rest=[16, 17]).auc
+
+
+def test_cases_are_binned_by_how_many_are_ahead_and_how_late():
+    ahead, recent = np.array([0, 1, 3, 4, 7, 9, 9, 9, 5, 9]), np.array([0, 0, 0, 0, 0, 0, 1, 9, 5, -1])
+    bins = lead_bins(ahead, recent).tolist()
+    assert bins == [0, 7, 7, 12, 13, 13, 8, 4, 3, LEAD_BINS - 1]
+    assert len(set(bins)) == 8
+    every = [lead_bins(np.array([a]), np.array([r]))[0] for a in range(80) for r in range(-1, a + 1)]
+    assert set(every) == set(range(LEAD_BINS))
+
+
+def test_what_was_compared_one_by_one_is_counted():
+    assert ready().items_compared == 200 + 49 + 200
+    assert ready(ranks=[2, 1, 1], drawn=[99, 0, 99]).closed_early.sum() == 1
