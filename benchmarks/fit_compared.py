@@ -19,18 +19,18 @@ from pathlib import Path
 
 import numpy as np
 
-from catalogues import rank_files, split_name
+from catalogues import family, rank_files, split_name
 from fullrank.estimators._grid import Grid
 from fullrank.estimators.hyperprior import HyperPrior, Kind, priors_to_json
 from fullrank.estimators.splines import SplineModel
 from fullrank.ranks.counts import LEAD_BINS, lead_bins
 from guide_pairs import pairs_of
 
-CATALOGUES = ("ml-1m", "citeulike-a", "gowalla", "foursquare-sg", "yelp-hin", "amazon-toys", "lastfm-hetrec",
-              "delicious-baskets", "beibei-buy", "weeplaces")  # fmt: skip
-DEPTHS, STOPS, SETS, CHANCE_SETS = (100, 200, 400, 800, 1600, 3200), (10, 50), 60, 45
+CATALOGUES = ("ml-1m", "citeulike-a", "gowalla", "foursquare-sg", "yelp-hin", "lastfm-hetrec",
+              "delicious-baskets", "beibei-buy")  # fmt: skip
+DEPTHS, STOPS, SETS, CHANCE_SETS = (50, 100, 200, 400, 800, 1600, 3200, 6400), (10, 50), 60, 45
 COEFFICIENTS, ROUNDS = 12, 12
-SCALES = ((0.6, 0.5), (1.2, 0.4), (4.0, 0.1))
+SCALES = ((0.8, 0.5), (1.6, 0.38), (5.0, 0.12))
 SECOND = np.diff(np.eye(COEFFICIENTS), 2, axis=0)
 CENTRE = np.eye(COEFFICIENTS) - 1 / COEFFICIENTS
 TARGET = Path(__file__).resolve().parent.parent / "src/fullrank/estimators/hyperprior_compared.json"
@@ -74,13 +74,13 @@ def guided_sets(without: str | None) -> list[Cases]:
     """Open cases behind guides that know something."""
     rng, out = np.random.default_rng(1), []
     for name in CATALOGUES:
-        if name == without:
+        if without is not None and family(name) == family(without):
             continue
         found, own = pairs_of(name), []
         for key in (key for key in found if key.startswith("first_") and not key.endswith("_rnd")):
             model, first = key.split("_")[1], found[key]
             for depth in (d for d in DEPTHS if d <= 0.35 * found["n_items"]):
-                ahead, early = ((first <= d).sum(1) for d in (depth, depth // 4))
+                ahead, early = ((first <= d).sum(1) for d in (depth, depth // 2))
                 for stop in STOPS if depth in (400, 1600) else STOPS[:1]:
                     on = ahead < stop
                     if on.sum() >= 20:
@@ -90,10 +90,12 @@ def guided_sets(without: str | None) -> list[Cases]:
     return out
 
 
-def chance_sets() -> list[Cases]:
+def chance_sets(without: str | None) -> list[Cases]:
     """Open cases of real recommenders behind an order that knows nothing."""
     rng, out = np.random.default_rng(3), []
     for path in rank_files():
+        if without is not None and family(split_name(path)[0]) == family(without):
+            continue
         with np.load(path) as data:
             R, N = data["R_masked"].astype(int), data["N_masked"].astype(int)
         if N.min() < 300:
@@ -101,9 +103,9 @@ def chance_sets() -> list[Cases]:
         some = rng.choice(len(R), min(1500, len(R)), replace=False)
         R, N = R[some], N[some]
         depth = int(min(rng.choice((100, 200, 400, 1600)), 0.3 * N.min()))
-        early = rng.hypergeometric(R - 1, N - R, depth // 4)
+        early = rng.hypergeometric(R - 1, N - R, depth // 2)
         left = R - 1 - early
-        late = rng.hypergeometric(left, N - 1 - depth // 4 - left, depth - depth // 4)
+        late = rng.hypergeometric(left, N - 1 - depth // 2 - left, depth - depth // 2)
         on = early + late < 10
         if on.sum() >= 30:
             a = (early + late)[on]
@@ -218,7 +220,12 @@ def prior(name: str, kinds: dict[str, tuple[float, list[Cases]]]) -> HyperPrior:
 
 def guided(without: str | None = None) -> HyperPrior:
     """The prior behind a guide, perhaps without a catalogue."""
-    return prior("guided", {"guide": (0.8, guided_sets(without)), "chance": (0.2, chance_sets())})
+    sets = guided_sets(without)
+    popular = [each for each in sets if each.models.endswith("_pop")]
+    personal = [each for each in sets if not each.models.endswith("_pop")]
+    return prior(
+        "guided", {"model": (0.6, personal), "popularity": (0.2, popular), "chance": (0.2, chance_sets(without))}
+    )
 
 
 def main() -> None:

@@ -1,9 +1,12 @@
-"""What a guide saves: cost of ±2 % behind every guide, against uniform adaptive sampling, and a clock.
+"""What a guide saves: the cost of ±2 % behind every guide, against uniform adaptive sampling; training items; a clock.
 
 Every ordered pair of EASE, ALS, itemKNN and BPR as expensive model and guide, and popularity and a random order as guides
-(``guide_pairs.py``; 1,500 cases). The prior has not seen the catalogue. Cost is in per cent of the catalogue per case.
+(``guide_pairs.py``; 1,500 cases). ``evaluate`` is left free to leave a guide. Priors have not seen the catalogue's family
+(``fit_compared.py``). Cost is in per cent of the catalogue per case. ``at equal cost``: uniform adaptive sampling that is
+stopped when it has scored as many items as the model's guides took, on the median.
 
-    python benchmarks/guided.py citeulike-a gowalla     # the named catalogues
+    python benchmarks/guided.py                         # six catalogues; names choose others
+    python benchmarks/guided.py --all                   # training items compared in full, and not
     python benchmarks/guided.py --clock                 # a scorer that sleeps 0.05 ms per item, N = 20,000
 """
 
@@ -11,37 +14,176 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
 
 import fullrank as fr
+from catalogues import rank_files, split_name
 from fit_compared import guided
 from fullrank.models.scorer import Rows
 from guide_pairs import beaten_items, pairs_of
 
 METRICS = ("ndcg@10", "recall@10")
+CATALOGUES = ("ml-1m", "citeulike-a", "gowalla", "lastfm-hetrec", "yelp-hin", "foursquare-sg")
+POOR = ("pop", "rnd")
 
 
-def one(found: dict, model: str, guide: str, estimator: fr.LogSpline | None, **options: object) -> str:
-    """Evaluate a pair: the guide's order is 1, 2, 3, …, the target is item 0, and the model knows what beats it."""
-    beats = beaten_items(found, model, guide, np.random.default_rng(0))
-    cases, n = beats.shape
-    split = fr.Split(sp.csr_matrix((cases, n)), np.arange(cases), np.zeros(cases, dtype=int))
-    order = Rows(lambda users: np.tile(-np.arange(n, dtype=float), (len(users), 1)), n)
+@dataclass(frozen=True)
+class Found:
+    """What one run gave: its cost as a share of the catalogue, and per metric the relative error and whether it was covered."""
 
-    def score(users: np.ndarray, items: np.ndarray) -> np.ndarray:
-        return np.where(items == 0, 0.5, beats[users[:, None], items])
+    cost: float
+    errors: tuple[float, ...]
+    covered: tuple[bool, ...]
 
-    if "design" in options and options["design"] == "guided":
-        options |= {"guide": order, "estimator": estimator}
-    report = fr.evaluate({model: score}, split, METRICS, precision=0.02, progress=False, **options)
-    R, cells = 1 + beats.sum(1), []
-    for row in report.rows:
-        true = float(row.metric.gain(R).mean())
-        inside = row.low - 1e-9 <= true <= row.high + 1e-9
-        cells.append(f"{100 * (row.value / true - 1):+.2f} % {'in' if inside else 'OUT'}")
-    return f"{100 * report.rows[0].items_scored / cases / n:.2f} % | {' | '.join(cells)}"
+    def __str__(self) -> str:
+        cells = (f"{100 * e:+.2f} %{'' if c else ' MISSED'}" for e, c in zip(self.errors, self.covered, strict=True))
+        return f"{100 * self.cost:.2f} % | {' | '.join(cells)}"
+
+
+class Unseen(fr.LogSpline):
+    """LogSpline whose own prior speaks behind guides only; where a guide was left, the one that is shipped does."""
+
+    def fit(self, counts: fr.RankCounts) -> fr.RankDistribution:
+        """Fit the counts under the prior that is for them."""
+        return super().fit(counts) if counts.design.compares else fr.LogSpline().fit(counts)
+
+
+class Catalogue:
+    """Pairs of models on a catalogue, acted out: the guide's order is 1, 2, 3, …, the target is item 0."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.found = name, pairs_of(name)
+        self.n = int(self.found["n_items"])
+        pairs = (key.removeprefix("first_").split("_") for key in self.found if key.startswith("first_"))
+        self.pairs = sorted((model, guide) for model, guide in pairs if model != "pop")
+        self.estimator = Unseen(guided(name))
+
+    def run(self, model: str, guide: str | None, seed: int = 0, items: float | None = None) -> Found:
+        """Evaluate a pair to ±2 %, or without a guide; ``items``: the share of the catalogue that may be scored."""
+        beats = beaten_items(self.found, model, guide or "pop", np.random.default_rng(0))
+        cases, n = beats.shape
+        split = fr.Split(sp.csr_matrix((cases, n)), np.arange(cases), np.zeros(cases, dtype=int))
+        order = Rows(lambda users: np.tile(-np.arange(n, dtype=float), (len(users), 1)), n, name=guide or "none")
+
+        def score(users: np.ndarray, asked: np.ndarray) -> np.ndarray:
+            return np.where(asked == 0, 0.5, beats[users[:, None], asked])
+
+        # a limit just below everything: ranking in full is no way out, however quick this scorer is
+        most = cases * n - 1 if items is None else round(items * cases * n)
+        how = {"design": "adaptive"} if guide is None else {"guide": order, "estimator": self.estimator}
+        report = fr.evaluate(
+            {model: score}, split, METRICS, precision=0.02, progress=False, max_items=most, rng=seed, **how
+        )
+        true = [float(row.metric.gain(1 + beats.sum(1)).mean()) for row in report.rows]
+        return Found(
+            report.rows[0].items_scored / cases / n,
+            tuple(row.value / value - 1 for row, value in zip(report.rows, true, strict=True)),
+            tuple(row.low - 1e-9 <= value <= row.high + 1e-9 for row, value in zip(report.rows, true, strict=True)),
+        )
+
+
+def compare(name: str) -> tuple[dict[tuple[str, str], Found], dict[str, Found], list[tuple[float, float]]]:
+    """Print every pair of a catalogue; return what was found behind guides, without, and errors at equal cost."""
+    catalogue, behind, plain, equal = Catalogue(name), {}, {}, []
+    for model in sorted({model for model, _ in catalogue.pairs}):
+        plain[model] = catalogue.run(model, None)
+        print(f"| {name} | {model}, uniform | {plain[model]} | |", flush=True)
+        for guide in (guide for each, guide in catalogue.pairs if each == model):
+            found = behind[model, guide] = catalogue.run(model, guide)
+            print(
+                f"| {name} | {model} / {guide} | {found} | {found.cost / plain[model].cost:.2f} |",
+                flush=True,
+            )
+        own = [found for (each, guide), found in behind.items() if each == model and guide not in POOR]
+        same = catalogue.run(model, None, items=float(np.median([found.cost for found in own])))
+        print(f"| {name} | {model}, uniform at equal cost | {same} | |", flush=True)
+        equal += [(np.mean(np.abs([found.errors for found in own])), np.mean(np.abs(same.errors)))]
+    return behind, plain, equal
+
+
+def summary(name: str, behind: dict[tuple[str, str], Found], plain: dict[str, Found], equal: list) -> str:
+    """One line of the table of catalogues."""
+    models = [found.cost for (_, guide), found in behind.items() if guide not in POOR]
+    poor = [found.cost / plain[model].cost for (model, guide), found in behind.items() if guide in POOR]
+    covered = np.concatenate([found.covered for found in behind.values()])
+    own, same = np.mean(equal, axis=0)
+    uniform = np.median([found.cost for found in plain.values()])
+    return (
+        f"| {name} | {100 * np.median(models):.1f} % ({100 * min(models):.1f} to {100 * max(models):.1f}) | "
+        f"{100 * uniform:.1f} % | {own / same:.2f} | {covered.sum()} of {len(covered)} | {max(poor):.2f} |"
+    )
+
+
+def pairs(names: list[str]) -> None:
+    """Every pair on every catalogue, then a line for each catalogue."""
+    print(
+        "| catalogue | model / guide | cost | ndcg@10 | recall@10 | ÷ uniform |\n|---|---|---|---|---|---|", flush=True
+    )
+    lines, every = [], []
+    for name in names:
+        behind, plain, equal = compare(name)
+        lines.append(summary(name, behind, plain, equal))
+        every += [covered for found in behind.values() for covered in found.covered]
+    print(
+        "\n| catalogue | cost behind models, median (range) | uniform, median | error ÷ uniform's at equal cost | covered | "
+        "poor guides ÷ uniform, worst |\n|---|---|---|---|---|---|"
+    )
+    print("\n".join(lines))
+    print(f"\nCoverage over all pairs: {np.mean(every):.1%} of {len(every)} intervals.")
+
+
+def training_items() -> Iterator[tuple[str, int, list[float], list[bool]]]:
+    """Per file and number of negatives: NDCG@10's error among unseen items, and among all with training items compared.
+
+    Both priors are those that are shipped, and know these catalogues.
+    """
+    for path in rank_files():
+        name, model = split_name(path)
+        with np.load(path) as data:
+            if name not in CATALOGUES or "R_unmasked" not in data.files:
+                continue
+            masked, whole, pool = (data[key].astype(int) for key in ("R_masked", "R_unmasked", "N_masked"))
+            total = int(data["N"])
+        rng = np.random.default_rng(0)
+        some = rng.choice(len(masked), min(5000, len(masked)), replace=False)
+        masked, whole, pool = masked[some], whole[some], pool[some]
+        ahead = np.clip(whole - masked, 0, total - pool)
+        if float((fr.NDCG @ 10).gain(masked + ahead).mean()) < 0.001:
+            continue  # training items fill the head: nothing is left to be wrong about
+        for m in (99, 499):
+            errors, inside = [], []
+            for among in ("unseen", "all"):
+                hits = rng.hypergeometric(masked - 1, pool - masked, np.minimum(m, pool - 1))
+                about = {"ahead": ahead, "rest": pool - 1} if among == "all" else {}
+                size = np.full(len(pool), total) if among == "all" else pool
+                design = fr.Sample(m, replace=False)
+                counts = fr.RankCounts.from_ranks(hits + 1, size, design, candidates=among, **about)
+                dist = fr.LogSpline().fit(counts)
+                true = float((fr.NDCG @ 10).gain(masked + (ahead if among == "all" else 0)).mean())
+                low, high = dist.interval("ndcg@10")
+                errors.append(abs(dist.expect("ndcg@10") / true - 1))
+                inside.append(low <= true <= high)
+            yield f"{name}/{model}", m, errors, inside
+
+
+def compared_train() -> None:
+    """Print the errors with training items compared in full, against those among unseen items."""
+    print("| file | negatives | error, unseen | error, all with training items compared |\n|---|---|---|---|")
+    found = list(training_items())
+    for name, m, errors, inside in found:
+        cells = [f"{100 * e:.1f} %{'' if ok else ' MISSED'}" for e, ok in zip(errors, inside, strict=True)]
+        print(f"| {name} | {m} | {' | '.join(cells)} |")
+    for m in (99, 499):
+        errors = np.mean([each for _, number, each, _ in found if number == m], axis=0)
+        covered = [ok[1] for _, number, _, ok in found if number == m]
+        print(
+            f"\n{m} negatives: mean error {100 * errors[0]:.1f} % and {100 * errors[1]:.1f} %, a ratio of "
+            f"{errors[1] / errors[0]:.2f}; {sum(covered)} of {len(covered)} intervals hold among all."
+        )
 
 
 def clock() -> None:
@@ -59,30 +201,24 @@ def clock() -> None:
         return np.einsum("bd,bmd->bm", U[asked], V[items])
 
     print(f"full ranking, extrapolated: {users * n * wait:,.0f} s")
+    true = float((fr.NDCG @ 10).gain(ranks).mean())
     for name, options in (("guide", {"guide": near}), ("adaptive", {"design": "adaptive"})):
         begin = time.perf_counter()
-        report = fr.evaluate({"slow": slow}, split, METRICS, precision=0.05, progress=False, **options)
-        share = report.rows[0].items_scored / users / n
-        print(f"{name}: {time.perf_counter() - begin:,.0f} s, {share:.2%} of the items; {report.rows[0].value:.4f} "
-              f"[{report.rows[0].low:.4f}, {report.rows[0].high:.4f}], true {float((fr.NDCG @ 10).gain(ranks).mean()):.4f}", flush=True)  # fmt: skip
+        row = fr.evaluate({"slow": slow}, split, METRICS, precision=0.05, progress=False, **options).rows[0]
+        print(
+            f"{name}: {time.perf_counter() - begin:,.0f} s, {row.items_scored / users / n:.2%} of the items; "
+            f"{row.value:.4f} [{row.low:.4f}, {row.high:.4f}], true {true:.4f}",
+            flush=True,
+        )
 
 
 def main() -> None:
     if "--clock" in sys.argv:
         clock()
-        return
-    print("| catalogue | model / guide | cost | ndcg@10 | recall@10 |\n|---|---|---|---|---|", flush=True)
-    for name in sys.argv[1:]:
-        found, estimator = pairs_of(name), fr.LogSpline(guided(name))
-        pairs = sorted(key.removeprefix("first_").split("_") for key in found if key.startswith("first_"))
-        for model, guide in pairs:
-            if model != "pop":
-                print(
-                    f"| {name} | {model} / {guide} | {one(found, model, guide, estimator, design='guided')} |",
-                    flush=True,
-                )
-        for model in sorted({model for model, _ in pairs} - {"pop"}):
-            print(f"| {name} | {model}, uniform | {one(found, model, 'pop', None, design='adaptive')} |", flush=True)
+    elif "--all" in sys.argv:
+        compared_train()
+    else:
+        pairs(sys.argv[1:] or list(CATALOGUES))
 
 
 if __name__ == "__main__":

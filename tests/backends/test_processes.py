@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import worlds
-from worlds import DESIGNS, KINDS, Function, Spy, Trouble, Unreadable, make_model, make_split, same
+from worlds import DESIGNS, GUIDED, KINDS, Function, Spy, Trouble, Unreadable, make_model, make_split, same
 
 import fullrank.backends.schedule as schedule
 import fullrank.observing.task as module
@@ -47,6 +47,20 @@ def test_workers_change_no_digit(workers: int, split: Split) -> None:
             for design in DESIGNS if workers == 2 else DESIGNS[1::2]:
                 expected = Observation(model, split, rng=5, progress=False).advance(design)
                 same(Observation(model, split, rng=5, progress=False, map=backend, batch=7).advance(design), expected)
+
+
+@pytest.mark.parametrize("kind", ["factors", "item-item", "rows", "function"])
+def test_workers_behind_a_guide_change_no_digit(kind: str, split: Split, two: ProcessBackend) -> None:
+    model, guides = (
+        make_model(kind, split),
+        (make_model("factors", split, seed=3), make_model("rows", split), "popularity"),
+    )
+    for design, guide in zip(GUIDED, guides, strict=True):
+        alone = Observation(model, split, guide=guide, rng=5, progress=False).advance(design)
+        shared = Observation(model, split, guide=guide, rng=5, progress=False, map=two, batch=7).advance(design)
+        same(shared, alone)
+        np.testing.assert_array_equal(shared.recent, alone.recent)
+        assert shared.items_scored == alone.items_scored
 
 
 @pytest.mark.parametrize("design", DESIGNS, ids=str)

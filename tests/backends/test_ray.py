@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import worlds
-from worlds import DESIGNS, KINDS, Function, Trouble, Unreadable, make_model, make_split, same
+from worlds import DESIGNS, GUIDED, KINDS, Function, Trouble, Unreadable, make_model, make_split, same
 
 import fullrank.backends.schedule as schedule
 import fullrank.observing.task as module
@@ -79,6 +79,15 @@ def test_two_nodes_change_no_digit(kind: str, split: Split, cluster: Any) -> Non
     for design in DESIGNS:
         expected = Observation(model, split, rng=5, progress=False).advance(design)
         same(Observation(model, split, rng=5, progress=False, map=RayBackend(), batch=7).advance(design), expected)
+
+
+@pytest.mark.parametrize("kind", ["factors", "function"])
+def test_nodes_behind_a_guide_change_no_digit(kind: str, split: Split, cluster: Any) -> None:
+    model, guide = make_model(kind, split), make_model("factors", split, seed=3)
+    for design in GUIDED:
+        alone = Observation(model, split, guide=guide, rng=5, progress=False).advance(design)
+        shared = Observation(model, split, guide=guide, rng=5, progress=False, map=RayBackend(), batch=7)
+        same(shared.advance(design), alone)
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from fullrank.data.split import Split
 from fullrank.models.scorer import ItemItem, Rows
 from fullrank.ranks.design import Adaptive, Exhaustive, Sample, Top
+from fullrank.ranks.guided import Guided
 
 FIELDS = ("ahead", "rest", "drawn", "hits", "pool", "order", "targets")
 DESIGNS = (
@@ -25,6 +26,7 @@ DESIGNS = (
     Adaptive(2, "all", stop_at=3, replace=False),
     Top(4, 7),
 )
+GUIDED = (Guided(12, 5, stop_at=3), Guided(9, 3, "all", stop_at=4), Guided(10, 4, stop_at=2, keep_open=0.3))
 KINDS = ("factors", "bias", "item-item", "dense item-item", "table", "matrix", "rows", "function")
 USERS, ITEMS = 60, 45
 

@@ -97,6 +97,8 @@ def test_a_narrow_interval_that_is_wrong_is_not_met(rng):
     cut = fr.evaluate(
         {"m": model}, split, METRICS, estimator=Shifted(4.0), max_items=first["items"] + 100 * N, **options
     )
+    for row in cut.rows:  # rows and estimates say the same
+        assert row.interval == pytest.approx(cut.estimates["m"].interval(row.metric))
     if cut.runs["m"].stop_reason == "budget" and cut.runs["m"].rounds[-1].get("refuted"):
         assert any("disagree with the estimate" in note for note in cut.notes)
 

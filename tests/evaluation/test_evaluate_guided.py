@@ -60,7 +60,22 @@ def test_a_good_guide_is_cheap_and_right(world):
         assert (row.high - row.low) / 2 <= 0.05 * row.value * 1.0001
     again = run(Slow(factors), split, precision=0.05, design="guided", guide=guide)
     assert [row.value for row in again.rows] == [row.value for row in report.rows]
-    assert "<html" in report.to_html()
+    said = " ".join(str(report).split())
+    assert "of the items were scored;" in said
+    assert "are expected without it" in said
+    assert "of them were what the guide put first, compared one by one" in report.to_html()
+
+
+def test_auc_is_known_behind_a_guide(world):
+    split, factors, guide, ranks = world
+    report = fr.evaluate(
+        {"slow": Slow(factors)}, split, ["ndcg@10", "auc"], precision=0.1, design="guided", guide=guide, progress=False
+    )
+    assert "keep 0.333" in report.rows[0].design  # of few cases more than a tenth
+    assert report.rows[0].items_scored < 0.2 * USERS * ITEMS
+    for row in report.rows:
+        assert row.low - 1e-9 <= value(ranks, row["metric"]) <= row.high + 1e-9
+        assert row.interval == pytest.approx(report.estimates["slow"].interval(row.metric))
 
 
 def test_a_guide_that_leads_nowhere_is_left(world):
@@ -121,3 +136,25 @@ def test_the_command_line(world, tmp_path):
         assert json.loads(done.stdout)["rows"][0]["design"] == "guided 100 stop 10, then uni99"
     failed = CliRunner().invoke(app, words)
     assert "`guide` is missing" in str(failed.exception) + failed.output
+
+
+def test_a_plan_from_a_pilot_behind_a_guide(world):
+    split, factors, _, ranks = world
+    guide = factors[0], factors[1] + np.random.default_rng(1).normal(scale=1.5, size=factors[1].shape)
+    pilot = fr.observe(factors, split, fr.Guided(30, 20, stop_at=10), guide=guide, progress=False)
+    plan = fr.plan(pilot=pilot, metric=["ndcg@10", "recall@10"], precision=0.03)
+    assert plan.source == "a pilot behind a guide"
+    assert plan.design.first == 30
+    assert plan.design.negatives > 20
+    assert plan.recommended.meets
+    shares = [each.share for each in plan.choices[1:]]
+    assert shares == sorted(shares)
+    assert plan.choices[1].items == pytest.approx(pilot.items_scored, rel=0.02)  # the pilot's own design comes first
+    assert "also goes deeper" in " ".join(str(plan).split())
+    done = fr.LogSpline().fit(fr.observe(factors, split, plan.design, guide=guide, progress=False))
+    assert done.counts.items_scored == pytest.approx(plan.items, rel=0.1)
+    low, high = done.interval("ndcg@10")
+    assert (high - low) / 2 <= 1.7 * plan.precision * done.expect("ndcg@10")
+    assert low <= value(ranks, "ndcg@10") <= high
+    again = fr.plan(pilot=fr.LogSpline().fit(pilot), metric="ndcg@10", precision=0.3)
+    assert again.items <= plan.items

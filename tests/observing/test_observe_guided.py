@@ -44,7 +44,7 @@ def expected(split, model, guide, design, candidates="unseen"):
                 depth = min(step, limit)
                 break
         ahead = beats[:depth].sum()
-        out.append((ahead, len(others) - depth, beats[limit // 4 : depth].sum(), beats.sum() - ahead, len(others) + 1))
+        out.append((ahead, len(others) - depth, beats[limit // 2 : depth].sum(), beats.sum() - ahead, len(others) + 1))
     return np.array(out).T
 
 
@@ -106,6 +106,28 @@ def test_a_guide_that_covers_everything_gives_the_ranks(world):
 
 
 @pytest.mark.parametrize("form", ["factors", "function"])
+def test_cases_that_are_kept_open(world, form):
+    split, model, guide = world
+    closing, keeping = fr.Guided(30, 10, stop_at=4), fr.Guided(30, 10, stop_at=4, keep_open=0.3)
+    seen = Observation(forms(model)[form], split, guide=guide, **QUIET).advance(keeping)
+    other = Observation(forms(model)[form], split, guide=guide, **QUIET).advance(closing)
+    closed = closing.closed(other.ahead)
+    kept = closed & (seen.drawn > 0)
+    assert 0.1 * closed.sum() < kept.sum() < 0.5 * closed.sum()
+    for name in ("ahead", "rest", "drawn", "hits", "recent"):
+        np.testing.assert_array_equal(getattr(seen, name)[~kept], getattr(other, name)[~kept])
+    ahead, rest, *_ = expected(split, model, guide, fr.Guided(30, 10))
+    np.testing.assert_array_equal(seen.ahead[kept], ahead[kept])
+    np.testing.assert_array_equal(seen.rest[kept], rest[kept])
+    again = Observation(model, split, guide="popularity", **QUIET).advance(keeping)
+    assert ((again.drawn > 0) & (again.ahead >= 4) <= (kept | ~closed)).all()  # the same cases, whatever the guide
+    low, high = fr.LogSpline().fit(seen.counts()).interval("auc")
+    assert low <= fr.LogSpline().fit(fr.observe(model, split, "full", **QUIET)).expect("auc") <= high
+    with pytest.raises(ValueError, match="AUC is not known"):
+        fr.LogSpline().fit(other.counts()).expect("auc")
+
+
+@pytest.mark.parametrize("form", ["factors", "function"])
 def test_batches_maps_and_restarts_change_nothing(world, form, tmp_path):
     split, model, guide = world
     design, scorer = fr.Guided(30, 10, 40, stop_at=4), forms(model)[form]
@@ -135,7 +157,7 @@ def test_going_on_is_as_good_as_beginning_there(world):
         seen.items_scored
         < at_first + Observation(model, split, guide=guide, **QUIET).advance(deeper).items_scored * 1.5
     )
-    again = seen.advance(fr.Guided(60, 20, stop_at=6))  # not four times as many: compared again
+    again = seen.advance(fr.Guided(60, 20, stop_at=6))  # not twice as many: compared again
     assert (
         again.counts() == Observation(model, split, guide=guide, **QUIET).advance(fr.Guided(60, 20, stop_at=6)).counts()
     )

@@ -7,6 +7,7 @@ import pytest
 
 import fullrank as fr
 from fullrank.ranks.counts import RankCounts
+from fullrank.ranks.groups import LEAD_BINS, lead_bins
 from fullrank.ranks.laws import ALL
 from fullrank.testing import check_design
 
@@ -18,6 +19,7 @@ from fullrank.testing import check_design
         (fr.Guided(50, 20, stop_at=10), "guided 50 stop 10, then uni20"),
         (fr.Guided(50, 20, 400), "guided 50, then adaptive 20..400"),
         (fr.Guided(50, 0.01, "all", 5), "guided 50 stop 5, then adaptive 0.01..all"),
+        (fr.Guided(50, 20, None, 10, 0.1), "guided 50 stop 10 keep 0.1, then uni20"),
     ],
 )
 def test_it_prints_and_parses_back(design, word):
@@ -31,6 +33,7 @@ def test_it_prints_and_parses_back(design, word):
     [
         ({"first": 0}, "`first` must be a positive whole number"),
         ({"stop_at": 0}, "`stop_at` must be a positive whole number"),
+        ({"keep_open": 1.5}, "`keep_open` must be a share between 0 and 1, got 1.5"),
         ({"negatives": 0.1}, "`negatives` must be a positive whole number"),
         ({"negatives": 99, "max_negatives": 9}, "`max_negatives` is 9, below `negatives` = 99"),
     ],
@@ -88,6 +91,28 @@ def test_acting_out_closes_opens_and_compares_all():
         fr.Guided().act_out([[0]], 11, np.random.default_rng(0))
 
 
+def test_cases_that_are_kept_open_make_auc_known():
+    """Whatever the guide: the mean over many draws is the truth, and the interval holds it as often as it says."""
+    rng = np.random.default_rng(2)
+    N, cases, design = 200, 400, fr.Guided(20, 10, stop_at=3, keep_open=0.25)
+    places = [np.sort(rng.choice(N - 1, rng.integers(0, N // 2), replace=False)) + 1 for _ in range(cases)]
+    true = float(np.mean([1 - len(each) / (N - 1) for each in places]))
+    values, inside = [], []
+    for _ in range(150):
+        ahead, rest, drawn, hits = design.act_out(places, N, rng)
+        closed = design.closed(ahead)
+        assert 0 < (closed & (drawn > 0)).sum() < closed.sum()
+        counts = RankCounts.from_ranks(hits + 1, N, design, drawn=drawn, ahead=ahead, rest=rest, recent=ahead)
+        dist = fr.LogSpline().fit(counts)
+        low, high = dist.interval("auc")
+        assert low <= dist.expect("auc") <= high
+        values.append(dist.expect("auc"))
+        inside.append(low <= true <= high)
+        assert fr.LogSpline().fit(counts).expect("recall@3") <= 1
+    assert abs(np.mean(values) - true) < 4 * np.std(values) / np.sqrt(len(values))
+    assert 0.88 <= np.mean(inside) <= 0.99
+
+
 def ready(**change):
     given = {"ranks": [2, 1, 1], "n_items": 1000, "design": fr.Guided(200, 99, stop_at=10), "ahead": [3, 10, 0],
              "rest": [799, 950, 799], "recent": [1, 5, 0]}  # fmt: skip
@@ -137,3 +162,17 @@ def test_auc_weighs_the_closed_cases_that_were_drawn_from():
     assert counts.auc == pytest.approx(((1 - 16 / 5 / 20) + 3 * closed) / 4)
     with pytest.raises(ValueError, match="AUC is not known: of 1 cases"):
         _ = RankCounts.from_ranks([2, 1], 21, design, ahead=[0, 2], rest=[16, 17]).auc
+
+
+def test_cases_are_binned_by_how_many_are_ahead_and_how_late():
+    ahead, recent = np.array([0, 1, 3, 4, 7, 9, 9, 9, 5, 9]), np.array([0, 0, 0, 0, 0, 0, 1, 9, 5, -1])
+    bins = lead_bins(ahead, recent).tolist()
+    assert bins == [0, 7, 7, 12, 13, 13, 8, 4, 3, LEAD_BINS - 1]
+    assert len(set(bins)) == 8
+    every = [lead_bins(np.array([a]), np.array([r]))[0] for a in range(80) for r in range(-1, a + 1)]
+    assert set(every) == set(range(LEAD_BINS))
+
+
+def test_what_was_compared_one_by_one_is_counted():
+    assert ready().items_compared == 200 + 49 + 200
+    assert ready(ranks=[2, 1, 1], drawn=[99, 0, 99]).closed_early.sum() == 1

@@ -6,7 +6,7 @@ An estimator is a frozen dataclass with one method, ``fit(counts)``. Its file ho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
 from importlib import import_module
@@ -113,6 +113,8 @@ class PointEstimate:
     estimator: Estimator
     value: Callable[[Metric], float]
     fit_info: Fit = field(default_factory=Fit)
+    #: Value and standard error by cases that were ranked in full, of metrics where these refute the estimate
+    audit: Mapping[Metric, tuple[float, float]] = field(default_factory=dict)
 
     def expect(self, metric: Metric | str) -> float:
         """Return the estimated value of the metric."""
@@ -158,6 +160,8 @@ class RankDistribution:
     posterior: Posterior | None = None
     #: The row of ``masses`` of each (j, T) of the counts; None: as the counts have them
     strata: IntArray | None = None
+    #: Value and standard error by cases that were ranked in full, of metrics where these refute the estimate
+    audit: Mapping[Metric, tuple[float, float]] = field(default_factory=dict)
 
     def expect(self, metric: Metric | str) -> float:
         """Return Σ_R P̂(R) M(R), the value the metric would have on the full ranking.

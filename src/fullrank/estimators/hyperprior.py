@@ -39,6 +39,8 @@ OCTAVES = np.array([1, 2, 3, 5, 9, 17, 33])
 BINS = tuple((j, T) for T in range(len(OCTAVES)) for j in range(T + 1))
 #: Gaussians for shapes of any kind: weights of a penalty on curvature (smooth, rough) and on size.
 ANYTHING = ((0.3, 0.003), (0.02, 0.003))
+#: Of the hits in a compared part whose places are not known, so many are taken to have come late.
+LATE_SHARE = 0.4
 #: Prior probability of each of them.
 ANYTHING_WEIGHT = 0.0005
 
@@ -211,13 +213,30 @@ def compared_trend(counts: RankCounts) -> FloatArray:
     left = (counts.column("rest") > 0) & ~counts.closed
     weight, ahead = counts.weight[left], counts.column("ahead")[left]
     late = counts.column("recent")[left]
-    late = np.where(late < 0, 0.6 * ahead, late)
+    late = np.where(late < 0, LATE_SHARE * ahead, late)
     compared = max(float(counts.compared_weight[left].sum()), 1.0)
     rest = max(float((counts.pool_weight - counts.weight - counts.compared_weight)[left].sum()), 1.0)
     recent, early = (float(np.average(each, weights=weight)) + 0.02 for each in (late, ahead - late))
     return np.array(
         [np.log(rest / weight.sum()) - 9, np.log(rest / compared) - 3, np.log(recent) + 1, np.log(recent / early) + 1]
     )
+
+
+def guide_lift(counts: RankCounts, late: bool = False) -> float:
+    """How many times as often the guide's items (``late``: the last half) beat the target as random ones of the rest do.
+
+    Over open cases; ``inf`` where no random one did: a sample that small says nothing against the guide.
+    """
+    left = (counts.column("rest") > 0) & ~counts.closed
+    drawn, hits = (counts.column(name)[left] for name in ("drawn", "hits"))
+    weight, ahead, recent = counts.weight[left], counts.column("ahead")[left], counts.column("recent")[left]
+    compared = float(counts.compared_weight[left].sum())
+    if late:
+        ahead, compared = np.where(recent < 0, LATE_SHARE * ahead, recent), compared / 2
+    sampled, found = drawn > 0, float(weight @ np.where(drawn > 0, hits, 0))
+    if not found or not compared:
+        return np.inf
+    return float(weight @ ahead) / compared * float(weight[sampled] @ drawn[sampled]) / found
 
 
 _ARRAYS = ("means", "slope", "covariance", "coupling")

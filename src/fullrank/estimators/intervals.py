@@ -95,10 +95,14 @@ def final_interval(
 ) -> tuple[float, float]:
     """Return the interval that is reported, from the estimator's ``own`` for either target.
 
-    The population is never better known than these cases, nor than their full ranking would make it known.
+    The population is never better known than these cases, nor than their full ranking would make it known. Where cases that
+    were ranked in full refute the estimate, the interval reaches as far as they say (``audit``).
     """
     value = estimate.expect(metric)
     span = own("cases")
+    found = getattr(estimate, "audit", {}).get(metric)
+    if found is not None:
+        span = hull(span, (found[0] - z_of(level) * found[1], found[0] + z_of(level) * found[1]))
     if target == "population":
         users = users_interval(estimate.counts, metric, value, level, None if variance is None else variance())
         span = hull(span, own(target), users)
@@ -286,8 +290,43 @@ def refit_interval(estimate: Estimate, metric: Metric, level: float, target: Tar
 
 def auc_interval(counts: RankCounts, level: float) -> tuple[float, float]:
     """What the full ranking of these cases would show of AUC, where it comes from the counts and not from a fit."""
+    from scipy.special import stdtrit
+
+    if counts.has_compared_part:
+        # few closed cases stand for many, and how many items beat them is skewed: on the log scale, with Student's quantile
+        error, number = _compared_auc_error(counts)
+        lost = max(1 - counts.auc, 1e-12)
+        factor = float(np.exp(stdtrit(number, 0.5 + level / 2) * error / lost))
+        return max(1 - lost * factor, 0.0), min(1 - lost / factor, 1.0)
     values = np.array([sample.auc for sample in _samples(counts, "cases", REFITS)])
     return replicate_interval(values, counts.auc, level)
+
+
+def _compared_auc_error(counts: RankCounts) -> tuple[float, float]:
+    """The standard error of AUC behind a compared part, of what was drawn and of closed cases that others stand for.
+
+    With it come its degrees of freedom.
+    """
+    drawn, hits, rest = (counts.column(name).astype(np.float64) for name in ("drawn", "hits", "rest"))
+    size = counts.pool_weight / counts.weight - 1 - counts.compared_weight / counts.weight  # of the rest
+    whole = counts.pool_weight / counts.weight - 1
+    share = (hits + 0.5) / (drawn + 1)
+    sampled = (rest > 0) & (drawn > 0)
+    left = np.clip(1 - drawn / np.maximum(size, 1), 0, 1) / np.maximum(drawn, 1)
+    within = np.where(sampled, (size / np.maximum(whole, 1)) ** 2 * share * (1 - share) * left, 0.0)
+    unknown, closed = np.isnan(counts.auc_weight), counts.closed_early
+    users = counts.weight / counts.column("targets")
+    each = users**2 / np.maximum(counts.cases, 1)  # Σ of the squared weights of a cell's cases
+    stand = closed & ~unknown
+    factor = users[closed].sum() / users[stand].sum() if unknown.any() and stand.any() else 1.0
+    total = float((np.where(stand, factor**2, 1.0) * each * within).sum())
+    number = max(float(counts.cases[stand if factor > 1 else ~unknown].sum()), 2.0)
+    if factor > 1:
+        value = (counts.auc_weight / counts.weight)[stand]
+        mean = np.average(value, weights=users[stand])
+        spread = float(each[stand] @ (value - mean) ** 2) * number / (number - 1)
+        total += factor**2 * (1 - 1 / factor) * spread
+    return float(np.sqrt(total)) / counts.users_weight, number - 1
 
 
 #: Refits of estimates that still exist, by target: one set serves every metric.

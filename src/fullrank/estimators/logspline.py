@@ -16,7 +16,7 @@ Where a distribution without any smoothness explains the sample much better, it 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -25,7 +25,7 @@ import numpy as np
 from fullrank._threads import ONE_BLAS_THREAD
 from fullrank._types import FloatArray, IntArray
 from fullrank.estimators.estimate import RankDistribution, empirical, taken_as_known
-from fullrank.estimators.hyperprior import HyperPrior, anything, bins_of, compared_trend, shipped
+from fullrank.estimators.hyperprior import HyperPrior, anything, bins_of, compared_trend, guide_lift, shipped
 from fullrank.estimators.intervals import columns_of
 from fullrank.estimators.problem import Fit, Problem, build_problem
 from fullrank.estimators.splines import Mode, Outcomes, SplineModel, balanced_normals, em_step, posterior_mode
@@ -45,6 +45,8 @@ THINNED = 8
 UNLIKE_ODDS = -7.0
 #: The same behind a compared part, where a sample of nothing leaves them at −6.9.
 UNLIKE_ODDS_COMPARED = -4.0
+#: A guide whose items beat the target less often than this many times as random ones do led nowhere.
+USELESS_LIFT = 1.5
 #: Gain in log-likelihood of free EM steps above which a sample counts as rough: at least so much, and this factor times a
 #: power of the cases of each stratum, at 99 negatives. Steps stop at a fixed number, so gains grow slower than cases.
 ROUGH_GAIN, ROUGH_RATE, ROUGH_POWER, FREE_STEPS = 15.0, 0.7, 0.65, 30
@@ -101,6 +103,8 @@ class LogSpline:
         with ONE_BLAS_THREAD:
             model = SplineModel.on(problem.grid, prior.coefficients)
             posterior = Posterior.of(problem, model, prior, bins, data, trend)
+        if compared and counts.design.compares and guide_lift(counts) < USELESS_LIFT:
+            posterior = replace(posterior, led_nowhere=True)
         single = problem.tables[0].n_items if len(problem.tables) == 1 and not compared else None
         fit = Fit(posterior.steps, posterior.evidence, posterior.converged, posterior.notes())
         return RankDistribution(
@@ -116,6 +120,8 @@ class LogSpline:
                     "`prior` must be one for a compared part: it has other bins than those of what is ahead."
                 )
             return prior, fitted.lead_bins
+        if self.prior is not None and len(self.prior.kinds[0].means) == LEAD_BINS:
+            raise ValueError("`prior` must not be one for a compared part: these counts have none.")
         several = counts.several_targets
         prior = self.prior or shipped(self.prior_name(counts.candidates, several))
         if several and len(prior.kinds[0].means) == 1:
@@ -170,6 +176,7 @@ class Posterior:
     odds: float  # log odds of a shape of any kind
     gain: float  # log-likelihood that free EM steps would gain
     trend: FloatArray | None = None  # of what is behind a compared part
+    led_nowhere: bool = False  # whether its guide found no more than chance does
 
     @classmethod
     def of(
@@ -220,8 +227,8 @@ class Posterior:
 
     @property
     def unlike_shape(self) -> bool:
-        """Whether the evidence does not speak clearly against a shape of any kind."""
-        return self.odds > (UNLIKE_ODDS if self.trend is None else UNLIKE_ODDS_COMPARED)
+        """Whether the evidence does not speak clearly against a shape of any kind, or a guide led nowhere."""
+        return self.led_nowhere or self.odds > (UNLIKE_ODDS if self.trend is None else UNLIKE_ODDS_COMPARED)
 
     @property
     def rough(self) -> bool:
@@ -237,7 +244,12 @@ class Posterior:
         """Warnings for people: a sample unlike any recommender seen, a catalogue beyond the sizes seen."""
         out = []
         remedy = "rank some cases in full, or draw more negatives, to know more."
-        if self.unlike_shape:
+        if self.led_nowhere:
+            out.append(
+                "the guide found no more than chance does, which the prior does not expect of one, so the intervals are "
+                "widened to the bounds that the data alone allow; sample without it, or draw more negatives, to know more."
+            )
+        elif self.unlike_shape:
             out.append(
                 "these ranks do not look like those of any recommender behind the prior, so the intervals are widened to "
                 f"the bounds that the data alone allow; {remedy}"

@@ -57,7 +57,7 @@ class Audit:
     def corrected(
         self, seen: Observation, dist: RankDistribution, half: Mapping[Metric, float], level: float, cut: int
     ) -> dict[Metric, tuple[float, float]]:
-        """Intervals from the residuals, of those metrics where these are not zero on the mean.
+        """Value and standard error by the residuals, of those metrics where these are not zero on the mean.
 
         ``half``: the half-widths that the estimate leaves open, its own error, which all cases share.
         """
@@ -76,7 +76,7 @@ class Audit:
             if abs(float(residual.sum())) > max(z * float(np.sqrt(variance.sum() + own**2)), 1e-9):
                 value = dist.expect(metric) + float(residual.mean()) * number / users
                 spread = float(np.sqrt(max(residual.var(), variance.mean()) / len(cases))) * number / users
-                out[metric] = value - z * spread, value + z * spread
+                out[metric] = value, spread
         return out
 
 

@@ -5,13 +5,23 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterable
 from collections.abc import Mapping as MappingType
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fullrank._version import __version__
-from fullrank.estimators import DEFAULT_ESTIMATOR, Estimate, Estimator, LogSpline, describe, parse_estimator
+from fullrank.estimators import (
+    DEFAULT_ESTIMATOR,
+    Estimate,
+    Estimator,
+    LogSpline,
+    PointEstimate,
+    RankDistribution,
+    describe,
+    parse_estimator,
+)
 from fullrank.estimators.bounds import bounds_of
 from fullrank.evaluation.compare import comparisons, uncorrected
 from fullrank.metrics import Metric, parse_metrics
@@ -92,9 +102,13 @@ def report_on(
     level: float = 0.95,
     target: str = "cases",
     runs: MappingType[str, Run] | None = None,
+    audits: MappingType[str, MappingType[Metric, tuple[float, float]]] | None = None,
     provenance: dict[str, Any] | None = None,
 ) -> Report:
-    """Fit every model's counts and report the answers, with what the fits warn of among the notes."""
+    """Fit every model's counts and report the answers, with what the fits warn of among the notes.
+
+    ``audits``: by model and metric, what cases that were ranked in full say where they refute an estimate.
+    """
     runs = runs or {}
     wanted = parse_metrics(metrics)
     chosen = parse_estimator(DEFAULT_ESTIMATOR if estimator is None else estimator)
@@ -103,6 +117,8 @@ def report_on(
     estimates: dict[str, Estimate] = {}
     for model, each in counts.items():
         estimate = chosen.fit(each)
+        if audits and audits.get(model) and isinstance(estimate, RankDistribution | PointEstimate):
+            estimate = replace(estimate, audit=dict(audits[model]))
         estimates[model] = estimate
         naive = uncorrected(each)
         for metric in wanted:

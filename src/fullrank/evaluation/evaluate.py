@@ -197,8 +197,9 @@ def _report(job: Job, runs: dict[str, ModelRun], missing: list[str], about: dict
     report = report_on(
         {name: run.observation.counts() for name, run in runs.items()}, planner.metrics, estimator=job.estimator,
         level=planner.level, target=planner.target, runs=ended, provenance=provenance,
+        audits={name: run.corrected for name, run in runs.items()},
     )  # fmt: skip
-    rows = [_audited(row, runs[row.model]) for row in report.rows]
+    rows = [replace(row, items_scored=runs[row.model].observation.items_scored) for row in report.rows]
     notes = [note for name, run in runs.items() for note in _notes(job, name, run, rows)]
     if any(each.stop_reason == "interrupted" for each in ended.values()) or missing:
         left = f"; not observed: {', '.join(missing)}" if missing else ""
@@ -214,16 +215,6 @@ def _remarks(job: Job, run: ModelRun) -> Iterator[str]:
         seen, rounds = run.observation, f"{len(run.rounds)} round{'s' * (len(run.rounds) != 1)}"
         share = seen.items_scored / max(float((seen.pool - 1)[seen.begun].sum()), 1.0)
         yield f"the precision of {job.planner} was met after {rounds} with {share:.1%} of the items of a full ranking."
-
-
-def _audited(row: Row, run: ModelRun) -> Row:
-    """The row with all that the model was asked for; where an audit refutes the interval, as wide as it takes."""
-    interval = row.interval
-    if interval is not None and row.metric in run.corrected:
-        low, high = run.corrected[row.metric]
-        least, most = row.bounds or (0.0, 1.0)
-        interval = min(interval[0], max(low, least)), max(interval[1], min(high, most))
-    return replace(row, interval=interval, items_scored=run.observation.items_scored)
 
 
 def _notes(job: Job, name: str, run: ModelRun, rows: list[Row]) -> Iterator[str]:

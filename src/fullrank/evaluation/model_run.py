@@ -18,6 +18,7 @@ from fullrank.metrics import Metric
 from fullrank.observing.budget import Budget
 from fullrank.observing.observation import Observation
 from fullrank.ranks.design import Adaptive, Design
+from fullrank.ranks.guided import Guided
 from fullrank.report.words import ratio
 
 if TYPE_CHECKING:
@@ -38,16 +39,20 @@ FIRST_USERS = 2000
 
 @dataclass(frozen=True)
 class Step:
-    """What is to be observed next: these cases, up to so many hits or negatives."""
+    """What is to be observed next: these cases, up to so many hits or negatives, after the first of a guide's items."""
 
     cases: IntArray
     start: int
     stop: int
     ceiling: int
+    first: int = 0
+    keep_open: float = 0.0
 
-    def design(self, n_items: int) -> Adaptive:
+    def design(self, n_items: int) -> Adaptive | Guided:
         """The design of this step."""
         top = "all" if self.ceiling >= n_items - 1 else max(self.ceiling, self.start)
+        if self.first:
+            return Guided(min(self.first, n_items), self.start, top, self.stop, self.keep_open)
         return Adaptive(self.start, top, self.stop, replace=False)
 
 
@@ -63,7 +68,12 @@ class Fitted:
     @property
     def met(self) -> bool:
         """Whether every half-width is as wanted."""
-        return all(self.half[metric] <= goal for metric, goal in self.goals.items())
+        return self.excess <= 1.0
+
+    @property
+    def excess(self) -> float:
+        """How many times as wide as wanted the widest interval is."""
+        return max(self.half[metric] / goal for metric, goal in self.goals.items())
 
 
 class ModelRun:
@@ -87,7 +97,7 @@ class ModelRun:
         place[np.random.default_rng([self.observation.seed, 7]).permutation(self.users)] = np.arange(self.users)
         self._place = place[which.ravel()]
         self.audit = Audit(self._place)
-        #: What an audit says of metrics whose interval it refutes.
+        #: Value and standard error by the audit, of metrics whose interval it refutes.
         self.corrected: dict[Metric, tuple[float, float]] = {}
 
     def carry_out(self) -> None:
@@ -282,8 +292,7 @@ class ModelRun:
             share, stop, ceiling = self.planner.thin(rehearsal, (stop, ceiling), left)
             wanted = int(np.ceil(share * self.users))
         else:
-            excess = max(fitted.half[m] / goal for m, goal in fitted.goals.items())
-            wanted = int(np.ceil(held * min(excess, 4.0) ** 2 * 1.03))
+            wanted = int(np.ceil(held * min(fitted.excess, 4.0) ** 2 * 1.03))
         if left is not None:
             per_user = rehearsal.items(stop, ceiling) * everyone / self.users
             wanted = min(wanted, int(AIM * left / max(per_user, 1.0)))

@@ -11,6 +11,7 @@ import numpy as np
 
 from fullrank.estimators import LogSpline, RankDistribution
 from fullrank.estimators.intervals import check_interval
+from fullrank.evaluation.guided_plan import rehearsed_behind_guide
 from fullrank.evaluation.planner import Planner, check_precision
 from fullrank.evaluation.rehearsal import Guess, Rehearsal, made_up
 from fullrank.metrics import Metric, parse_metrics
@@ -268,14 +269,15 @@ def plan(
     wanted = parse_metrics(metric)
     check_interval(level, target)
     planner = Planner(wanted, check_precision(precision, absolute), absolute, level, target, start)
+    pilot = _fitted(pilot)
     guess, n_items, cases = _guess(pilot, n_items, cases)
     for name, value, least in (("n_items", n_items, 2), ("cases", cases, 1)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
             raise ValueError(f"`{name}` must be a whole number from {least}, got {value!r}.")
-    values = {metric: guess.value(metric) for metric in wanted}
+    behind = pilot is not None and pilot.counts.design.compares > 0
+    values = {m: float(pilot.expect(m)) if behind and pilot is not None else guess.value(m) for m in wanted}
     goals, floors = planner.goals(values), planner.floors(guess, cases)
     full = float(cases) * (n_items - 1)
-    rehearsal = planner.rehearse(guess, cases)
     notes: list[str] = []
 
     def choice(
@@ -291,6 +293,9 @@ def plan(
         )
 
     choices = [choice(Exhaustive(), n_items - 1, dict.fromkeys(wanted, 0.0), None, 1.0)]
+    if behind and pilot is not None:
+        return _behind_guide(pilot, planner, choices, choice, values, (n_items, cases))
+    rehearsal = planner.rehearse(guess, cases)
     ranks = guess.ranks(min(cases, 20_000))
     for design in (Sample(99), Sample(999), Adaptive(99, 3199, 1)):
         if design.stages(n_items)[-1] >= n_items - 1:
@@ -354,7 +359,46 @@ def sampling_cost(rehearsal: Rehearsal) -> tuple[tuple[tuple[int, float, float],
     return tuple(rows), efficient
 
 
-def _guess(pilot: Any, n_items: int | None, cases: int | None) -> tuple[Guess, int, int]:
+def _behind_guide(
+    pilot: RankDistribution, planner: Planner, choices: list[Choice], choice: Any, values: Mapping[Metric, float],
+    size: tuple[int, int],
+) -> Plan:  # fmt: skip
+    """What more negatives of the rest bring, behind the part that the pilot compared."""
+    for design, items, half in rehearsed_behind_guide(pilot, planner, size[1]):
+        choices.append(choice(design, items, half, None, 1.0))
+    # the first that meets the precision; if none does, the last that was tried, unless ranking everything costs no more
+    best = next((place for place, each in enumerate(choices) if each.meets and place > 0), len(choices) - 1)
+    best = best if choices[best].share < 1 else 0
+    choices[best] = replace(choices[best], recommended=True)
+    frontier = tuple((each.share, each.relative) for each in choices[1:])
+    note = "planned behind the part that the pilot compared; `evaluate(…, guide=…)` also goes deeper where that finds more."
+    return Plan(
+        *size, tuple(str(m) for m in values), planner.precision, planner.absolute, planner.target, planner.level,
+        "a pilot behind a guide", {str(m): value for m, value in values.items()}, tuple(choices), frontier, (), 0, (note,),
+    )  # fmt: skip
+
+
+def _fitted(pilot: Any) -> RankDistribution | None:
+    """The estimate that a pilot is, or leads to."""
+    if pilot is None or isinstance(pilot, RankDistribution):
+        return pilot
+    if isinstance(pilot, Report):
+        if not pilot.estimates:
+            raise ValueError(
+                "`pilot` is a report without estimates (was it read from a file?): give its counts instead."
+            )
+        pilot = next(iter(pilot.estimates.values()))
+        if isinstance(pilot, RankDistribution):
+            return pilot
+    counts = pilot if isinstance(pilot, RankCounts) else getattr(pilot, "counts", None)
+    if counts is None:
+        raise TypeError(
+            f"`pilot` must be an estimate, RankCounts or a Report of a small run, got a {type(pilot).__name__}."
+        )
+    return LogSpline().fit(counts)
+
+
+def _guess(pilot: RankDistribution | None, n_items: int | None, cases: int | None) -> tuple[Guess, int, int]:
     if pilot is None:
         if n_items is None or cases is None:
             raise ValueError(
@@ -363,19 +407,6 @@ def _guess(pilot: Any, n_items: int | None, cases: int | None) -> tuple[Guess, i
         if isinstance(n_items, bool) or not isinstance(n_items, int | np.integer) or not 2 <= n_items <= MOST_ITEMS:
             raise ValueError(f"`n_items` must be a whole number from 2 to 2**50, got {n_items!r}.")
         return Guess.prior(int(n_items)), int(n_items), int(cases)
-    if isinstance(pilot, Report):
-        if not pilot.estimates:
-            raise ValueError(
-                "`pilot` is a report without estimates (was it read from a file?): give its counts instead."
-            )
-        pilot = next(iter(pilot.estimates.values()))
-    if not isinstance(pilot, RankDistribution):
-        counts = pilot if isinstance(pilot, RankCounts) else getattr(pilot, "counts", None)
-        if counts is None:
-            raise TypeError(
-                f"`pilot` must be an estimate, RankCounts or a Report of a small run, got a {type(pilot).__name__}."
-            )
-        pilot = LogSpline().fit(counts)
     N = round(pilot.counts.n_items)
     if n_items is not None and abs(n_items - N) > 0.05 * N:
         raise ValueError(f"`n_items` must be the pilot's {N:,} candidates or left out, got {n_items!r}.")

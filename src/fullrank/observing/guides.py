@@ -155,11 +155,11 @@ def _as_lists(given: Any, split: Split) -> Any:
 def continues(before: Design, after: Design) -> tuple[bool, bool]:
     """Whether a case that was observed under one design keeps what was compared, and what was drawn, under another.
 
-    How many of the hits came late is known again if all that was compared is now early: four times as many are.
+    How many of the hits came late is known again if all that was compared is now early: twice as many are.
     """
     same = before.compares == after.compares
     kept = before.steps[:1] == after.steps[:1] and _stop(before) == _stop(after)
-    return kept and (same or after.compares >= 4 * before.compares > 0), kept and same
+    return kept and (same or after.compares >= 2 * before.compares > 0), kept and same
 
 
 def _stop(design: Design) -> int:
@@ -194,19 +194,19 @@ def _observe_tile(task: Task, block: Block) -> Result:
         np.zeros(len(group), dtype=np.int64) if each is None else each.copy()
         for each in (block.ahead, block.recent, block.depth)
     )
-    recent[(depth <= size // 4) & (depth < size)] = 0  # what was late has become early
+    recent[(depth <= size // 2) & (depth < size)] = 0  # what was late has become early
     if block.order is None:
         scores = _score(task, block.users[group], np.asarray(block.targets, dtype=np.int64)[:, None])
         _order_targets(task, state, scores[:, 0].astype(np.float64))
-    before = depth.copy()
-    scored = _compare(task, block, state, group, ptr, items, ahead, recent, depth)
+    before, kept = depth.copy(), _kept_open(task, block.users[group], block.targets)
+    scored = _compare(task, block, state, group, ptr, items, ahead, recent, depth, kept)
     state.complain(task.name)
     if block.compared is not None and (depth > before).any():
         block, again = _drawn_before(task, block, state, group, ptr, items, before, count)
         scored += again
     rest = count - depth
     drawn, hits = np.zeros_like(rest), np.zeros_like(rest)
-    more = np.flatnonzero(~design.closed(ahead) & (rest > 0))
+    more = np.flatnonzero((~design.closed(ahead) | kept) & (rest > 0))
     if len(more):
         sample, cases = _sample_rest(task, block, group, more, ptr, items, state.order)
         on = np.isin(cases, more)
@@ -225,14 +225,14 @@ def _observe_tile(task: Task, block: Block) -> Result:
 
 def _compare(
     task: Task, block: Block, state: State, group: IntArray, ptr: IntArray, items: IntArray, ahead: IntArray,
-    recent: IntArray, depth: IntArray,
+    recent: IntArray, depth: IntArray, kept: BoolArray,
 ) -> int:  # fmt: skip
     """Compare cases with the guide's items, step by step until they are closed; return how many scores were asked for."""
     from fullrank.observing import kernels as k
 
     size, targets, scored = np.diff(ptr)[group], np.asarray(block.targets, dtype=np.int64), 0
     for goal in task.design.steps or (task.n_items,):
-        rows = np.flatnonzero((depth < np.minimum(goal, size)) & ~task.design.closed(ahead))
+        rows = np.flatnonzero((depth < np.minimum(goal, size)) & (~task.design.closed(ahead) | kept))
         while len(rows):
             left = np.minimum(goal, size[rows]) - depth[rows]
             width = int(min(left.max(), max(task.scores_per_call // len(rows), 1)))
@@ -242,13 +242,22 @@ def _compare(
             asked[:, 1:][inside] = items[((ptr[:-1][group[rows]] + depth[rows])[:, None] + np.arange(width))[inside]]
             scores = _score(task, block.users[group[rows]], asked)
             k.count_listed(
-                state.cases, state.rules, rows, group[rows], left, depth[rows], size[rows] // 4, fixed(asked),
+                state.cases, state.rules, rows, group[rows], left, depth[rows], size[rows] // 2, fixed(asked),
                 fixed(scores), ahead, recent, state.status,
             )  # fmt: skip
             scored += int(left.sum())
             depth[rows] += left
             rows = rows[depth[rows] < np.minimum(goal, size[rows])]
     return scored
+
+
+def _kept_open(task: Task, users: IntArray, targets: Array) -> BoolArray:
+    """Which cases are never closed: a random share of them, the same whatever the model, the guide and the batch."""
+    share = float(getattr(task.design, "keep_open", 0.0))
+    if not share:
+        return np.zeros(len(users), dtype=bool)
+    pairs = np.stack([users, np.asarray(targets, dtype=np.int64)], axis=1).tolist()
+    return np.array([np.random.default_rng([task.seed, 11, *pair]).random() < share for pair in pairs], dtype=bool)
 
 
 def _score(task: Task, users: IntArray, items: IntArray) -> Array:

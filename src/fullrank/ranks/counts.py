@@ -131,7 +131,7 @@ class RankCounts:
         Where some candidates were compared with the target one by one and others sampled, ``ahead`` of the compared ones
         beat it, ``rest`` were left to sample from (``n_items`` = compared + rest + 1), and ``ranks`` is the rank among those
         drawn. ``drawn`` = 0 then says that nothing was drawn: with a rest, all that is known is R′ > ``ahead``. With
-        ``Guided``, ``recent`` says how many of those ahead came after the first quarter of those compared; without it
+        ``Guided``, ``recent`` says how many of those ahead came after the first half of those compared; without it
         estimates are less certain.
 
         >>> print(RankCounts.from_ranks([1, 3], 1000, "uni9", ahead=[4, 0], rest=[900, 990]))
@@ -180,7 +180,7 @@ class RankCounts:
 
         ``ahead`` of the candidates that were compared one by one beat the target, and ``rest`` were left to draw from
         (``None``: none was compared, all are left). ``drawn`` and ``hits`` as the design gives them: ``ALL`` where every one
-        of the rest was compared; ``NOTHING`` where none of them was. ``recent`` of those ahead came after the first quarter
+        of the rest was compared; ``NOTHING`` where none of them was. ``recent`` of those ahead came after the first half
         of those compared (``None``: they have no order).
         """
         m, x = np.asarray(drawn, dtype=np.int64), np.asarray(hits, dtype=np.int64)
@@ -274,6 +274,15 @@ class RankCounts:
         return int(self.scored.sum())
 
     @property
+    def items_compared(self) -> int:
+        """How many of them were compared one by one before the rest was sampled, over all cases that have a rest."""
+        left = self.column("rest") > 0
+        drawn = np.where(self.column("drawn") == EVERY, 0, self.column("drawn"))
+        known = self.column("drawn") == EVERY  # of a rest that was compared after all, the part before it
+        before = np.round(self.compared_weight / self.weight * self.cases).astype(np.int64)
+        return int(np.where(known, before, self.scored - drawn * self.cases)[left].sum())
+
+    @property
     def effective_cases(self) -> float:
         """Kish's number of equally weighted cases that vary as much, (Σw)²/Σw²: the number of cases when weights are equal.
 
@@ -317,6 +326,11 @@ class RankCounts:
     def closed(self) -> BoolArray:
         """Of every cell, whether its cases are closed: so many of those compared beat the target that no more was asked."""
         return np.asarray(~self.all_compared & self.design.closed(self.column("ahead")))
+
+    @property
+    def closed_early(self) -> BoolArray:
+        """Of every cell, whether its cases are closed or would be if they had not been kept open (``Guided.keep_open``)."""
+        return np.asarray((self.column("rest") > 0) & self.design.closed(self.column("ahead")))
 
     @property
     def known_to(self) -> float:
@@ -394,7 +408,7 @@ class RankCounts:
 
         Closed cases of which nothing was drawn count as those closed ones do that were drawn from, a random part of them.
         """
-        unknown, closed = np.isnan(self.auc_weight), self.closed
+        unknown, closed = np.isnan(self.auc_weight), self.closed_early
         users, drawn = self.weight / self.column("targets"), closed & ~unknown
         if (unknown & ~closed).any() or (unknown.any() and not drawn.any()):
             raise ValueError(

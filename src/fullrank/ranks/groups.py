@@ -36,15 +36,19 @@ class Groups(NamedTuple):
 
 
 #: The first ``recent`` of each bin of cases: first where none came early, which says that a guide may not know the case
-#: (or that what was compared has no order), then where some did. The last bin is that of the unknown.
+#: (or that what was compared has no order), then where some did. Where only early ones did, more of them leave more behind:
+#: from each of ``MANY_EARLY`` on there is a bin. The last bin is that of the unknown.
 NONE_EARLY, SOME_EARLY = np.array([0, 1, 2, 3, 6, 15, 50]), np.array([0, 1, 2, 3, 6])
-LEAD_BINS = len(NONE_EARLY) + len(SOME_EARLY) + 1
+MANY_EARLY = np.array([4, 7])
+LEAD_BINS = len(NONE_EARLY) + len(SOME_EARLY) + len(MANY_EARLY) + 1
 
 
 def lead_bins(ahead: IntArray, recent: IntArray) -> IntArray:
-    """Return the bin, in 0..12, of cases with so many ahead, of which so many came late."""
+    """Return the bin, in 0..14, of cases with so many ahead, of which so many came late."""
     none = np.searchsorted(NONE_EARLY, recent, side="right") - 1
     some = len(NONE_EARLY) + np.searchsorted(SOME_EARLY, recent, side="right") - 1
+    many = np.searchsorted(MANY_EARLY, ahead, side="right")
+    some = np.where((recent == 0) & (many > 0), len(NONE_EARLY) + len(SOME_EARLY) + many - 1, some)
     return np.where(recent == UNKNOWN, LEAD_BINS - 1, np.where(ahead == recent, none, some))
 
 

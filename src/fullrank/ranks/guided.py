@@ -34,7 +34,8 @@ class Guided(Design):
     Items are compared in steps, and a case that ``stop_at`` of them beat is closed: nothing more is asked, and metrics@K
     with K ≤ ``stop_at`` are exactly zero for it; ``None`` never closes. With ``max_negatives`` (a number, a share of the
     items as a float, or ``"all"``) the sample of an open case grows as that of :class:`Adaptive` does, until ``stop_at``
-    (or 1) of it beat the target.
+    (or 1) of it beat the target. ``keep_open``: a random share of the cases is never closed, and stands for all others that
+    are: metrics without a cut-off (AUC) are then known too.
 
     >>> print(Guided(200, stop_at=10))
     guided 200 stop 10, then uni99
@@ -47,15 +48,19 @@ class Guided(Design):
     negatives: int | float = 99
     max_negatives: int | float | str | None = None
     stop_at: int | None = None
+    keep_open: float = 0.0
 
     def __post_init__(self) -> None:
         check_whole("first", self.first)
+        if isinstance(self.keep_open, bool) or not 0 <= self.keep_open <= 1:
+            raise ValueError(f"`keep_open` must be a share between 0 and 1, got {self.keep_open!r}.")
         if self.stop_at is not None:
             check_whole("stop_at", self.stop_at)
         _ = self.sampling  # refuses what it cannot be
 
     def __str__(self) -> str:
         stop = "" if self.stop_at is None else f" stop {self.stop_at}"
+        stop += f" keep {self.keep_open:g}" if self.keep_open else ""
         sizes = (
             f"uni{self.negatives}" if self.max_negatives is None else f"adaptive {self.negatives}..{self.max_negatives}"
         )
@@ -63,19 +68,20 @@ class Guided(Design):
 
     @classmethod
     def parse(cls, word: str) -> Guided | None:
-        """``guided``, ``guided 200, then uni99`` or ``guided 200 stop 10, then adaptive 99..0.1``."""
-        found = re.fullmatch(r"guided(?: (\d+))?(?: stop (\d+))?(?:, then (.+))?", word)
+        """``guided``, ``guided 200, then uni99`` or ``guided 200 stop 10 keep 0.1, then adaptive 99..0.1``."""
+        found = re.fullmatch(r"guided(?: (\d+))?(?: stop (\d+))?(?: keep ([\d.]+))?(?:, then (.+))?", word)
         if found is None:
             return None
-        first, stop, rest = found.groups()
+        first, stop, keep, rest = found.groups()
         sampling = Sample(99) if rest is None else Sample.parse(rest) or Adaptive.parse(rest)
         if sampling is None:
             return None
         ceiling = sampling.max_negatives if isinstance(sampling, Adaptive) else None
         start = sampling.negatives
         return cls(
-            int(first or cls.first), 99 if start is None else start, ceiling, None if stop is None else int(stop)
-        )
+            int(first or cls.first), 99 if start is None else start, ceiling, None if stop is None else int(stop),
+            float(keep or 0.0),
+        )  # fmt: skip
 
     @property
     def sampling(self) -> Sample | Adaptive:
@@ -118,7 +124,7 @@ class Guided(Design):
         sampling = self.sampling.resolve(n_items)
         if not isinstance(sampling, Adaptive) or sampling.negatives is None:
             return self
-        return Guided(self.first, sampling.negatives, sampling.max_negatives, self.stop_at)
+        return replace(self, negatives=sampling.negatives, max_negatives=sampling.max_negatives)
 
     def stages(self, n_items: int) -> tuple[int, ...]:
         """What an open case can have drawn from a rest of ``n_items`` − 1."""
@@ -163,16 +169,18 @@ class Guided(Design):
         )
         refuse(outside, "beaten", total, "places in 1..n_items − 1 of the guide's order")
         depth = np.minimum(self.first, N - 1)
+        kept = rng.random(len(N)) < self.keep_open if self.keep_open else np.zeros(len(N), dtype=bool)
         if self.stop_at is not None:
             last = np.array([each[self.stop_at - 1] if len(each) >= self.stop_at else self.first for each in places])
             steps = np.array(self.steps)
-            depth = np.minimum(depth, steps[np.minimum(np.searchsorted(steps, last), len(steps) - 1)])
+            early = np.minimum(depth, steps[np.minimum(np.searchsorted(steps, last), len(steps) - 1)])
+            depth = np.where(kept, depth, early)
         ahead = np.array(
             [np.searchsorted(each, d, side="right") for each, d in zip(places, depth, strict=True)], dtype=np.int64
         )
         rest = N - 1 - depth
         drawn, hits = np.zeros_like(N), np.zeros_like(N)
-        open_ = np.flatnonzero(~self.closed(ahead) & (rest > 0))
+        open_ = np.flatnonzero((~self.closed(ahead) | kept) & (rest > 0))
         if len(open_):
             better = total[open_] - ahead[open_]
             m, x = self.simulate(better + 1, rest[open_] + 1, rng)

@@ -280,7 +280,10 @@ def _budget(shown: Digest, panels: Sequence[Panel], serial: Iterator[int]) -> st
             " An exact rank counts as every candidate scored, though with factors those out of reach need no score."
         )
     sizes = {int(size) for each in counts for size in each.sizes} - {ALL}
-    if not panels and len(sizes) == 1:
+    guided = [each for each in counts if each.design.compares]
+    if guided:
+        words += _behind_guides(guided)
+    elif not panels and len(sizes) == 1:
         words += f" Every case was compared with {next(iter(sizes)):,} negatives, easy cases and hard ones alike."
     elif panels and all(beyond):
         words += (
@@ -292,6 +295,18 @@ def _budget(shown: Digest, panels: Sequence[Panel], serial: Iterator[int]) -> st
             " top, where metrics are decided. Rows are sample sizes, in negatives per case."
         )
     return _say(words) + (_figures(panels, serial) if panels else "")
+
+
+def _behind_guides(counts: list[Any]) -> str:
+    """What guides brought: how much of the budget went along their order, and how many cases that closed."""
+    scored = sum(each.items_scored for each in counts)
+    compared = sum(each.items_compared for each in counts)
+    closed = sum(int(each.cases[each.closed].sum()) for each in counts) / sum(len(each) for each in counts)
+    return (
+        f" {percent(compared / max(scored, 1))} of them were what the guide put first, compared one by one: they closed"
+        f" {percent(closed)} of the cases, whose target is beyond every cut-off. The others are random ones of the rest,"
+        " drawn for the cases that were left open."
+    )
 
 
 def _pairs(shown: Digest) -> str:
