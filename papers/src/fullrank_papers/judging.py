@@ -257,6 +257,7 @@ def _mapped(row: Row, by: Mapping[Key, Row], repeats: tuple[int, int], step: flo
 
 _MAKERS = {
     "metrics": _metric,
+    "statistics": _metric,
     "relative errors": _plain,
     "pairs": _count,
     "winners": _count,

@@ -371,7 +371,7 @@ def _overview(by_name: Mapping[str, Result], judged: Mapping[str, Sequence[Cell]
             continue
         told = tally(cell for cell in columns if not cell.exact)
         off = [abs(cell.gap) / cell.size for cell in columns if cell.exact and cell.size]
-        counts = " / ".join(str(told[verdict]) for verdict in VERDICTS) if columns else ""
+        counts = " / ".join(str(told[verdict]) for verdict in VERDICTS) if sum(told.values()) else ""
         why = [] if overall(cells) == "reproduced" else _reasons(cells, 2)
         median = f"{np.median(off):.1%}" if off else ""
         line = (names, overall(cells), f"{len(columns)} of {there}", counts, median, _cell([*why, *missing]))
@@ -460,7 +460,18 @@ def _models(results: Sequence[Result]) -> list[str]:
         "",
         f"Neural models that were trained for this page: {', '.join(trained) or 'none'}.",
     ]
+    cut = [each for model, where in sorted(used.items()) for data in where if (each := _cut(data, model))]
+    if cut:
+        out += [f"Stopped earlier than by default, for want of time: {'; '.join(cut)}. Sizes and rates are the authors'."]
     return out
+
+
+def _cut(data: str, model: str) -> str:
+    """That a neural model is trained for fewer epochs here than it is by default, or nothing."""
+    if not recipes()[model].get("neural"):
+        return ""
+    here, default = recommender(data, model).epochs, type(recommender(data, model))().epochs
+    return f"{model} on {data} after at most {here} epochs, not {default}" if here < default else ""
 
 
 def _times(spent: Mapping[str, tuple[float, float, int]]) -> list[str]:
