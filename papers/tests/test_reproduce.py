@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import tomllib
 from dataclasses import replace
 from importlib import resources
@@ -450,6 +451,34 @@ def test_alignment_gaps_and_their_claims():
     assert "binom" in size.evidence
     assert any("bound 0.0200 (0.0300)" in line for line in aligned(result))
     assert told["the sampled curve converges to the full one as the sample grows"].holds is None  # not run
+
+
+def test_small_pictures_round_coordinates_and_no_number_that_is_read():
+    pytest.importorskip("vl_convert")
+    from fullrank_papers.drawing import _columns, svg
+
+    panel = Panel("t", "K", "P(R)", (Series("a", [1.0, 2.0, 3.0], [0.0, 0.021, 0.08]),))
+    small, whole = svg([panel], small=True), svg([panel])
+    labels = {label for label in re.findall(r">([\d.]+)</text>", whole) if label.startswith("0.0")}
+    assert {"0.02", "0.04"} <= labels
+    assert labels <= set(re.findall(r">([\d.]+)</text>", small))
+    assert not re.search(r'="[^"]*\d\.\d\d', small)
+    assert len(small) < len(whole)
+    assert _columns(["n = 50", "n = 100"], 290) == 3
+    assert _columns(["itemKNN on gowalla (stand-in)"], 290) == 1
+
+
+def test_what_is_missing_is_told_in_a_few_words():
+    from fullrank_papers.show import _absent_in_short
+
+    missing = ["Yelp, as prepared for eALS is not here: put `yelp.rating` somewhere.",
+               "NeuMF on ml-1m is not trained: make reproduce-neural NEURAL=ml-1m.",
+               "NeuMF on citeulike is not trained: make reproduce-neural NEURAL=citeulike.",
+               "EASE on gowalla: `EASE` on 40,981 items needs 20.2 GB."]  # fmt: skip
+    assert _absent_in_short(missing) == [
+        "without Yelp", "untrained: NeuMF (ml-1m, citeulike)", "not run: EASE on gowalla"
+    ]  # fmt: skip
+    assert _absent_in_short([]) == []
 
 
 def test_claims_about_figures_read_their_panels():

@@ -12,9 +12,10 @@ import numpy as np
 
 from .catalogue import PAPERS, experiments, published
 from .claims import CLAIMS, Claim, Verdict
+from .drawing import svg
 from .engine import Result
 from .facts import FACTS
-from .figures import Panel, Series, svg
+from .figures import Panel, Series
 from .judging import VERDICTS, Cell, Power, judge, overall, power, tally
 from .kinds import READINGS, Row, alignment_gaps
 from .ranks import NotHereError, holds_out, recipes, recommender, split_of
@@ -112,7 +113,7 @@ def _pair(value: float | None, sd: float | None, digits: int) -> str:
 def protocol(result: Result) -> list[str]:
     """How the numbers were made: candidates, design and law, N, what estimators took, repeats and seed."""
     made = result.experiment
-    if made.is_figure and not made.data:
+    if (made.is_figure and not made.data) or made.kind == "statistics":
         return []
     sizes = []
     for data in dict.fromkeys(row.data for row in result.rows) or made.data:
@@ -127,8 +128,7 @@ def protocol(result: Result) -> list[str]:
         f"N = {made.options['n_items']:,}" if toy else f"N = {', '.join(sizes)}" if sizes else "",
     ]
     if made.estimators or made.kind in ("beta", "mapped", "mapping errors"):
-        names = {"binom": "with replacement", "hyper": "without", "actual": "without, among unseen items"}
-        parts.append("drawn " + " and ".join(names.get(each, f"by `{each}`") for each in drawn))
+        parts.append("drawn " + ", ".join(_SCHEMES.get(each, f"by `{each}`") for each in drawn))
         parts.append(f"corrected by the law of `{made.options['law']}`" if "law" in made.options else "")
         parts.append(f"adaptive ones by `{made.options['adaptive']}`" if "adaptive" in made.options else "")
         parts.append("η = 0.01/n in MES (the authors' code; the text says 0.001)" if _uses(result, "MES") else "")
@@ -137,6 +137,13 @@ def protocol(result: Result) -> list[str]:
         if not toy:
             parts.append("the same negatives for every model" if not set(made.data) & {"gowalla", "book-x"} else "")
     return ["Protocol: " + "; ".join(part for part in parts if part) + "."]
+
+
+_SCHEMES = {
+    "binom": "with replacement (`binom`)",
+    "hyper": "without replacement (`hyper`)",
+    "actual": "without replacement among unseen items (`actual`)",
+}
 
 
 def _uses(result: Result, word: str) -> bool:
@@ -183,7 +190,11 @@ def summary(result: Result) -> str:
 
 
 def _counts(told: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {verdict}" for verdict, count in told.items() if count) or "none"
+    many = {"differs": "differ"}
+    each = (
+        f"{count} {verdict if count == 1 else many.get(verdict, verdict)}" for verdict, count in told.items() if count
+    )
+    return ", ".join(each) or "none"
 
 
 def aligned(result: Result) -> list[str]:
@@ -351,7 +362,7 @@ def _overview(by_name: Mapping[str, Result], judged: Mapping[str, Sequence[Cell]
         names = " = ".join((name, *made.also))
         there = len(published(made.published))
         columns = [cell for cell in cells if not cell.beside]
-        missing = [*_absent(result.missing)]
+        missing = _absent_in_short(result.missing)
         if made.is_figure:
             verdicts = [claim.judge(by_name) for claim in FACTS.get(name, ())]
             holds = [each.holds for each in verdicts]
@@ -381,6 +392,9 @@ def _overview(by_name: Mapping[str, Result], judged: Mapping[str, Sequence[Cell]
         "",
         f"{total['measured']:,} of {total['there']:,} published cells are measured. Of those that are not exact values of a",
         f"model, {total['reproduced']} are reproduced, {total['close']} close, {total['differs']} differ.",
+        "",
+        "*Without* names data sets that are not at hand (`fullrank data` says where to find each), and *untrained* neural",
+        "models that were not trained for this page (`make reproduce-neural` trains them).",
     ]
     return out
 
@@ -462,7 +476,9 @@ def _models(results: Sequence[Result]) -> list[str]:
     ]
     cut = [each for model, where in sorted(used.items()) for data in where if (each := _cut(data, model))]
     if cut:
-        out += [f"Stopped earlier than by default, for want of time: {'; '.join(cut)}. Sizes and rates are the authors'."]
+        out += [
+            f"Stopped earlier than by default, for want of time: {'; '.join(cut)}. Sizes and rates are the authors'."
+        ]
     return out
 
 
@@ -486,6 +502,21 @@ def _times(spent: Mapping[str, tuple[float, float, int]]) -> list[str]:
         "Both are summed piece by piece as the run goes on, so that interrupted runs add up; the clock also counts waiting",
         "for a machine that has other work. Page and pictures are not in it.",
     ]
+
+
+def _absent_in_short(missing: Sequence[str]) -> list[str]:
+    """What was missing, as a few words of a table: data sets, then models with their data sets, then the rest."""
+    data = [each.split(" is not here")[0].split(",")[0] for each in missing if " is not here" in each]
+    untrained: dict[str, list[str]] = {}
+    for each in missing:
+        if " is not trained" in each:
+            model, _, where = each.split(" is not trained")[0].partition(" on ")
+            untrained.setdefault(model, []).append(where)
+    rest = [each.split(":")[0] for each in missing if " is not trained" not in each and " is not here" not in each]
+    out = [f"without {', '.join(data)}"] if data else []
+    models = [f"{model} ({', '.join(where)})" for model, where in untrained.items()]
+    out += [f"untrained: {', '.join(models)}"] if models else []
+    return out + ([f"not run: {', '.join(rest)}"] if rest else [])
 
 
 def _absent(missing: Sequence[str]) -> list[str]:
