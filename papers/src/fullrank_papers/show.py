@@ -46,7 +46,7 @@ def as_text(result: Result) -> list[str]:
     lines = [f"{made.name}: {made.title}", *protocol(result)]
     verdicts = _verdicts(result)
     for (data, model), rows in groupby(result.rows, key=lambda row: (row.data, row.model)):
-        lines += ["", f"{data}, {model}", *_block(list(rows), verdicts)]
+        lines += ["", _heading(data, model), *_block(list(rows), verdicts)]
     if gaps := aligned(result):
         lines += ["", *gaps]
     for panel in result.panels:
@@ -59,13 +59,19 @@ def as_text(result: Result) -> list[str]:
     return lines
 
 
+def _heading(data: str, model: str) -> str:
+    """What a block of rows is about: tables of the data themselves have no model."""
+    return f"{data}, {model}" if model else data
+
+
 def _verdicts(result: Result) -> dict[Row, Cell]:
     return {cell.row: cell for cell in judge(result)}
 
 
 def _block(rows: Sequence[Row], verdicts: Mapping[Row, Cell]) -> list[str]:
     """Metric, estimator, published, measured, how many standard errors apart, and the verdict."""
-    out = [f"  {'metric':<12}{'estimator':<23}{'published':>13}{'measured':>15}{'errors':>7}", ]  # fmt: skip
+    width = max(12, *(len(row.metric) + 1 for row in rows))
+    out = [f"  {'metric':<{width}}{'estimator':<23}{'published':>13}{'measured':>15}{'errors':>7}"]
     out[0] += " verdict" if any(row in verdicts for row in rows) else ""
     before = ""
     for row in rows:
@@ -73,7 +79,7 @@ def _block(rows: Sequence[Row], verdicts: Mapping[Row, Cell]) -> list[str]:
         name = row.metric if row.metric != before else ""
         before = row.metric
         mark = MARK if "LogSpline" in row.estimator and row.data in KNOWN else ""
-        line = f"  {name:<12}{row.estimator + mark:<23}{_pair(row.published, row.published_sd, digits):>13}"
+        line = f"  {name:<{width}}{row.estimator + mark:<23}{_pair(row.published, row.published_sd, digits):>13}"
         cell = verdicts.get(row)
         line += f"{_pair(row.measured, row.sd, digits):>15}{_errors(cell):>7}"
         line += f" {_short(cell)}" if cell is not None else ""
@@ -248,7 +254,7 @@ def as_html(results: Iterable[Result]) -> str:
             parts.append(_html_claims(FACTS.get(made.name, ()), by_name))
         verdicts = _verdicts(result)
         for (data, model), rows in groupby(result.rows, key=lambda row: (row.data, row.model)):
-            parts.append(f"<h3>{html.escape(f'{data}, {model}')}</h3>{_html_table(list(rows), verdicts)}")
+            parts.append(f"<h3>{html.escape(_heading(data, model))}</h3>{_html_table(list(rows), verdicts)}")
         notes = [*(f"missing: {each}" for each in result.missing), *result.notes, *made.remarks]
         parts += [f"<p class=note>{html.escape(each)}</p>" for each in notes]
     return _PAGE.replace("{body}", "\n".join(parts))
@@ -549,7 +555,7 @@ def _compact(result: Result, most: int = 60) -> list[str]:
         rows = [row for row in rows if row.metric == shown]
     out: list[str] = []
     for (data, model), block in groupby(rows, key=lambda row: (row.data, row.model)):
-        out += [f"{data}, {model}", *_block(list(block), verdicts)]
+        out += [_heading(data, model), *_block(list(block), verdicts)]
     if len(rows) < len(result.rows):
         out.append(f"(of {len(metrics)} metrics; `fullrank-papers {result.experiment.name}` prints all)")
     return out
