@@ -491,11 +491,9 @@ def _models(results: Sequence[Result]) -> list[str]:
         "",
         f"Neural models that were trained for this page: {', '.join(trained) or 'none'}.",
     ]
-    cut = [each for model, where in sorted(used.items()) for data in where if (each := _cut(data, model))]
+    cut = [told for model, where in sorted(used.items()) for data in where if (told := _cut(data, model))]
     if cut:
-        out += [
-            f"Stopped earlier than by default, for want of time: {'; '.join(cut)}. Sizes and rates are the authors'."
-        ]
+        out += [f"Stopped earlier than by default, for want of time: {'; '.join(cut)}. Sizes are the authors'."]
     return out
 
 
