@@ -99,7 +99,11 @@ def test_power_counts_wrong_columns_that_pass():
     vague = [replace(row, sd=100.0) if row.sd else row for row in rows]
     found = power(judge_with(table, vague))
     assert found.share == 1.0  # an estimate that says nothing passes for anything
+    assert found.either == found.passed  # its own column too
     assert (power([]) + found).pairs == 4
+    swapped = [replace(row, measured=9.0) if row.estimator == "CLS" else row for row in rows]
+    found = power(judge_with(table, swapped))
+    assert (found.passed, found.either) == (2, 0)  # CLS passes for MLE and MES, and is told from itself
 
 
 def test_within_two_deviations_of_single_runs_would_have_had_no_power():

@@ -153,6 +153,37 @@ def test_the_loss_of_multivae_is_the_bound(one_thread):
     assert got == pytest.approx(expected, rel=1e-5)
 
 
+def test_lazy_adam_is_that_of_torch(one_thread):
+    from fullrank_papers.neural.neumf import _LazyAdam
+
+    torch, rng = one_thread, np.random.default_rng(4)
+    start = torch.from_numpy(rng.standard_normal((9, 3), dtype=np.float32))
+    theirs = start.clone().requires_grad_()
+    ours, optimiser = _LazyAdam(torch, start.clone(), 0.05), torch.optim.SparseAdam([theirs], lr=0.05)
+    for _ in range(12):
+        index = torch.from_numpy(np.sort(rng.choice(9, size=4, replace=False)))
+        gradient = torch.from_numpy(rng.standard_normal((4, 3), dtype=np.float32))
+        theirs.grad = torch.sparse_coo_tensor(index[None], gradient, (9, 3), check_invariants=True)
+        optimiser.step()
+        ours.step(index, gradient)
+    np.testing.assert_allclose(ours.table.numpy(), theirs.detach().numpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_neumf_learns_from_rows_as_from_whole_tables(one_thread):
+    from fullrank_papers.neural import neumf
+
+    torch = one_thread
+    network = neumf._Network.start(torch, (9, 7), 4, 16, np.random.default_rng(0))
+    users, items = torch.tensor([3, 8, 3]), torch.tensor([[1, 1, 6], [0, 6, 6]])
+    which, at = {}, {}
+    for name, index in (("user", users), ("item", items)):
+        which[name], at[name] = torch.unique(index, return_inverse=True)
+    rows = {name: network.values[name].detach()[which[name[:4]]] for name in neumf._TABLES}
+    with torch.no_grad():
+        whole, part = network.logits(users, items), network.logits(at["user"], at["item"], rows=rows)
+    np.testing.assert_allclose(part.numpy(), whole.numpy(), rtol=1e-5, atol=1e-7)
+
+
 def test_neumf_scores_by_its_network(one_thread, monkeypatch):
     from fullrank_papers.neural import neumf
 

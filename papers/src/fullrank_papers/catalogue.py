@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import difflib
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
@@ -116,25 +116,33 @@ def _place(each: Experiment) -> tuple[int, bool, int, str]:
 
 @cache
 def published(file: str) -> dict[Key, Published]:
-    """The numbers of one CSV by (data set, model, metric, estimator)."""
-    if not file:
-        return {}
-    text = resources.files("fullrank_papers").joinpath("published").joinpath(file).read_text(encoding="utf-8")
+    """The numbers of one CSV by (data set, model, metric, estimator).
+
+    ``"name.csv, n=100"`` is the part of a file whose models end in ", n=100", without that ending.
+    """
     out: dict[Key, Published] = {}
-    for row in csv.DictReader(text.splitlines()):
+    for key, row in _printed(file):
         sd = row.get("std") or None
-        out[_key(row)] = float(row["value"]), None if sd is None else float(sd)
+        out[key] = float(row["value"]), None if sd is None else float(sd)
     return out
 
 
 @cache
 def steps(file: str) -> dict[Key, float]:
     """Half a unit of the last digit printed, by the same keys: what rounding may have changed."""
-    if not file:
-        return {}
-    text = resources.files("fullrank_papers").joinpath("published").joinpath(file).read_text(encoding="utf-8")
-    rows = csv.DictReader(text.splitlines())
-    return {_key(row): 0.5 * 10.0 ** -len(row["value"].partition(".")[2]) for row in rows}
+    return {key: 0.5 * 10.0 ** -len(row["value"].partition(".")[2]) for key, row in _printed(file)}
+
+
+def _printed(file: str) -> Iterator[tuple[Key, dict[str, str]]]:
+    name, _, part = file.partition(", ")
+    if not name:
+        return
+    text = resources.files("fullrank_papers").joinpath("published").joinpath(name).read_text(encoding="utf-8")
+    ending = f", {part}" if part else ""
+    for row in csv.DictReader(text.splitlines()):
+        data, model, metric, estimator = _key(row)
+        if model.endswith(ending):
+            yield (data, model.removesuffix(ending), metric, estimator), row
 
 
 def _key(row: dict[str, str]) -> Key:
@@ -170,5 +178,5 @@ _KEYS: tuple[tuple[set[str], Callable[[dict[str, str]], Key]], ...] = (
     ({"quantity", "model"}, _relative),
     ({"estimator", "model"}, lambda row: (row["dataset"], row["model"], _at(row), row["estimator"])),
     ({"estimator"}, lambda row: (row["dataset"], "winner", _at(row), row["estimator"])),
-    ({"quantity"}, lambda row: (row["dataset"], "", row["quantity"], "")),
+    ({"quantity"}, lambda row: (row["dataset"], "", row["quantity"], "exact")),
 )

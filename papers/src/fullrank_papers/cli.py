@@ -55,7 +55,7 @@ def papers(
       fullrank-papers --all --jobs 2 --out out --html out/all.html
     """
     from . import experiment, run_all, time_spent
-    from .figures import png
+    from .drawing import png
     from .keeping import write
     from .show import as_html, as_markdown, as_text, listing, pictures
 

@@ -8,7 +8,7 @@ Exact values are judged apart. Where a table prints relative errors, or counts o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from itertools import permutations
 from typing import TYPE_CHECKING
 
@@ -114,12 +114,15 @@ def _same_order(ours: Cell, told: Cell, group: Iterable[Cell]) -> bool:
 class Power:
     """Of ``pairs`` of columns that the published numbers tell apart: how often ours would pass for the wrong one.
 
-    ``passed`` counts as reproduced, ``near`` as reproduced or close.
+    ``passed`` counts as reproduced, ``near`` as reproduced or close, ``either`` those of ``passed`` whose number passes for
+    its own column as well: there the comparison cannot tell the two columns apart. In the rest it can, and our number is
+    nearer to the wrong one.
     """
 
     pairs: int = 0
     passed: int = 0
     near: int = 0
+    either: int = 0
 
     @property
     def share(self) -> float:
@@ -127,7 +130,7 @@ class Power:
         return self.passed / self.pairs if self.pairs else float("nan")
 
     def __add__(self, other: Power) -> Power:
-        return Power(self.pairs + other.pairs, self.passed + other.passed, self.near + other.near)
+        return Power(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
 
 
 def power(cells: Iterable[Cell]) -> Power:
@@ -136,7 +139,7 @@ def power(cells: Iterable[Cell]) -> Power:
     for cell in cells:
         if not cell.exact and not cell.beside:
             groups.setdefault(cell.group, []).append(cell)
-    pairs = passed = near = 0
+    pairs = passed = near = either = 0
     for group in groups.values():
         for ours, told in permutations(group, 2):
             if not separate(ours, told):
@@ -144,8 +147,9 @@ def power(cells: Iterable[Cell]) -> Power:
             pairs += 1
             wrong = passes(ours, told)
             passed += wrong
+            either += wrong and passes(ours, ours)
             near += wrong or (abs(ours.ours - told.told) <= NEAR * told.size and _same_order(ours, told, group))
-    return Power(pairs, passed, near)
+    return Power(pairs, passed, near, either)
 
 
 # ------------------------------------------------------------------------------------------------ totals
@@ -257,6 +261,7 @@ def _mapped(row: Row, by: Mapping[Key, Row], repeats: tuple[int, int], step: flo
 
 _MAKERS = {
     "metrics": _metric,
+    "statistics": _metric,
     "relative errors": _plain,
     "pairs": _count,
     "winners": _count,

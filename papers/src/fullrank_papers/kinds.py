@@ -221,6 +221,23 @@ def relative_error_table(made: Experiment, bench: Bench) -> list[Row]:
     return rows
 
 
+def statistics_table(made: Experiment, bench: Bench) -> list[Row]:
+    """Interactions (train and test), users, items, and the share of cells of the users × items matrix that are empty."""
+    rows = []
+    for data in made.data:
+        try:
+            split = split_of(data)
+        except NotHereError as error:
+            bench.missing.append(str(error))
+            continue
+        users, items = split.train.shape
+        interactions = split.train.nnz + len(split.users)
+        found = {"interactions": interactions, "users": users, "items": items,
+                 "sparsity_pct": 100 * (1 - interactions / (users * items))}  # fmt: skip
+        rows += [_row(made, (data, "", name, "exact"), value) for name, value in found.items()]
+    return rows
+
+
 def starts_table(made: Experiment, bench: Bench) -> list[Row]:
     """Exact metrics of one model from several random starts, by rounds of training: mean and deviation over the starts."""
     rows = []
@@ -414,6 +431,7 @@ TABLES: dict[str, Callable[[Experiment, Bench], list[Row]]] = {
     "pairs": pair_table,
     "winners": winner_table,
     "relative errors": relative_error_table,
+    "statistics": statistics_table,
     "starts": starts_table,
     "beta": beta_table,
     "mapped": mapped_table,

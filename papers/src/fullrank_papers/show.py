@@ -12,9 +12,10 @@ import numpy as np
 
 from .catalogue import PAPERS, experiments, published
 from .claims import CLAIMS, Claim, Verdict
+from .drawing import svg
 from .engine import Result
 from .facts import FACTS
-from .figures import Panel, Series, svg
+from .figures import Panel, Series
 from .judging import VERDICTS, Cell, Power, judge, overall, power, tally
 from .kinds import READINGS, Row, alignment_gaps
 from .ranks import NotHereError, holds_out, recipes, recommender, split_of
@@ -45,7 +46,7 @@ def as_text(result: Result) -> list[str]:
     lines = [f"{made.name}: {made.title}", *protocol(result)]
     verdicts = _verdicts(result)
     for (data, model), rows in groupby(result.rows, key=lambda row: (row.data, row.model)):
-        lines += ["", f"{data}, {model}", *_block(list(rows), verdicts)]
+        lines += ["", _heading(data, model), *_block(list(rows), verdicts)]
     if gaps := aligned(result):
         lines += ["", *gaps]
     for panel in result.panels:
@@ -58,13 +59,19 @@ def as_text(result: Result) -> list[str]:
     return lines
 
 
+def _heading(data: str, model: str) -> str:
+    """What a block of rows is about: tables of the data themselves have no model."""
+    return f"{data}, {model}" if model else data
+
+
 def _verdicts(result: Result) -> dict[Row, Cell]:
     return {cell.row: cell for cell in judge(result)}
 
 
 def _block(rows: Sequence[Row], verdicts: Mapping[Row, Cell]) -> list[str]:
     """Metric, estimator, published, measured, how many standard errors apart, and the verdict."""
-    out = [f"  {'metric':<12}{'estimator':<23}{'published':>13}{'measured':>15}{'errors':>7}", ]  # fmt: skip
+    width = max(12, *(len(row.metric) + 1 for row in rows))
+    out = [f"  {'metric':<{width}}{'estimator':<23}{'published':>13}{'measured':>15}{'errors':>7}"]
     out[0] += " verdict" if any(row in verdicts for row in rows) else ""
     before = ""
     for row in rows:
@@ -72,7 +79,7 @@ def _block(rows: Sequence[Row], verdicts: Mapping[Row, Cell]) -> list[str]:
         name = row.metric if row.metric != before else ""
         before = row.metric
         mark = MARK if "LogSpline" in row.estimator and row.data in KNOWN else ""
-        line = f"  {name:<12}{row.estimator + mark:<23}{_pair(row.published, row.published_sd, digits):>13}"
+        line = f"  {name:<{width}}{row.estimator + mark:<23}{_pair(row.published, row.published_sd, digits):>13}"
         cell = verdicts.get(row)
         line += f"{_pair(row.measured, row.sd, digits):>15}{_errors(cell):>7}"
         line += f" {_short(cell)}" if cell is not None else ""
@@ -112,7 +119,7 @@ def _pair(value: float | None, sd: float | None, digits: int) -> str:
 def protocol(result: Result) -> list[str]:
     """How the numbers were made: candidates, design and law, N, what estimators took, repeats and seed."""
     made = result.experiment
-    if made.is_figure and not made.data:
+    if (made.is_figure and not made.data) or made.kind == "statistics":
         return []
     sizes = []
     for data in dict.fromkeys(row.data for row in result.rows) or made.data:
@@ -127,8 +134,7 @@ def protocol(result: Result) -> list[str]:
         f"N = {made.options['n_items']:,}" if toy else f"N = {', '.join(sizes)}" if sizes else "",
     ]
     if made.estimators or made.kind in ("beta", "mapped", "mapping errors"):
-        names = {"binom": "with replacement", "hyper": "without", "actual": "without, among unseen items"}
-        parts.append("drawn " + " and ".join(names.get(each, f"by `{each}`") for each in drawn))
+        parts.append("drawn " + ", ".join(_SCHEMES.get(each, f"by `{each}`") for each in drawn))
         parts.append(f"corrected by the law of `{made.options['law']}`" if "law" in made.options else "")
         parts.append(f"adaptive ones by `{made.options['adaptive']}`" if "adaptive" in made.options else "")
         parts.append("η = 0.01/n in MES (the authors' code; the text says 0.001)" if _uses(result, "MES") else "")
@@ -137,6 +143,13 @@ def protocol(result: Result) -> list[str]:
         if not toy:
             parts.append("the same negatives for every model" if not set(made.data) & {"gowalla", "book-x"} else "")
     return ["Protocol: " + "; ".join(part for part in parts if part) + "."]
+
+
+_SCHEMES = {
+    "binom": "with replacement (`binom`)",
+    "hyper": "without replacement (`hyper`)",
+    "actual": "without replacement among unseen items (`actual`)",
+}
 
 
 def _uses(result: Result, word: str) -> bool:
@@ -183,7 +196,11 @@ def summary(result: Result) -> str:
 
 
 def _counts(told: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {verdict}" for verdict, count in told.items() if count) or "none"
+    many = {"differs": "differ"}
+    each = (
+        f"{count} {verdict if count == 1 else many.get(verdict, verdict)}" for verdict, count in told.items() if count
+    )
+    return ", ".join(each) or "none"
 
 
 def aligned(result: Result) -> list[str]:
@@ -237,7 +254,7 @@ def as_html(results: Iterable[Result]) -> str:
             parts.append(_html_claims(FACTS.get(made.name, ()), by_name))
         verdicts = _verdicts(result)
         for (data, model), rows in groupby(result.rows, key=lambda row: (row.data, row.model)):
-            parts.append(f"<h3>{html.escape(f'{data}, {model}')}</h3>{_html_table(list(rows), verdicts)}")
+            parts.append(f"<h3>{html.escape(_heading(data, model))}</h3>{_html_table(list(rows), verdicts)}")
         notes = [*(f"missing: {each}" for each in result.missing), *result.notes, *made.remarks]
         parts += [f"<p class=note>{html.escape(each)}</p>" for each in notes]
     return _PAGE.replace("{body}", "\n".join(parts))
@@ -351,7 +368,7 @@ def _overview(by_name: Mapping[str, Result], judged: Mapping[str, Sequence[Cell]
         names = " = ".join((name, *made.also))
         there = len(published(made.published))
         columns = [cell for cell in cells if not cell.beside]
-        missing = [*_absent(result.missing)]
+        missing = _absent_in_short(result.missing)
         if made.is_figure:
             verdicts = [claim.judge(by_name) for claim in FACTS.get(name, ())]
             holds = [each.holds for each in verdicts]
@@ -371,7 +388,7 @@ def _overview(by_name: Mapping[str, Result], judged: Mapping[str, Sequence[Cell]
             continue
         told = tally(cell for cell in columns if not cell.exact)
         off = [abs(cell.gap) / cell.size for cell in columns if cell.exact and cell.size]
-        counts = " / ".join(str(told[verdict]) for verdict in VERDICTS) if columns else ""
+        counts = " / ".join(str(told[verdict]) for verdict in VERDICTS) if sum(told.values()) else ""
         why = [] if overall(cells) == "reproduced" else _reasons(cells, 2)
         median = f"{np.median(off):.1%}" if off else ""
         line = (names, overall(cells), f"{len(columns)} of {there}", counts, median, _cell([*why, *missing]))
@@ -381,6 +398,9 @@ def _overview(by_name: Mapping[str, Result], judged: Mapping[str, Sequence[Cell]
         "",
         f"{total['measured']:,} of {total['there']:,} published cells are measured. Of those that are not exact values of a",
         f"model, {total['reproduced']} are reproduced, {total['close']} close, {total['differs']} differ.",
+        "",
+        "*Without* names data sets that are not at hand (`fullrank data` says where to find each), and *untrained* neural",
+        "models that were not trained for this page (`make reproduce-neural` trains them).",
     ]
     return out
 
@@ -394,21 +414,32 @@ def _powers(judged: Mapping[str, Sequence[Cell]]) -> list[str]:
     out = [
         "A verdict is worth what it can refuse. Take two columns of a table that the published numbers themselves",
         "tell apart by more than 3 standard errors, and let our number of one pose for the published one of the other:",
-        "how often would it pass?",
+        "how often would it pass? Where it passes for its own column as well, the comparison cannot tell the two apart.",
+        "Where it does not, the comparison told them apart, and our number is simply not the published one.",
         "",
-        "| table | pairs of columns | pass as reproduced | as reproduced or close |",
-        "|---|--:|--:|--:|",
+        "| table | pairs of columns | pass as reproduced | for the right column as well | as reproduced or close |",
+        "|---|--:|--:|--:|--:|",
     ]
     found = {name: power(cells) for name, cells in judged.items()}
     found = {name: each for name, each in found.items() if each.pairs}
     for name, each in found.items():
-        out.append(f"| {name} | {each.pairs} | {each.share:.0%} | {each.near / each.pairs:.0%} |")
+        out.append(_power_line(name, each))
     whole = sum(found.values(), Power())
     if whole.pairs:
-        mean = np.mean([each.share for each in found.values()])
-        out.append(f"| all pairs | {whole.pairs} | {whole.share:.0%} | {whole.near / whole.pairs:.0%} |")
-        out += ["", f"On the mean over tables {mean:.0%} of separable wrong columns pass."]
+        share, both = (
+            np.mean([getattr(each, of) / each.pairs for each in found.values()]) for of in ("passed", "either")
+        )
+        out.append(_power_line("all pairs", whole))
+        out += [
+            "",
+            f"On the mean over tables {share:.0%} of separable wrong columns pass, {both:.0%} where the right one does.",
+        ]
     return out
+
+
+def _power_line(name: str, of: Power) -> str:
+    shares = (of.passed, of.either, of.near)
+    return f"| {name} | {of.pairs} | " + " | ".join(f"{each / of.pairs:.0%}" for each in shares) + " |"
 
 
 def _claims(claims: Sequence[Claim], by_name: Mapping[str, Result]) -> list[str]:
@@ -460,7 +491,18 @@ def _models(results: Sequence[Result]) -> list[str]:
         "",
         f"Neural models that were trained for this page: {', '.join(trained) or 'none'}.",
     ]
+    cut = [told for model, where in sorted(used.items()) for data in where if (told := _cut(data, model))]
+    if cut:
+        out += [f"Stopped earlier than by default, for want of time: {'; '.join(cut)}. Sizes are the authors'."]
     return out
+
+
+def _cut(data: str, model: str) -> str:
+    """That a neural model is trained for fewer epochs here than it is by default, or nothing."""
+    if not recipes()[model].get("neural"):
+        return ""
+    here, default = recommender(data, model).epochs, type(recommender(data, model))().epochs
+    return f"{model} on {data} after at most {here} epochs, not {default}" if here < default else ""
 
 
 def _times(spent: Mapping[str, tuple[float, float, int]]) -> list[str]:
@@ -475,6 +517,21 @@ def _times(spent: Mapping[str, tuple[float, float, int]]) -> list[str]:
         "Both are summed piece by piece as the run goes on, so that interrupted runs add up; the clock also counts waiting",
         "for a machine that has other work. Page and pictures are not in it.",
     ]
+
+
+def _absent_in_short(missing: Sequence[str]) -> list[str]:
+    """What was missing, as a few words of a table: data sets, then models with their data sets, then the rest."""
+    data = [each.split(" is not here")[0].split(",")[0] for each in missing if " is not here" in each]
+    untrained: dict[str, list[str]] = {}
+    for each in missing:
+        if " is not trained" in each:
+            model, _, where = each.split(" is not trained")[0].partition(" on ")
+            untrained.setdefault(model, []).append(where)
+    rest = [each.split(":")[0] for each in missing if " is not trained" not in each and " is not here" not in each]
+    out = [f"without {', '.join(data)}"] if data else []
+    models = [f"{model} ({', '.join(where)})" for model, where in untrained.items()]
+    out += [f"untrained: {', '.join(models)}"] if models else []
+    return out + ([f"not run: {', '.join(rest)}"] if rest else [])
 
 
 def _absent(missing: Sequence[str]) -> list[str]:
@@ -496,7 +553,7 @@ def _compact(result: Result, most: int = 60) -> list[str]:
         rows = [row for row in rows if row.metric == shown]
     out: list[str] = []
     for (data, model), block in groupby(rows, key=lambda row: (row.data, row.model)):
-        out += [f"{data}, {model}", *_block(list(block), verdicts)]
+        out += [_heading(data, model), *_block(list(block), verdicts)]
     if len(rows) < len(result.rows):
         out.append(f"(of {len(metrics)} metrics; `fullrank-papers {result.experiment.name}` prints all)")
     return out

@@ -19,7 +19,7 @@ __all__ = ["FittedNeuMF", "NeuMF"]
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
 
-_PAIRS = 1 << 15  # scored at once: what the layers make of them stays in the cache
+_PAIRS = 1 << 11  # scored at once: what the layers make of them stays in the cache
 
 
 @dataclass(frozen=True, repr=False)
@@ -204,19 +204,22 @@ class _Network:
             for name in ("out_product", "out_product_bias", "out", "out_bias"):
                 self.values[name] *= 0.5
 
-    def logits(self, users: Any, items: Any, halves: Iterable[str] = tuple(_HALVES)) -> Any:
-        """Of every user with each of its items: shape (items per user, users) for items of that shape."""
-        torch, v = self.torch, self.values
+    def logits(self, users: Any, items: Any, halves: Iterable[str] = tuple(_HALVES), rows: Any = None) -> Any:
+        """Of every user with each of its items: shape (items per user, users) for items of that shape.
+
+        ``rows`` replaces the tables of embeddings by some of their rows, which `users` and `items` then count.
+        """
+        torch, v = self.torch, {**self.values, **(rows or {})}
+        look = torch.nn.functional.embedding
         out: Any = 0.0
-
-        def look(index: Any, name: str) -> Any:
-            return torch.nn.functional.embedding(index, v[name], sparse=True)
-
         if "product" in halves:
-            product = look(users, "user_product") * look(items, "item_product")
+            product = look(users, v["user_product"]) * look(items, v["item_product"])
             out = out + product @ v["out_product"] + v["out_product_bias"]
-        if "tower" in halves:
-            x = look(users, "user_tower") @ v["user_in"] + v["in_bias"] + look(items, "item_tower") @ v["item_in"]
+        if (
+            "tower" in halves
+        ):  # the first layer is linear: each row passes through it once, however often it is looked up
+            user, item = (v[f"{name}_tower"] @ v[f"{name}_in"] for name in ("user", "item"))
+            x = look(users, user + v["in_bias"]) + look(items, item)
             x = torch.relu(torch.relu(x) @ v["layer"] + v["layer_bias"])
             out = out + x @ v["out"] + v["out_bias"]
         return out
@@ -226,7 +229,7 @@ class _Network:
     ) -> None:
         torch = self.torch
         v = {name: self.values[name] for half in halves for name in _HALVES[half]}
-        lazy = torch.optim.SparseAdam([each for name, each in v.items() if name in _TABLES], lr=how.learning_rate)
+        lazy = {name: _LazyAdam(torch, each.data, how.learning_rate) for name, each in v.items() if name in _TABLES}
         plain = torch.optim.Adam([each for name, each in v.items() if name not in _TABLES], lr=how.learning_rate)
         owners = np.repeat(np.arange(task.train.shape[0]), np.diff(task.train.indptr))
         liked = task.train.indices.astype(np.int64)
@@ -237,15 +240,20 @@ class _Network:
             losses = []
             others = negatives(task.train, np.tile(owners, how.negatives), rng).reshape(how.negatives, -1)
             for part in batches(len(liked), max(1, how.batch // (1 + how.negatives)), rng):
-                items = torch.from_numpy(np.concatenate([liked[None, part], others[:, part]]))
-                wanted = torch.zeros(items.shape)
+                items = np.concatenate([liked[None, part], others[:, part]])
+                (users, user_at), (items, item_at) = (
+                    torch.unique(torch.from_numpy(each), return_inverse=True) for each in (owners[part], items)
+                )
+                index = {name: users if name.startswith("user") else items for name in lazy}
+                rows = {name: each.table[index[name]].requires_grad_() for name, each in lazy.items()}
+                wanted = torch.zeros(item_at.shape)
                 wanted[0] = 1.0
-                lazy.zero_grad()
                 plain.zero_grad()
-                loss = loss_of(self.logits(torch.from_numpy(owners[part]), items, halves), wanted)
+                loss = loss_of(self.logits(user_at, item_at, halves, rows), wanted)
                 loss.backward()
-                lazy.step()
                 plain.step()
+                for name, each in lazy.items():
+                    each.step(index[name], rows[name].grad)
                 losses.append(loss.item())
             return float(np.mean(losses))
 
@@ -268,3 +276,23 @@ class _Network:
             ((v["layer"], v["layer_bias"]),),
             v["out"] * np.float32("tower" in halves),
         )
+
+
+class _LazyAdam:
+    """Adam for a table of which each step sees a few rows: the moments of the others stay as they are.
+
+    The same numbers as `torch.optim.SparseAdam`, without sorting what is sorted already.
+    """
+
+    def __init__(self, torch: Any, table: Any, rate: float) -> None:
+        self.table, self.rate, self.steps = table, rate, 0
+        self.first, self.second = torch.zeros_like(table), torch.zeros_like(table)
+
+    def step(self, index: Any, gradient: Any, decay: tuple[float, float] = (0.9, 0.999), tiny: float = 1e-8) -> None:
+        """Move the rows of ``index``, each named once, by their gradient."""
+        self.steps += 1
+        first = self.first[index].mul_(decay[0]).add_(gradient, alpha=1 - decay[0])
+        second = self.second[index].mul_(decay[1]).addcmul_(gradient, gradient, value=1 - decay[1])
+        self.first[index], self.second[index] = first, second
+        rate = self.rate * float(np.sqrt(1 - decay[1] ** self.steps)) / (1 - decay[0] ** self.steps)
+        self.table.index_add_(0, index, first.div_(second.sqrt_().add_(tiny)), alpha=-rate)
