@@ -79,7 +79,7 @@ def _made_up(
 def _counts(
     counts: RankCounts, design: Guided, open_: dict[str, IntArray], drawn: IntArray, hits: IntArray
 ) -> RankCounts:
-    """The pilot's counts with these outcomes of its open cases; the others as they are."""
+    """The pilot's counts with these outcomes of its open cases; the others do not change."""
     done = counts.sampled_part()[0]
     columns: dict[str, Any] = {**open_, "drawn": drawn, "hits": hits}
     size = np.full(len(hits), round(counts.n_items))

@@ -69,7 +69,7 @@ def from_recbole(
 
     seed = seed_of(rng)
     counts = {str(name): _counts(each, test_data, ties, seed) for name, each in trainers.items()}
-    about = {"recbole": _Data.of(next(iter(trainers.values())), test_data).told}
+    about = {"recbole": _Data.of(next(iter(trainers.values())), test_data).settings}
     report = report_on(counts, metrics, estimator=estimator, level=level, target=target, provenance=about)
     return replace(report, notes=(*report.notes, *notes))
 
@@ -84,7 +84,7 @@ class _Data:
     item_field: str
     used: Any  # the items of each user that are never drawn; None: only the target itself
     sequential: bool
-    told: dict[str, Any]
+    settings: dict[str, Any]
 
     @classmethod
     def of(cls, trainer: Any, test_data: Any) -> _Data:
@@ -94,9 +94,9 @@ class _Data:
         sampler = getattr(test_data, "_sampler", None)
         repeatable = type(sampler).__name__ == "RepeatableSampler"
         sequential = _called(config["MODEL_TYPE"]) == "SEQUENTIAL"
-        told = {"dataset": str(config["dataset"]), "eval_args": str(config["eval_args"])}
+        settings = {"dataset": str(config["dataset"]), "eval_args": str(config["eval_args"])}
         used = None if repeatable or (sequential and args is None) else getattr(sampler, "used_ids", None)
-        return cls(design, int(data.item_num) - 1, data.uid_field, data.iid_field, used, sequential, told)
+        return cls(design, int(data.item_num) - 1, data.uid_field, data.iid_field, used, sequential, settings)
 
     @property
     def candidates(self) -> str:
@@ -159,7 +159,7 @@ def _ranked(batch: _Batch, data: _Data, ties: str, seed: int) -> RankCounts:
     owners = np.zeros(int(batch.of.max()) + 1, dtype=np.int64)
     owners[batch.of] = batch.users
     cases = Cases(batch.of, batch.of, batch.targets, owners)
-    rows = Listed(batch.lists, batch.items, batch.scores, f"RecBole's model of {data.told['dataset']}")
+    rows = Listed(batch.lists, batch.items, batch.scores, f"RecBole's model of {data.settings['dataset']}")
     return rank_lists(rows, cases, How(batch.pools, data.design, data.candidates, ties, seed, "error"))
 
 
@@ -244,7 +244,7 @@ def _refuse_other(trainer: Any, test_data: Any) -> None:
 
 
 def _own_metrics(config: Any) -> tuple[list[str] | tuple[str, ...], tuple[str, ...]]:
-    """The metrics that RecBole was told to compute, and a note on those that are no function of the rank."""
+    """The metrics that RecBole is set to compute, and a note on those that are no function of the rank."""
     asked = [str(each) for each in config["metrics"]]
     wanted = [f"{each.lower()}@{k}" for each in asked if each.lower() in _METRICS for k in config["topk"]]
     left = [each for each in asked if each.lower() not in _METRICS]
