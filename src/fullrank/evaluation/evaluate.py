@@ -63,7 +63,7 @@ def evaluate(
     ``models``: ``{"EASE": model, …}`` or one model, anything :func:`fullrank.as_scorer` takes. ``split``: a
     :class:`fullrank.Split` or the name of a data set.
 
-    ``precision``: the wanted half-width of every metric's interval, relative to its value (``absolute=True``: in units of the metric).
+    ``precision``: the wanted half-width of every metric's interval, relative to its value (``absolute=True``: in its units).
     ``target="cases"``: what the full ranking of these cases would show; ``"population"``: of the users they come from, where
     users are sampled too if there are more than needed, and what even the full ranking leaves open is never hidden.
 
