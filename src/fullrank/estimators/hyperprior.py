@@ -1,8 +1,9 @@
 """The prior of LogSpline: what rank distributions of recommenders look like, learned from the true ranks of many.
 
-A prior is a mixture over *kinds* of recommenders (popularity, factor models, …) and *scales*: each kind is a Gaussian on the
-spline coefficients, N(mean + slope · z, scale · covariance) with z = log N − 9, and scales above one give it heavy tails, so
-that a catalogue unlike those seen is not forced into their shape. What a sample shows decides between them, by evidence.
+A prior is a mixture over *kinds* of rank distributions (those of popularity, of factor models, …, or kinds that the files fall
+into by themselves) and *scales*: each kind is a Gaussian on the spline coefficients, N(mean + slope · z, scale · covariance)
+with z = log N − 9, and scales above one give it heavy tails, so that a catalogue unlike those seen is not forced into their
+shape. What a sample shows decides between them, by the power ``trust`` of the evidence.
 
 With several targets per user, the rank distribution of the j-th best of T targets depends on (j, T): every *bin* of (j, T)
 has its own mean, and the coefficients of bins b and c covary as coupling[b, c] · covariance, so that bins share what they

@@ -5,7 +5,7 @@ li20, a very flexible one is jin21's MLE: one family holds both. Which shapes ar
 many recommenders on many catalogues (``hyperprior.py``).
 
 Fitting: under every member of the prior (a kind of recommender at a scale) the posterior mode by Newton and the evidence by
-Laplace's approximation. The members' answers are averaged by evidence; the average takes one EM step towards the data (jin21
+Laplace's approximation. The members' answers are averaged by it; the average takes one EM step towards the data (jin21
 eq. 21), after which cases whose rank is known count at that rank. Intervals come from draws of the posterior.
 
 Two members stand for rank distributions of any shape. Where the evidence is not clearly against them, what was seen does not
