@@ -1,6 +1,6 @@
 """The prior of LogSpline: what rank distributions of recommenders look like, learned from the true ranks of many.
 
-A prior is a mixture over *kinds* of rank distributions (those of popularity, of factor models, …, or kinds that the files fall
+A prior is a mixture over *kinds* of rank distributions (of popularity, of factor models, …, or kinds that the files fall
 into by themselves) and *scales*: each kind is a Gaussian on the spline coefficients, N(mean + slope · z, scale · covariance)
 with z = log N − 9, and scales above one give it heavy tails, so that a catalogue unlike those seen is not forced into their
 shape. What a sample shows decides between them, by the power ``trust`` of the evidence.
