@@ -46,6 +46,20 @@ def test_the_table_says_what_the_designs_leave_open(pilot):
     assert list(halves) == sorted(halves, reverse=True)
 
 
+@pytest.mark.parametrize("target", ["cases", "population"])
+def test_the_line_of_a_plan_leads_through_the_designs_of_its_table(target):
+    """What a fit leaves open beyond known ranks is in the line too, and no more is promised than the full ranking gives."""
+    plan = fr.plan(n_items=20_000, cases=2_000, metric="ndcg@10", precision=0.05, target=target)
+    shares, halves = np.array(plan.frontier).T
+    for each in plan.choices:
+        if each.design.grows:
+            assert np.exp(np.interp(np.log(each.share), np.log(shares), np.log(np.maximum(halves, 1e-9)))) == (
+                pytest.approx(each.relative, rel=0.1)
+            )
+    assert halves[0] == pytest.approx(max(each.relative for each in plan.choices), rel=0.01)
+    assert halves.min() >= plan.choices[0].relative
+
+
 def test_more_precision_costs_more(pilot):
     counts = pilot[2]
     costs = [fr.plan(metric="ndcg@10", precision=each, pilot=counts).items for each in (0.2, 0.1, 0.05, 0.02)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -338,7 +338,7 @@ def plan(
     )
     return Plan(
         n_items, cases, tuple(str(m) for m in wanted), float(precision), absolute, target, level, guess.source,
-        {str(m): value for m, value in values.items()}, tuple(choices), _frontier(rehearsal, found, values, level),
+        {str(m): value for m, value in values.items()}, tuple(choices), _frontier(rehearsal, choices, values, level),
         stages, ceiling, tuple(notes),
     )  # fmt: skip
 
@@ -424,21 +424,28 @@ def _bounds(dist: RankDistribution, metrics: Iterable[Metric], level: float) -> 
     return max(((high - low) / 2 / max(value, 1e-12) for (low, high), value in spans), default=None)
 
 
-def _frontier(rehearsal: Rehearsal, found: Any, values: Mapping[Metric, float], level: float) -> tuple[Any, ...]:
+def _frontier(
+    rehearsal: Rehearsal, choices: Sequence[Choice], values: Mapping[Metric, float], level: float
+) -> tuple[tuple[float, float], ...]:
+    """Return (share of the full ranking, relative half-width) of the best that sampling in rounds reaches, cheapest first.
+
+    Candidates are screened with P(R) taken as known. What a fit leaves open beyond that is known at the choices, which were
+    fitted: along the line it is interpolated between those that sample in rounds, and the cheapest, where these begin.
+    """
     tried, screen = rehearsal.candidates(values, level)
-    # what the fit of the chosen design finds beyond the screen is taken for all
-    place = next(i for i, (_, stop, top) in enumerate(tried) if (stop, top) == (found.stop, found.ceiling))
-    widths = []
-    for m, value in values.items():
-        beyond = found.half_widths[m] / screen[m][place] if screen[m][place] > 0 else 1.0
-        widths.append(max(beyond, 1.0) * screen[m] / max(value, 1e-12))
-    worst = np.max(widths, axis=0)
-    best, out = np.inf, []
-    for (items, *_), half in zip(tried, worst, strict=True):
-        if half < best:
-            best = float(half)
-            out.append((items / (rehearsal.guess.n_items - 1), best))
-    return tuple(out)
+    share = np.array([items for items, *_ in tried]) / (rehearsal.guess.n_items - 1)
+    half = np.minimum.accumulate(np.max([screen[m] / max(value, 1e-12) for m, value in values.items()], axis=0))
+    fitted = sorted((each for each in choices if 0 < each.share < 1 and each.relative > 0), key=lambda each: each.share)
+    known = [each for place, each in enumerate(fitted) if place == 0 or each.design.grows]
+    if known and half.any():
+        some = half > 0
+        at = np.log([each.share for each in known])
+        screened = np.interp(at, np.log(share[some]), np.log(half[some]))
+        beyond = np.maximum(np.log([each.relative for each in known]) - screened, 0.0)
+        half = np.minimum.accumulate(half * np.exp(np.interp(np.log(share), at, beyond)))
+    half = np.maximum(half, choices[0].relative)  # what even the full ranking leaves open
+    kept = np.flatnonzero(np.diff(half, prepend=np.inf) < 0)
+    return tuple((float(share[place]), float(half[place])) for place in kept)
 
 
 #: Ticks of logarithmic axes in percent: every power of ten is at an even place.
