@@ -197,7 +197,9 @@ class Plan:
             if each.relative > 0 and each.share > 0:
                 x, y = 100 * each.share, 100 * each.relative
                 near = bool(points) and x < 4 * points[-1]["items"] and 0.6 < y / points[-1]["half"] < 1.6
-                left = below = x > 1.5  # no room to the right; and to the left of the dot the line is above it
+                # right of 1.5 % there is no room to the right, and below a dot of the line; fixed samples lie above the line
+                left = x > (1.5 if each.design.grows else 20)
+                below = left and each.design.grows
                 if near and not left:  # of two labels beside one another the lower goes below its dot
                     below = y <= points[-1]["half"]
                     points[-1]["below"] = not below
@@ -230,9 +232,10 @@ class Plan:
         for left in (False, True):
             for below in (False, True):
                 here = [each for each in points if (each["left"], each["below"]) == (left, below)]
-                if here:
+                if here:  # the line falls to the right: below and to the right of a dot there is room beside it only
+                    dx, dy = (-7 if left else 16 if below else 7), (-8 if not below else 13 if left else 2)
                     words = alt.Chart(alt.Data(values=here)).mark_text(
-                        align="right" if left else "left", dx=-7 if left else 7, dy=13 if below else -8, color=style.ink
+                        align="right" if left else "left", dx=dx, dy=dy, color=style.ink
                     )
                     layers.append(words.encode(x=x_of, y=y_of, text="name:N"))
         return alt.layer(*layers).properties(width=WIDTH, height=220)
