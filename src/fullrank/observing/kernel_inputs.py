@@ -200,7 +200,8 @@ def run_kernel(task: Task, state: State, model: Any, row: Array, scores: Array |
     from fullrank.observing import kernels as k
 
     known = scores is not None
-    own = np.empty(len(state.hits), dtype=row.dtype) if scores is None else scores
+    # a copy of what is known: kernels are compiled for an array that may be written to, and one from another node may not
+    own = np.empty(len(state.hits), dtype=row.dtype) if scores is None else np.array(scores)
     seen = (state.compared, state.hits, state.pool, state.order, state.status)
     kernel = k.exhaust if task.exhaustive else k.sample
 
