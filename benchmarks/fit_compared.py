@@ -207,12 +207,20 @@ def population(name: str, weight: float, sets: list[Cases]) -> Kind:
     return Kind(name, weight, means, slope, covariance, coupling)
 
 
+def card_of(sets: list[Cases]) -> dict[str, object]:
+    """What a prior was learned from; several sets of one recommender, at several depths, are one file."""
+    catalogues = {each.catalogue for each in sets}
+    return {
+        "families": len({family(name) for name in catalogues}), "catalogues": len(catalogues),
+        "files": len({(each.catalogue, each.models) for each in sets}),
+        "models": ["als", "bpr", "ease", "knn", "pop"], "made": date.today().isoformat(),
+    }  # fmt: skip
+
+
 def prior(name: str, kinds: dict[str, tuple[float, list[Cases]]]) -> HyperPrior:
     """A prior of kinds, each with its weight and its sets."""
     sets = [each for _, some in kinds.values() for each in some]
-    catalogues = {each.catalogue for each in sets}
-    card = {"families": len(catalogues), "catalogues": len(catalogues), "files": len(sets),
-            "models": ["als", "bpr", "ease", "knn", "pop"], "made": date.today().isoformat()}  # fmt: skip
+    card = card_of(sets)
     sizes = float(min(each.rest.min() for each in sets)), float(max(each.rest.max() for each in sets))
     fitted = tuple(population(kind, weight, some) for kind, (weight, some) in kinds.items())
     return HyperPrior(name, fitted, SCALES, sizes, 0.0, 1.0, True, card)
