@@ -13,7 +13,7 @@ import time
 import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
 from fullrank._checks import check_number, check_whole
@@ -132,71 +132,94 @@ def run(
     counts as lost. When a block raises, those already on their way are finished and handed on before the error is raised:
     with a checkpoint, nothing that was done is done again. ``blocks`` may hold None for "nothing until something ends".
     """
-    source = enumerate(blocks)
-    waiting: deque[int] = deque()
-    held: dict[int, Any] = {}
-    running: dict[Hashable, _Running] = {}
-    losses: Counter[int] = Counter()
-    seconds: deque[float] = deque(maxlen=256)
-    failed: tuple[Any, Failure] | None = None
-    exhausted = False
-
-    def lose(index: int, lost: Lost) -> None:
-        """Have a block started again, unless its other copy still runs; give it up when it was lost too often."""
-        losses[index] += lost.counts
-        if losses[index] > retries:
-            raise _gone(task, held[index], lost, losses[index])
-        if not any(other.index == index for other in running.values()):
-            waiting.append(index)
-
+    schedule = _Schedule(runner, task, enumerate(blocks), retries, timeout)
     try:
-        while True:
-            while failed is None:  # as many as there is room for
-                waiting = deque(index for index in waiting if index in held)  # a second copy may be no longer needed
-                while len(waiting) < runner.ahead and not exhausted:
-                    index, block = next(source, (-1, None))
-                    exhausted = index < 0
-                    if block is None:
-                        break
-                    held[index] = block
-                    waiting.append(index)
-                if not waiting and exhausted:
-                    waiting.extend(_slow(running, seconds))
-                index = next((each for each in waiting if runner.room(held[each])), -1)
-                if index < 0:
-                    break
-                waiting.remove(index)
-                running[runner.start(held[index])] = _Running(index, time.monotonic())
-            if not running:
-                if failed is None and waiting:
-                    continue
-                break
-            for handle, outcome in runner.wait(_patience(running, timeout, seconds, exhausted)):
-                ended = running.pop(handle, None)
-                if ended is None or ended.index not in held:
-                    continue  # its other copy was faster
-                if isinstance(outcome, Lost):
-                    lose(ended.index, outcome)
-                    continue
-                block = held.pop(ended.index)
-                for copy in [key for key, other in running.items() if other.index == ended.index]:
-                    del running[copy]
-                    runner.drop(copy)
-                if isinstance(outcome, Failure):
-                    failed = failed or (block, outcome)
-                    continue
-                seconds.append(time.monotonic() - ended.since)
-                yield outcome
-            if timeout is not None:
-                for handle in [h for h, each in running.items() if time.monotonic() - each.since > timeout]:
-                    late = running.pop(handle)
-                    runner.drop(handle)
-                    lose(late.index, Lost(f"it took longer than `timeout` = {timeout:g} seconds"))
+        while schedule.start_blocks() or schedule.running:
+            if schedule.running:
+                yield from schedule.ended()
+                schedule.lose_overdue()
     finally:
-        for handle in running:
+        for handle in schedule.running:
             runner.drop(handle)
-    if failed is not None:
-        raise _raised(task, *failed)
+    if schedule.failed is not None:
+        raise _raised(task, *schedule.failed)
+
+
+@dataclass
+class _Schedule:
+    """Which blocks wait, which are on their way, and what became of them."""
+
+    runner: Runner
+    task: Any
+    source: Iterator[tuple[int, Any]]
+    retries: int
+    timeout: float | None
+    exhausted: bool = False
+    failed: tuple[Any, Failure] | None = None
+    waiting: deque[int] = field(default_factory=deque)
+    held: dict[int, Any] = field(default_factory=dict)  # blocks that have no result yet
+    running: dict[Hashable, _Running] = field(default_factory=dict)
+    losses: Counter[int] = field(default_factory=Counter)
+    seconds: deque[float] = field(default_factory=lambda: deque(maxlen=256))
+
+    def start_blocks(self) -> bool:
+        """Start as many blocks as there is room for, none after a failure; false when no block waits."""
+        while self.failed is None:
+            self._fill()
+            index = next((each for each in self.waiting if self.runner.room(self.held[each])), None)
+            if index is None:
+                return bool(self.waiting)
+            self.waiting.remove(index)
+            self.running[self.runner.start(self.held[index])] = _Running(index, time.monotonic())
+        return False
+
+    def _fill(self) -> None:
+        """Take blocks from the source until there are enough to choose from; at its end, a slow one a second time."""
+        self.waiting = deque(index for index in self.waiting if index in self.held)  # a second copy may be needless
+        while len(self.waiting) < self.runner.ahead and not self.exhausted:
+            index, block = next(self.source, (-1, None))
+            self.exhausted = index < 0
+            if block is None:
+                break
+            self.held[index] = block
+            self.waiting.append(index)
+        if not self.waiting and self.exhausted:
+            self.waiting.extend(_slow(self.running, self.seconds))
+
+    def ended(self) -> Iterator[Any]:
+        """Wait until something ends or is due, and yield the results there are."""
+        for handle, outcome in self.runner.wait(_patience(self.running, self.timeout, self.seconds, self.exhausted)):
+            ended = self.running.pop(handle, None)
+            if ended is None or ended.index not in self.held:
+                continue  # its other copy was faster
+            if isinstance(outcome, Lost):
+                self._lose(ended.index, outcome)
+                continue
+            block = self.held.pop(ended.index)
+            for copy in [key for key, other in self.running.items() if other.index == ended.index]:
+                del self.running[copy]
+                self.runner.drop(copy)
+            if isinstance(outcome, Failure):
+                self.failed = self.failed or (block, outcome)
+                continue
+            self.seconds.append(time.monotonic() - ended.since)
+            yield outcome
+
+    def lose_overdue(self) -> None:
+        """Count blocks that run longer than the timeout as lost."""
+        if self.timeout is not None:
+            for handle in [h for h, each in self.running.items() if time.monotonic() - each.since > self.timeout]:
+                late = self.running.pop(handle)
+                self.runner.drop(handle)
+                self._lose(late.index, Lost(f"it took longer than `timeout` = {self.timeout:g} seconds"))
+
+    def _lose(self, index: int, lost: Lost) -> None:
+        """Have a block started again, unless its other copy still runs; give it up when it was lost too often."""
+        self.losses[index] += lost.counts
+        if self.losses[index] > self.retries:
+            raise _gone(self.task, self.held[index], lost, self.losses[index])
+        if not any(other.index == index for other in self.running.values()):
+            self.waiting.append(index)
 
 
 def _slow(running: dict[Hashable, _Running], seconds: deque[float]) -> list[int]:
