@@ -32,7 +32,6 @@ from fullrank.estimators.problem import Fit
 
 __all__ = [
     "CLS",
-    "DEFAULT_ESTIMATOR",
     "ESTIMATORS",
     "MLE",
     "BiasVariance",
@@ -53,9 +52,6 @@ __all__ = [
     "describe",
     "parse_estimator",
 ]
-
-#: What is used where no estimator is named.
-DEFAULT_ESTIMATOR: Estimator = LogSpline()
 
 #: Words for the command line. Add yours with one line.
 ESTIMATORS: dict[str, Callable[[], Estimator]] = {
@@ -78,12 +74,14 @@ ESTIMATORS: dict[str, Callable[[], Estimator]] = {
 }
 
 
-def parse_estimator(text: str | Estimator) -> Estimator:
-    """Return the estimator a word means; ``bv0.1`` and ``beta0.5`` carry their number.
+def parse_estimator(text: str | Estimator | None) -> Estimator:
+    """Return the estimator a word means; ``bv0.1`` and ``beta0.5`` carry their number. Without a word it is LogSpline.
 
     >>> parse_estimator("bv0.1")
     BiasVariance(gamma=0.1, prior=None, n_items='mean')
     """
+    if text is None:
+        return LogSpline()
     if not isinstance(text, str):
         if isinstance(text, Estimator) and not isinstance(text, type):
             return text

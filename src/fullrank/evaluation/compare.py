@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fullrank._types import FloatArray
-from fullrank.estimators import DEFAULT_ESTIMATOR, Estimate, Estimator, Naive, describe, parse_estimator
+from fullrank.estimators import Estimate, Estimator, Naive, describe, parse_estimator
 from fullrank.estimators.intervals import check_interval, z_of
 from fullrank.evaluation.pairing import Influence, case_spread, covariances, expected_counts, influences, same_cases
 from fullrank.metrics import Metric, parse_metric
@@ -85,7 +85,7 @@ def compare(
 
 def _fitted(given: MappingType[str, Any], estimator: Estimator | str | None) -> dict[str, Estimate]:
     """Return estimates by model: those that were given, and fits to counts."""
-    chosen = parse_estimator(DEFAULT_ESTIMATOR if estimator is None else estimator)
+    chosen = parse_estimator(estimator)
     estimates = {str(name): chosen.fit(each) if isinstance(each, RankCounts) else each for name, each in given.items()}
     for name, each in estimates.items():
         if not hasattr(each, "expect"):

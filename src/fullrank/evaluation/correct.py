@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike
 
 from fullrank._version import __version__
 from fullrank.estimators import (
-    DEFAULT_ESTIMATOR,
     Estimate,
     Estimator,
     LogSpline,
@@ -111,7 +110,7 @@ def report_on(
     """
     runs = runs or {}
     wanted = parse_metrics(metrics)
-    chosen = parse_estimator(DEFAULT_ESTIMATOR if estimator is None else estimator)
+    chosen = parse_estimator(estimator)
     rows: list[Row] = []
     warnings: dict[str, None] = {}
     estimates: dict[str, Estimate] = {}

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fullrank.estimators import DEFAULT_ESTIMATOR, Estimator, parse_estimator
+from fullrank.estimators import Estimator, parse_estimator
 from fullrank.estimators.intervals import check_interval
 from fullrank.evaluation.correct import DEFAULT_METRICS, report_on
 from fullrank.evaluation.guided_run import GuidedRun
@@ -113,7 +113,7 @@ def evaluate(
         backend = import_module("fullrank.backends").resolve(backend)
     job = Job(
         split=_split(split), planner=planner, design=chosen, fixed=fixed, forces_guide=forced,
-        estimator=parse_estimator(DEFAULT_ESTIMATOR if estimator is None else estimator),
+        estimator=parse_estimator(estimator),
         observing={
             "candidates": candidates, "compare_train": isinstance(candidates, str) and candidates == "all",
             "guide": guide, "ties": ties, "rng": seed_of(rng),

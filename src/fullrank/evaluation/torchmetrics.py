@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fullrank._checks import TIES, check_choice, check_whole, require
-from fullrank.estimators import DEFAULT_ESTIMATOR, Estimator, parse_estimator
+from fullrank.estimators import Estimator, parse_estimator
 from fullrank.evaluation.accumulator import beaten_by, refuse_top, target_columns
 from fullrank.evaluation.correct import DEFAULT_METRICS, report_on
 from fullrank.metrics import Metric, parse_metrics
@@ -69,7 +69,7 @@ class FullRankMetric(_base()):  # type: ignore[misc]  # a class of another packa
         self.n_items = int(n_items)
         self.candidates = check_candidates(candidates)
         self.ties = ties
-        self.estimator = parse_estimator(DEFAULT_ESTIMATOR if estimator is None else estimator)
+        self.estimator = parse_estimator(estimator)
         self.metrics = parse_metrics(metric)
         self._single = isinstance(metric, str | Metric) and len(self.metrics) == 1
         stages = self.design.stages(self.n_items)
