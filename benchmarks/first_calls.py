@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 
-USERS, ITEMS, FACTORS = 1_000, 5_000, 16
+USERS, ITEMS, FACTORS = 500, 2_000, 16
 
 
 def evaluate(what: str) -> None:
