@@ -44,8 +44,16 @@ def world(
 
 
 def _item_at(rank: int, losses: Array) -> int:
-    """The item at this place, from 1, by rising loss; by value, which is quicker than ``argpartition``."""
-    return int((losses == np.partition(losses, rank - 1)[rank - 1]).argmax())
+    """Return the item at this place, from 1, by rising loss.
+
+    It is looked for by value, which is quicker than ``argpartition``, and among the losses that are no larger than one of
+    every fortieth says: for most ranks these are few.
+    """
+    some = np.sort(losses[::40])
+    guess = rank // 30 + 10
+    few = losses[losses <= some[guess]] if guess < len(some) else losses
+    few = few if len(few) >= rank else losses
+    return int((losses == np.partition(few, rank - 1)[rank - 1]).argmax())
 
 
 def full_ranks(factors: tuple[Array, Array], targets: IntArray, block: int = 256) -> IntArray:
@@ -55,7 +63,8 @@ def full_ranks(factors: tuple[Array, Array], targets: IntArray, block: int = 256
     for first in range(0, len(users), block):
         scores = users[first : first + block] @ items.T
         mine = targets[first : first + block]
-        ranks[first : first + block] = 1 + (scores > scores[np.arange(len(mine)), mine][:, None]).sum(1)
+        above = scores > scores[np.arange(len(mine)), mine][:, None]
+        ranks[first : first + block] = 1 + np.count_nonzero(above, axis=1)
     return ranks
 
 

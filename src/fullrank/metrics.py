@@ -26,7 +26,9 @@ from numpy.typing import ArrayLike
 from fullrank._checks import did_you_mean
 from fullrank._types import FloatArray
 
-__all__ = ["AP", "AUC", "MRR", "NDCG", "Hit", "Metric", "Precision", "Recall", "parse_metric", "parse_metrics"]
+__all__ = [
+    "AP", "AUC", "MRR", "NDCG", "Hit", "Metric", "Precision", "Recall", "metrics_to_report", "parse_metric", "parse_metrics",
+]  # fmt: skip
 
 
 #: Every word a user may write, and the metric it means when each user has one target.
@@ -209,6 +211,23 @@ def parse_metrics(text: str | Metric | Iterable[str | Metric]) -> tuple[Metric, 
     if not cuts:
         return (metric,)
     return tuple(metric @ int(cut) for cut in cuts)
+
+
+def metrics_to_report(text: str | Metric | Iterable[str | Metric]) -> tuple[Metric, ...]:
+    """Read metrics to report, and refuse those that are the same for every model: recall and precision without a cut-off.
+
+    >>> metrics_to_report("precision")
+    Traceback (most recent call last):
+    ...
+    ValueError: `precision` needs a cut-off, as in precision@10: over the whole ranking it is the same for every model.
+    """
+    found = parse_metrics(text)
+    for metric in found:
+        if metric.uncut and metric.function is None and metric.name in ("recall", "precision"):
+            raise ValueError(
+                f"`{metric}` needs a cut-off, as in {metric}@10: over the whole ranking it is the same for every model."
+            )
+    return found
 
 
 def parse_metric(text: str | Metric) -> Metric:

@@ -42,6 +42,8 @@ def driver(tmp_path_factory):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     browser = webdriver.Chrome(options=options, service=Service(chromedriver))
+    browser.set_page_load_timeout(60)  # below the 120 s after which selenium gives up on the driver altogether
+    browser.set_script_timeout(60)
     browser.execute_cdp_cmd("Network.enable", {})
     offline = {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
     browser.execute_cdp_cmd("Network.emulateNetworkConditions", offline)

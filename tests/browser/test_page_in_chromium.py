@@ -2,6 +2,7 @@
 
 import base64
 import json
+import time
 
 import pytest
 
@@ -12,14 +13,48 @@ VERBS = ["correct", "evaluate", "compare", "plan", "demo"]
 KINDS = [*VERBS, "adaptive", "exhaustive", "thirty", "hostile", "empty"]
 
 
-def show(driver, path, width=1400, scheme="light", height=900):
-    features = [{"name": "prefers-color-scheme", "value": scheme}]
-    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "screen", "features": features})
+def patiently(action, *arguments, attempts=4):
+    """Ask the browser, and again after a pause where it stumbles, as it does now and then on a loaded machine."""
+    from selenium.common.exceptions import WebDriverException
+
+    for attempt in range(1, attempts):
+        try:
+            return action(*arguments)
+        except WebDriverException:
+            time.sleep(attempt)
+    return action(*arguments)
+
+
+def set_size(driver, width, height):
     size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
-    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    patiently(driver.execute_cdp_cmd, "Emulation.setDeviceMetricsOverride", size)
+
+
+def show(driver, path, width=1400, scheme="light"):
+    """Load the page, and return once it is there as a whole."""
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    patiently(driver.execute_cdp_cmd, "Emulation.setEmulatedMedia", {"media": "screen", "features": features})
+    set_size(driver, width, 900)
     driver.get_log("browser")
     driver.get_log("performance")
-    driver.get(path.as_uri())
+    patiently(driver.get, path.as_uri())
+    patiently(wait_until_drawn, driver)
+    assert driver.current_url == path.as_uri()
+
+
+def wait_until_drawn(driver):
+    """Wait for the whole document, then for two frames of it: by the second, the first is on the screen."""
+    driver.execute_async_script(
+        "const done = arguments[0], frames = () => requestAnimationFrame(() => requestAnimationFrame(() => done()));"
+        "if (document.readyState === 'complete') frames(); else addEventListener('load', frames)"
+    )
+
+
+def take_picture(driver, width):
+    """Return the whole page as PNG. The page is not loaded again: only its window grows to the page's height."""
+    set_size(driver, width, driver.execute_script("return document.documentElement.scrollHeight"))
+    wait_until_drawn(driver)
+    return base64.b64decode(driver.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})["data"])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -230,7 +265,6 @@ def test_axe_finds_nothing(driver, pages, axe, kind, scheme, width):
     show(driver, pages[kind], width, scheme)
     driver.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
     driver.execute_script(axe)
-    driver.set_script_timeout(60)
     result = driver.execute_async_script(
         "const done = arguments[0];"
         "axe.run({resultTypes: ['violations']}).then(r => done(r.violations), e => done(String(e)))"
@@ -243,9 +277,7 @@ def test_axe_finds_nothing(driver, pages, axe, kind, scheme, width):
 @pytest.mark.parametrize("kind", [*VERBS, "adaptive", "thirty", "hostile"])
 def test_screenshots_are_kept(driver, pages, artifacts, kind, width, scheme):
     show(driver, pages[kind], width, scheme)
-    height = driver.execute_script("return document.documentElement.scrollHeight")
-    show(driver, pages[kind], width, scheme, height)
-    image = base64.b64decode(driver.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})["data"])
+    image = patiently(take_picture, driver, width)
     (artifacts / f"report-{kind}-{width}-{scheme}.png").write_bytes(image)
     assert len(image) > 20_000
 
@@ -254,7 +286,7 @@ def test_prints(driver, pages, artifacts):
     show(driver, pages["adaptive"])
     dark = [{"name": "prefers-color-scheme", "value": "dark"}]  # a dark screen must not make dark paper
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": dark})
-    pdf = base64.b64decode(driver.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})["data"])
+    pdf = base64.b64decode(patiently(driver.execute_cdp_cmd, "Page.printToPDF", {"preferCSSPageSize": True})["data"])
     (artifacts / "report-adaptive.pdf").write_bytes(pdf)
     assert pdf.startswith(b"%PDF")
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print", "features": dark})

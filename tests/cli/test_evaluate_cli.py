@@ -189,10 +189,11 @@ def test_plan_on_the_command_line(tmp_path):
     document = json.loads(result.stdout)
     assert document["schema"] == "fullrank.plan/1"
     assert document["choices"][-1]["recommended"]
+    assert result.stdout.strip() == fr.plan(5000, 800, precision=0.1).to_json()
     counts = fr.RankCounts.from_ranks(np.random.default_rng(0).integers(1, 30, 500), 5000, "uni99")
     counts.save(tmp_path / "pilot.npz")
     result = runner.invoke(app, ["plan", "--pilot", str(tmp_path / "pilot.npz"), "-m", "recall@10", "-p", "0.1"])
-    assert "Asked for: ±10 %" in result.stdout
+    assert "Asked for: ±10%" in result.stdout
     result = runner.invoke(app, ["plan", "--items", "5000"])
     assert "--cases" in str(result.exception)
 

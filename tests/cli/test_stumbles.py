@@ -48,7 +48,7 @@ def test_more_fixed_negatives_than_candidates_were_accepted(tmp_path):
 
 def test_plan_took_a_precision_of_2():
     message = refused("plan", "--items", 20000, "--cases", 100, "--precision", 2)
-    assert "`precision` must be between 0 and 1, because it is relative (2 % is 0.02), got 2.0." in message
+    assert "`precision` must be between 0 and 1, because it is relative (2% is 0.02), got 2.0." in message
     with pytest.raises(ValueError, match="`precision` must be between 0 and 1"):
         fr.plan(1000, 100, precision=-1)
 
@@ -206,3 +206,20 @@ def test_a_folder_that_refuses_is_one_line(tmp_path, ranks):
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o500)
     assert "permission denied" in refused("correct", tmp_path / "ranks.npy", *SAMPLED, "--html", closed / "page.html")
+
+
+@pytest.mark.parametrize("word", ["precision", "recall", "hr"])
+def test_precision_without_a_cut_off_had_an_interval_of_no_width(tmp_path, ranks, word):
+    np.save(tmp_path / "ranks.npy", ranks[0])
+    said = f"`{word}` needs a cut-off, as in {word}@10: over the whole ranking it is the same for every model."
+    for verb, *given in (("correct", tmp_path / "ranks.npy", *SAMPLED[:4]), ("plan", *SAMPLED[:2], "--cases", 100)):
+        assert said in refused(verb, *given, "-m", word)
+    with pytest.raises(ValueError, match="needs a cut-off"):
+        fr.correct({"A": ranks[0]}, 5000, "uni99", word)
+    counts = {name: fr.RankCounts.from_ranks(ranks[0], 5000, "uni99") for name in "AB"}
+    with pytest.raises(ValueError, match="needs a cut-off"):
+        fr.compare(counts, word)
+    split = fr.Split(np.eye(3, 9), [0, 1, 2], [4, 5, 6])
+    with pytest.raises(ValueError, match="needs a cut-off"):
+        fr.evaluate({"A": (np.ones((3, 2)), np.ones((9, 2)))}, split, word)
+    assert fr.correct({"A": ranks[0]}, 5000, "uni99", "ndcg").rows[0].spread  # others look at every rank

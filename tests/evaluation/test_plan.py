@@ -69,8 +69,8 @@ def test_more_precision_costs_more(pilot):
 def test_text_fits_the_screen_and_the_rest_is_well_formed(tmp_path):
     plan = fr.plan(n_items=1_000_000, cases=20_000, metric="recall@20", precision=0.05)
     assert max(len(line) for line in str(plan).splitlines()) <= 80
-    assert "blind spot" in str(plan)
-    json.loads(json.dumps(plan.to_dict()))
+    assert "Blind spot" in str(plan)
+    assert json.loads(plan.to_json()) == json.loads(json.dumps(plan.to_dict()))
     assert "<table>" in plan._repr_html_()
     pytest.importorskip("altair")
     assert plan.plot().to_dict()["layer"]

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -132,6 +133,35 @@ def test_pairs_show_intervals_where_a_comparison_is_there(two, comparison):
     text = report.to_html()
     assert '<td class="up"><b>+0.0500</b><small>+0.0200 to&nbsp;+0.0800</small></td>' in text
     assert '<td class="down"><b>−0.0500</b><small>−0.0800 to&nbsp;−0.0200</small></td>' in text
+
+
+def test_only_significant_differences_are_coloured_as_the_headline_has_it(two, comparison):
+    """An interval that excludes 0 is not enough where many pairs were compared: Holm's adjustment decides here too."""
+    found = comparison("ndcg@10", "A", "B", 0.05, 0.02, 0.08)
+    held = replace(found, pairs=(replace(found.pairs[0], p_holm=0.2),))
+    text = fr.Report(two.rows, {"ndcg@10": held}, estimates=two.estimates).to_html()
+    assert "A and B cannot be told apart on ndcg@10" in text
+    assert "<td><b>+0.0500</b><small>+0.0200 to&nbsp;+0.0800</small></td>" in text
+    assert 'class="up"' not in text
+
+
+def test_the_head_of_a_table_says_what_its_lines_are(two, exact):
+    head = 'Full catalogue<small>95% interval</small><small class="faint">bounds</small></th>'
+    assert two.to_html().count(head) == 2
+    assert ">Value</th>" in exact.to_html()
+
+
+def test_the_budget_is_that_of_all_models(two):
+    many = {f"model {place}": two.estimates["A"].counts for place in range(8)}
+    assert f"{8 * 400 * 99:,} items were scored for these 8 models" in read(report_on(many, "ndcg@10")).text
+
+
+def test_metrics_are_explained_that_are_there(two):
+    text = read(two).text
+    assert "ndcg@K is 1 / log2(R + 1) if R ≤ K, else 0; recall@K is 1 if R ≤ K, else 0. Each" in text
+    assert "auc is" not in text
+    counts = two.estimates["A"].counts
+    assert "mrr is 1 / R; auc is the share" in read(report_on({"A": counts}, ["mrr", "auc"])).text
 
 
 def test_the_same_report_gives_the_same_page(two):

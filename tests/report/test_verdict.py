@@ -117,9 +117,9 @@ def test_repr_fits_a_screen(two, close):
 def test_met_precision_is_good_news_and_not_a_warning(two):
     from dataclasses import replace
 
-    runs = {name: Run("precision", remarks=("the precision of ±5 % was met.",)) for name in "AB"}
+    runs = {name: Run("precision", remarks=("the precision of ±5% was met.",)) for name in "AB"}
     report = replace(two, runs=runs, notes=("A: mind this.",))
-    assert "A and B: the precision of ±5 % was met." in report.lines()
+    assert "A and B: the precision of ±5% was met." in report.lines()
     assert "! A: mind this." in report.lines()
     assert not any(line.startswith("!") and "precision" in line for line in report.lines())
     assert "was met" in report._repr_html_()
@@ -156,3 +156,11 @@ def test_words():
     assert short_design("adaptive 99..all stop 10 without replacement") == "adaptive, up to all"
     assert short_design("exhaustive to 10, then uni99") == "exhaustive to 10, then uni99"
     assert merged_notes(["a: b: few.", "c: few.", "few."], ["a: b", "c"]) == ["a: b and c: few."]
+
+
+def test_a_name_with_a_comma_is_not_read_as_two():
+    rows = [
+        Row(model, fr.NDCG @ 10, 0.2 - place / 100, (0.1, 0.3)) for place, model in enumerate(("A", "B, tuned", "C"))
+    ]
+    assert str(verdict(rows)).startswith("A, 'B, tuned' and C cannot be told apart on ndcg@10")
+    assert str(verdict(rows[1:2])).startswith("'B, tuned' has ndcg@10 of 0.19")

@@ -6,7 +6,6 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
-from json import dumps
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -122,7 +121,7 @@ def show(
     piped stays clean.
     """
     if json:
-        typer.echo(result.to_json() if hasattr(result, "to_json") else dumps(result.to_dict(), indent=2))
+        typer.echo(result.to_json())
     else:
         show_lines(result.lines(width()) if lines is None else lines)
     if html is not None:

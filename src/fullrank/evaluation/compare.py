@@ -14,10 +14,11 @@ from fullrank._types import FloatArray
 from fullrank.estimators import Estimate, Estimator, Naive, describe, parse_estimator
 from fullrank.estimators.intervals import check_interval, z_of
 from fullrank.evaluation.pairing import Influence, case_spread, covariances, expected_counts, influences, same_cases
-from fullrank.metrics import Metric, parse_metric
+from fullrank.metrics import Metric, metrics_to_report, parse_metric
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import ALL, Design
 from fullrank.report import Comparison, Difference, Report, Row
+from fullrank.report.words import joined
 
 __all__ = ["compare", "comparisons"]
 
@@ -74,6 +75,7 @@ def compare(
             given = {name: each.counts for name, each in given.items()}
     elif isinstance(models, MappingType):
         wanted, given = parse_metric("ndcg@10" if metric is None else metric), models
+        metrics_to_report(wanted)
     else:
         raise TypeError(f"`models` must be a Report or counts by model, as in {{'EASE': counts}}, got {models!r}.")
     if not given:
@@ -275,7 +277,7 @@ def _groups(models: tuple[str, ...], pairs: tuple[Difference, ...], level: float
 
 def _remedy(comparison: Comparison, pair: Difference) -> str:
     d = abs(pair.difference)
-    names = f"{pair.model} and {pair.other}"
+    names = joined([pair.model, pair.other])
     if d == 0 or comparison.told_apart(pair.model, pair.other) or not comparison.estimates:
         return ""
     metric = comparison.metric

@@ -23,7 +23,7 @@ from fullrank.estimators import (
 )
 from fullrank.estimators.bounds import bounds_of
 from fullrank.evaluation.compare import comparisons, uncorrected
-from fullrank.metrics import Metric, parse_metrics
+from fullrank.metrics import Metric, metrics_to_report
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import Design
 from fullrank.report import Report, Row, Run
@@ -109,7 +109,7 @@ def report_on(
     ``audits``: by model and metric, what cases that were ranked in full say where they refute an estimate.
     """
     runs = runs or {}
-    wanted = parse_metrics(metrics)
+    wanted = metrics_to_report(metrics)
     chosen = parse_estimator(estimator)
     rows: list[Row] = []
     warnings: dict[str, None] = {}

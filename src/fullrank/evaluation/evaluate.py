@@ -25,7 +25,7 @@ from fullrank.evaluation.correct import DEFAULT_METRICS, report_on
 from fullrank.evaluation.guided_run import GuidedRun
 from fullrank.evaluation.model_run import ModelRun
 from fullrank.evaluation.planner import DEFAULT_PRECISION, Planner, check_precision
-from fullrank.metrics import Metric, parse_metrics
+from fullrank.metrics import Metric, metrics_to_report
 from fullrank.observing.budget import Budget
 from fullrank.observing.inputs import seed_of
 from fullrank.ranks.design import DEFAULT_START, Design, parse_design
@@ -106,7 +106,7 @@ def evaluate(
     wanted = None if fixed else check_precision(DEFAULT_PRECISION if precision is None else precision, absolute)
     first = getattr(chosen, "negatives", DEFAULT_START)
     planner = Planner(
-        parse_metrics(metrics), wanted or DEFAULT_PRECISION, absolute, level, target,
+        metrics_to_report(metrics), wanted or DEFAULT_PRECISION, absolute, level, target,
         None if first == DEFAULT_START else first,
     )  # fmt: skip
     if isinstance(backend, str):

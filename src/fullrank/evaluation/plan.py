@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,13 +15,13 @@ from fullrank.estimators.intervals import check_interval
 from fullrank.evaluation.guided_plan import rehearsed_behind_guide
 from fullrank.evaluation.planner import Planner, check_precision
 from fullrank.evaluation.rehearsal import Guess, Rehearsal, made_up
-from fullrank.metrics import Metric, parse_metrics
+from fullrank.metrics import Metric, metrics_to_report
 from fullrank.ranks.counts import MOST_ITEMS, RankCounts
 from fullrank.ranks.design import Adaptive, Design, Exhaustive, Sample
 from fullrank.report import Report
 from fullrank.report.tables import text_table
 from fullrank.report.verdict import Verdict
-from fullrank.report.words import wrapped
+from fullrank.report.words import joined, wrapped
 
 __all__ = ["Choice", "Plan", "plan"]
 
@@ -105,6 +106,10 @@ class Plan:
             "notes": list(self.notes),
         }
 
+    def to_json(self, indent: int | None = 2) -> str:
+        """Write :meth:`to_dict` as strict JSON, as ``fullrank plan --json`` prints it."""
+        return json.dumps(self.to_dict(), indent=indent, ensure_ascii=False, allow_nan=False)
+
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
@@ -122,7 +127,7 @@ class Plan:
     @property
     def _asked(self) -> tuple[str, str]:
         """The precision asked for, and what for."""
-        wanted = f"±{self.precision:g}" if self.absolute else f"±{100 * self.precision:g} %"
+        wanted = f"±{self.precision:g}" if self.absolute else f"±{100 * self.precision:g}%"
         whom = "these cases" if self.target == "cases" else "the population"
         return wanted, f"{self.level:.0%} interval, for {whom}"
 
@@ -269,7 +274,7 @@ def plan(
     >>> plan.recommended.share < 0.2
     True
     """
-    wanted = parse_metrics(metric)
+    wanted = metrics_to_report(metric)
     check_interval(level, target)
     planner = Planner(wanted, check_precision(precision, absolute), absolute, level, target, start)
     pilot = _fitted(pilot)
@@ -316,8 +321,8 @@ def plan(
     if exact_is_cheaper:
         choices[0] = replace(choices[0], recommended=True)
         notes.append(
-            f"an item scored alone costs {gather_cost:g} × one in a whole row: ranking everything is cheaper than "
-            f"{_share(best.share)} of the items one by one."
+            f"An item scored alone costs {gather_cost:g} times as much as one in a whole row: ranking everything is cheaper "
+            f"than scoring {_share(best.share)} of the items one by one."
         )
     for m in wanted:
         if not reachable[m]:
@@ -327,16 +332,16 @@ def plan(
                 f"(±{floors[m] / max(values[m], 1e-12):.1%}); it would take about {needed:,} cases."
             )
     if max_items is not None and not best.meets and all(reachable.values()):
-        notes.append("the budget does not reach the precision; the design that comes nearest is shown.")
+        notes.append("The budget does not reach the precision; the design that comes nearest is shown.")
     blind = [each for each in choices if (each.bounds or 0.0) > BLIND]
     if blind:
         notes.append(
-            f"blind spot: with {' and '.join(str(each.design) for each in blind)} the outcomes alone say little (see the "
-            "bounds): most of the precision is the prior's."
+            f"Blind spot: with {joined([str(each.design) for each in blind], 4)} the outcomes alone say little (see the "
+            "bounds); most of the precision is the prior's."
         )
     stages, ceiling = sampling_cost(rehearsal)
     notes.append(
-        f"beyond {ceiling:,} negatives, telling one more case apart costs more than ranking one in full (C_j of li23 "
+        f"Beyond {ceiling:,} negatives, telling one more case apart costs more than ranking one in full (C_j of li23 "
         "eq. 13)."
     )
     return Plan(
@@ -374,7 +379,7 @@ def _behind_guide(
     best = best if choices[best].share < 1 else 0
     choices[best] = replace(choices[best], recommended=True)
     frontier = tuple((each.share, each.relative) for each in choices[1:])
-    note = "planned behind the part that the pilot compared; `evaluate(…, guide=…)` also goes deeper where that finds more."
+    note = "Planned behind the part that the pilot compared; `evaluate(…, guide=…)` also goes deeper where that finds more."
     return Plan(
         *size, tuple(str(m) for m in values), planner.precision, planner.absolute, planner.target, planner.level,
         "a pilot behind a guide", {str(m): value for m, value in values.items()}, tuple(choices), frontier, (), 0, (note,),

@@ -32,7 +32,7 @@ class Planner:
     first: Any = None  # negatives of the first stage, or a share of the catalogue; None: by its size
 
     def __str__(self) -> str:
-        return f"±{self.precision:g}" if self.absolute else f"±{100 * self.precision:g} %"
+        return f"±{self.precision:g}" if self.absolute else f"±{100 * self.precision:g}%"
 
     def first_stage(self, n_items: int) -> int:
         """Negatives that every case is compared with at first."""
@@ -96,6 +96,6 @@ def check_precision(precision: object, absolute: bool) -> float:
     """Return a precision, or refuse what is none."""
     number = isinstance(precision, int | float | np.number) and not isinstance(precision, bool)
     if not number or not precision > 0 or (not absolute and precision >= 1):  # type: ignore[operator]
-        relative = "above zero" if absolute else "between 0 and 1, because it is relative (2 % is 0.02)"
+        relative = "above zero" if absolute else "between 0 and 1, because it is relative (2% is 0.02)"
         raise ValueError(f"`precision` must be {relative}, got {precision!r}.")
     return float(precision)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from fullrank._checks import TIES, check_choice, check_whole, require
 from fullrank.estimators import Estimator, parse_estimator
 from fullrank.evaluation.accumulator import beaten_by, refuse_top, target_columns
 from fullrank.evaluation.correct import DEFAULT_METRICS, report_on
-from fullrank.metrics import Metric, parse_metrics
+from fullrank.metrics import Metric, metrics_to_report
 from fullrank.ranks.counts import BLOCKS, RankCounts, check_candidates, user_blocks
 from fullrank.ranks.design import ALL, Design, parse_design
 from fullrank.report import Report
@@ -70,7 +70,7 @@ class FullRankMetric(_base()):  # type: ignore[misc]  # a class of another packa
         self.candidates = check_candidates(candidates)
         self.ties = ties
         self.estimator = parse_estimator(estimator)
-        self.metrics = parse_metrics(metric)
+        self.metrics = metrics_to_report(metric)
         self._single = isinstance(metric, str | Metric) and len(self.metrics) == 1
         stages = self.design.stages(self.n_items)
         self._sizes = tuple(self.n_items - 1 if size == ALL else size for size in stages)

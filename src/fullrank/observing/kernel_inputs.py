@@ -192,18 +192,21 @@ def scratch_for(cases: Any, row: Array, n: int = 0, cards: int = 0) -> Any:
     )
 
 
-def run_kernel(task: Task, state: State, model: Any, row: Array, scores: Array | None = None) -> Array:
+def run_kernel(
+    task: Task, state: State, model: Any, row: Array, scores: Array | None = None, *, compare: bool = True
+) -> Array:
     """Observe a state's cases by the compiled loop of its design, in threads; return the scores of the targets.
 
-    ``scores``: those of the targets, where they are known.
+    ``scores``: those of the targets, where they are known. Without ``compare``, targets are scored and put in order, and
+    their candidates are counted, and that is all.
     """
     from fullrank.observing import kernels as k
 
     known = scores is not None
     # a copy of what is known: kernels are compiled for an array that may be written to, and one from another node may not
     own = np.empty(len(state.hits), dtype=row.dtype) if scores is None else np.array(scores)
-    seen = (state.compared, state.hits, state.pool, state.order, state.status)
-    kernel = k.exhaust if task.exhaustive else k.sample
+    seen = (state.compared, state.hits, state.pool, state.status)
+    kernel = (k.exhaust if compare else k.open_cases) if task.exhaustive else k.sample
 
     def run(spans: Iterator[tuple[int, int]]) -> None:
         scratch = scratch_of(task, state, row)
@@ -211,6 +214,9 @@ def run_kernel(task: Task, state: State, model: Any, row: Array, scores: Array |
             kernel(model, state.cases, state.rules, first, last, scratch, known, own, *seen)
 
     Team().share(len(state.cases.users), run, least=1 if task.exhaustive else 64)
+    # with one target each there is nothing to order, nor to compile for it
+    if not known and len(state.cases.targets) > len(state.cases.users) and not state.status.any():
+        k.order_targets(state.cases, state.rules, scratch_of(task, state, row), own, state.order)
     return own
 
 

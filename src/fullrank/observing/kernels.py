@@ -41,7 +41,8 @@ from fullrank.observing.kernel_ties import (
 __all__ = [
     "CHUNK", "NAN_SCORE", "NO_CANDIDATE", "OPTIMISTIC", "PESSIMISTIC", "RANDOM", "Cases", "DenseItemModel", "FactorModel",
     "RowModel", "Rules", "Scratch", "SparseModel", "beats", "choose_courses", "count_batch", "count_listed", "count_tile",
-    "exhaust", "fill_draws", "next_goals", "order_targets", "row_norms", "sample", "score_matrix", "score_rows",
+    "exhaust", "fill_draws", "next_goals", "open_cases", "order_targets", "row_norms", "sample", "score_matrix",
+    "score_rows",
 ]  # fmt: skip
 
 
@@ -69,28 +70,27 @@ def choose_courses(cases: Any, rules: Any, bounds: Array, out: Array) -> None:
 
 @folded
 def score_targets(
-    model: Any, row: int, work: Array, targets: Array, b: int, e: int, key: Any, ids: Array, own: Array, scores: Array,
-    order: Array,
+    model: Any, row: int, work: Array, targets: Array, b: int, e: int, ids: Array, own: Array, scores: Array
 ) -> bool:  # fmt: skip
-    """Score the targets b..e−1 of a user, and put them in their order; return false if a score is not a number."""
+    """Score the targets b..e−1 of a user; return false if a score is not a number."""
     for c in range(b, e):
         ids[c - b] = targets[c]
     score_items(model, row, work, ids, e - b, own)
     for c in range(b, e):
         scores[c] = own[c - b]
-    return place_targets(own, ids, e - b, key, order, b)
+    return not any_nan(own, e - b)
 
 
 @kernel
 def sample(
     model: Any, cases: Any, rules: Any, first: int, last: int, scratch: Any, known: bool, target_scores: Array,
-    compared: Array, hits: Array, pool: Array, order: Array, status: Array,
+    compared: Array, hits: Array, pool: Array, status: Array,
 ) -> None:  # fmt: skip
     """Draw, score and count for the users first..last−1.
 
     ``compared`` and ``hits`` come in as what each case has seen so far (0, 0 for a new one) and go out as what it has
     seen when its design lets it rest. A case that has stopped at the end of a stage stays stopped. ``known``: the scores of
-    the targets come in, too, and their order is left alone.
+    the targets come in, too.
     """
     users, model_rows, ptr, targets, lo, hi = cases.users, cases.rows, cases.ptr, cases.targets, cases.lo, cases.hi
     listed, explicit, n_items, low, high = cases.listed, cases.explicit, cases.n_items, cases.low, cases.high
@@ -112,7 +112,7 @@ def sample(
         if g + 1 < last:
             announce_user(model, model_rows[g + 1])
         open_user(model, row, work)
-        if not known and not score_targets(model, row, work, targets, b, e, key, ids, own, target_scores, order):
+        if not known and not score_targets(model, row, work, targets, b, e, ids, own, target_scores):
             status[g] = NAN_SCORE
         for c in range(b, e):
             pool[c] = n_negatives + 1
@@ -147,9 +147,32 @@ def sample(
 
 
 @kernel
+def open_cases(
+    model: Any, cases: Any, rules: Any, first: int, last: int, scratch: Any, known: bool, target_scores: Array,
+    compared: Array, hits: Array, pool: Array, status: Array,
+) -> None:  # fmt: skip
+    """Do what :func:`exhaust` does before it compares anything: score the targets of a user, and count the candidates."""
+    model_rows, ptr, targets, lo, hi = cases.rows, cases.ptr, cases.targets, cases.lo, cases.hi
+    listed, explicit, n_items = cases.listed, cases.explicit, cases.n_items
+    work, places, ids, own = scratch.row, scratch.places, scratch.ids, scratch.target_scores
+    for g in range(first, last):
+        row, b, e = model_rows[g], ptr[g], ptr[g + 1]
+        n_negatives = list_negatives(listed, lo[g], hi[g], targets, b, e, explicit, n_items, places)[0]
+        if n_negatives < 1:
+            status[g] = NO_CANDIDATE
+            continue
+        open_user(model, row, work)
+        if not known and not score_targets(model, row, work, targets, b, e, ids, own, target_scores):
+            status[g] = NAN_SCORE
+        for c in range(b, e):
+            compared[c], hits[c], pool[c] = n_negatives, 0, n_negatives + 1
+        close_user(model, row, work)
+
+
+@kernel
 def exhaust(
     model: Any, cases: Any, rules: Any, first: int, last: int, scratch: Any, known: bool, target_scores: Array,
-    compared: Array, hits: Array, pool: Array, order: Array, status: Array,
+    compared: Array, hits: Array, pool: Array, status: Array,
 ) -> None:  # fmt: skip
     """Compare every candidate of the users first..last−1; ``known`` as in :func:`sample`."""
     users, model_rows, ptr, targets, lo, hi = cases.users, cases.rows, cases.ptr, cases.targets, cases.lo, cases.hi
@@ -167,7 +190,7 @@ def exhaust(
         row, b, e = model_rows[g], ptr[g], ptr[g + 1]
         key = user_key(tie_seed, users[g])
         open_user(model, row, work)
-        if not known and not score_targets(model, row, work, targets, b, e, key, ids, own, target_scores, order):
+        if not known and not score_targets(model, row, work, targets, b, e, ids, own, target_scores):
             status[g] = NAN_SCORE
         for c in range(b, e):
             compared[c], hits[c], pool[c] = n_negatives, 0, n_negatives + 1

@@ -15,7 +15,7 @@ from fullrank.report.notebook import card
 from fullrank.report.row import Row, finite, metric_called, pair
 from fullrank.report.tables import Results, letters, superscript, text_table
 from fullrank.report.verdict import Verdict, interval_text, verdict
-from fullrank.report.words import clean, decimals, number, signed, wrapped
+from fullrank.report.words import clean, decimals, named, number, signed, wrapped
 
 __all__ = ["SCHEMA", "Comparison", "Difference"]
 
@@ -208,15 +208,19 @@ class Comparison:
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Return head and body of the ranking: groups, letters, values and what they beat, intervals, P(best)."""
-        named, rows = letters(self.models), {row.model: row for row in self.rows}
+        letter_of, rows = letters(self.models), {row.model: row for row in self.rows}
         head = ["", "#", "model", str(self.metric), f"{self.level:.0%} interval", "P(best)"]
         body = []
         for place, group in enumerate(self.groups, 1):
             for model in group:
-                marks = superscript("".join(named[other] for other in self.better_than(model) if other in named))
+                marks = superscript(
+                    "".join(letter_of[other] for other in self.better_than(model) if other in letter_of)
+                )
                 ends = interval_text(rows[model].interval, self.digits)
                 value = number(self.values[model], self.digits) + marks
-                body.append([f"{place}.", named.get(model, ""), clean(model), value, ends, f"{self.best[model]:.3f}"])
+                body.append(
+                    [f"{place}.", letter_of.get(model, ""), clean(model), value, ends, f"{self.best[model]:.3f}"]
+                )
         return head, body
 
     def __str__(self) -> str:
@@ -249,7 +253,7 @@ class Comparison:
         pair = self.pair(model, other)
         if pair.difference == 0:
             return ""
-        text = f"{clean(model)} minus {clean(other)} is {signed(pair.difference, self.digits)}"
+        text = f"{named(model)} minus {named(other)} is {signed(pair.difference, self.digits)}"
         if pair.low == pair.high:
             return f"{text}, exact."
         ends = " to ".join(signed(end, self.digits) for end in (pair.low, pair.high))

@@ -8,6 +8,7 @@ has its numbers in a table behind it that the keyboard reaches. Whatever comes f
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Mapping as MappingType
 from html import escape
@@ -86,7 +87,10 @@ def comparison_page(found: Sequence[Comparison]) -> str:
         ranking = _table(["Model", *head[3:]], lines, f"{clean(each.metric)} by model")
         panel = difference_panel(each, PAGE, MOST_MODELS) if several else None
         figure = _figure(panel, panel.title, "", next(serial)) if panel else ""
-        tones = "Coloured: the lead is significant, all pairs considered; grey: it may be chance." * several
+        apart = {each.told_apart(each.winner, other) for other in each.models[1:]}
+        parts = ["coloured: the lead is significant, all pairs considered"] * (True in apart)
+        parts += ["grey: it may be chance"] * (False in apart)
+        tones = _sentence("; ".join(parts).capitalize())
         body = [*(_say(_text(text)) for text in texts), ranking, _say(tones, "say after"), _panels(figure)]
         sections.append((f"metric-{place + 1}", clean(each.metric), "".join(body)))
     if several:
@@ -100,7 +104,7 @@ def comparison_page(found: Sequence[Comparison]) -> str:
         "Intervals": "Two intervals may overlap although the difference is clear: the interval of the difference decides.",
     }  # fmt: skip
     sections.append(("reading", "How to read this", _definitions("read", words.items())))
-    lede = f"{_sentence(first.verdict.detail)} {first.about}."
+    lede = f"{_sentence(first.verdict.detail)} Compared: {first.about}."
     return _document("comparison", first.verdict.headline, lede, facts, first.notes, sections)
 
 
@@ -134,7 +138,7 @@ def _document(
     kept = [section for section in sections if section[2]]
     links = "".join(f'<li><a href="#{anchor}">{_text(title)}</a></li>' for anchor, title, _ in kept)
     good = f'<aside class="good" aria-label="How it went">{_items(remarks)}</aside>'
-    warn = f'<aside class="notes" aria-labelledby="remarks"><h2 id="remarks">Mind</h2>{_items(notes)}</aside>'
+    warn = f'<aside class="notes" aria-labelledby="remarks"><h2 id="remarks">Caution</h2>{_items(notes)}</aside>'
     body = [
         f'<a class="skip" href="#{kept[0][0]}">Skip to the results</a>' if kept else "",
         f'<header><p class="eyebrow">fullrank {_text(kind)}</p>',
@@ -178,7 +182,7 @@ def _facts(shown: Digest) -> list[Fact]:
         whole = "; ".join(shown.designs)
         kinds = {each.partition(",")[0] for each in short}
         name = short[0] if len(short) == 1 else kinds.pop() if len(kinds) == 1 else f"{len(short)} designs"
-        facts.append(("Design", name, whole * (whole != name)))
+        facts.append(("Design", name, whole.replace("stop ", "stop\u00a0") * (whole != name)))
     if shown.estimators and not shown.exact:
         facts.append(("Estimator", "; ".join(shown.estimators), ""))
     return facts
@@ -223,8 +227,7 @@ def _metric_table(shown: Digest, metric: str) -> str:
         if cell.interval is not None and not shown.exact:
             value += f"<small>{_text(shown.span(metric, cell.interval))}</small>"
         if cell.bounds is not None:
-            ends = _text(shown.span(metric, cell.bounds)).replace(" ", "&nbsp;")  # may wrap after "bounds" only
-            value += f'<small class="faint">bounds {ends}</small>'
+            value += f'<small class="faint">{_text(shown.span(metric, cell.bounds))}</small>'
         texts = {part: _text(shown.text(metric, getattr(cell, part))) for part in parts}
         if cell.naive is not None and cell.value > 0:
             texts["naive"] += f"<small>× {ratio(cell.naive / cell.value)}</small>"
@@ -233,7 +236,11 @@ def _metric_table(shown: Digest, metric: str) -> str:
         best = ' class="best"' * (cell.value == top)
         return _row(f"{dot}{_name(shown.labels[cell.model])}", f"<td>{value}</td>{more}", best)
 
-    head = ["Model", "Value" if shown.exact else "Full catalogue", *parts.values()]
+    # the head says line by line what the lines of a cell are
+    under = f"<small>{shown.level:.0%} interval</small>" * any(cell.spread is not None for cell in cells)
+    under += '<small class="faint">bounds</small>' * any(cell.bounds is not None for cell in cells)
+    head = ["Model", f"Value{under}" if shown.exact else f"Full catalogue{under}"]
+    head += [title + "<small>× full</small>" * (part == "naive") for part, title in parts.items()]
     return _grid(head, (line(*each) for each in enumerate(cells)), f"{clean(metric)} by model")
 
 
@@ -249,7 +256,7 @@ def _ranks(shown: Digest, panels: Sequence[Panel], serial: Iterator[int]) -> str
     if not panels:
         return ""
     words = "Share of cases by the rank of the held-out item among all candidates."
-    words += f" The axis is logarithmic, a bar a doubling.{shown.best_few}"
+    words += f" The axis is logarithmic: each bar covers twice as many ranks as the one before.{shown.best_few}"
     exact = max((exact_to(each) for each in shown.counts), default=0)
     if exact:
         words += (
@@ -267,7 +274,7 @@ def _ranks(shown: Digest, panels: Sequence[Panel], serial: Iterator[int]) -> str
 
 
 def _budget(shown: Digest, panels: Sequence[Panel], serial: Iterator[int]) -> str:
-    counts = shown.counts
+    counts = [estimate.counts for estimate in shown.estimates.values()]
     if not counts:
         return ""
     scored, full = _scored(counts)
@@ -292,7 +299,7 @@ def _budget(shown: Digest, panels: Sequence[Panel], serial: Iterator[int]) -> st
     elif panels:
         words += (
             " A case that its first negatives beat needs no more of them; the rest of the budget goes to targets near the"
-            " top, where metrics are decided. Rows are sample sizes, in negatives per case."
+            f" top, where metrics are decided. Rows are sample sizes, in negatives per case.{shown.best_few}"
         )
     return _say(words) + (_figures(panels, serial) if panels else "")
 
@@ -327,10 +334,10 @@ def _matrix_words(held: Comparison | None, total: int) -> str:
     if held is None:
         words = "Plain differences of the values above, without intervals of their own."
     elif any(each.low < each.high for each in held.pairs):
-        words = f"Below each difference its {held.level:.0%} interval; coloured where it excludes 0."
+        words = f"Below each difference is its {held.level:.0%} interval. Coloured: significant, all pairs considered."
     else:
         words = "For these cases the differences are exact."
-    left = f" The best {MOST_PAIRED} of {total:,} models." if total > MOST_PAIRED else ""
+    left = f" The best {MOST_PAIRED} of {total:,} models are shown." if total > MOST_PAIRED else ""
     return _say(f"Row minus column: positive where the row's model is better. {words}{left}")
 
 
@@ -346,7 +353,7 @@ def _matrix(
         if held is None or not {first, second} <= known:
             return f'<td class="quiet"><b>{_text(signed(values[first] - values[second], digits))}</b></td>'
         pair_of = held.pair(first, second)
-        tone = ' class="up"' if pair_of.low > 0 else ' class="down"' if pair_of.high < 0 else ""
+        tone = (' class="up"' if pair_of.difference > 0 else ' class="down"') * held.told_apart(first, second)
         ends = pair((pair_of.low, pair_of.high))
         small = "" if ends is None or ends[0] == ends[1] else " to ".join(signed(end, digits) for end in ends)
         limits = f"<small>{_text(small).replace(' to ', ' to&nbsp;')}</small>" if small else ""
@@ -354,7 +361,7 @@ def _matrix(
 
     lines = (_row(_name(label), "".join(cell(first, second) for second in names)) for first, label in names.items())
     title = clean(metric)
-    return _grid([title, *names.values()], lines, f"differences in {title}", ' class="pairs"')
+    return _grid(map(_name, [title, *names.values()]), lines, f"differences in {title}", ' class="pairs"')
 
 
 def _provenance(report: Any, shown: Digest) -> str:
@@ -366,7 +373,8 @@ def _provenance(report: Any, shown: Digest) -> str:
     ]
     entries = [(key, value) for key, value in entries if _says(value)]
     facts += [
-        (_PROVENANCE.get(str(key), str(key).replace("_", " ")), _plain(value)) for key, value in entries[:MOST_FACTS]
+        (_PROVENANCE.get(str(key), str(key).replace("_", " ")), _whom(shown) if key == "target" else _plain(value))
+        for key, value in entries[:MOST_FACTS]
     ]
     if len(entries) > MOST_FACTS:
         facts.append(("…", f"{len(entries) - MOST_FACTS:,} more entries are in report.to_json()"))
@@ -385,7 +393,6 @@ _PROVENANCE = {
 
 def _reading(shown: Digest) -> str:
     level = f"{shown.level:.0%}"
-    whose = "the population that the cases come from" if shown.target == "population" else "these very cases"
     entries = [
         (not shown.exact, "Full catalogue",
          "The metric that ranking every candidate would show. Where negatives were sampled it is estimated from the sampled "
@@ -394,19 +401,42 @@ def _reading(shown: Digest) -> str:
          "The same formula applied to the rank among the sampled negatives, as if they were the catalogue. It is nearly "
          "always far too high, by a factor that differs between models, so that even the order of models may be wrong."),
         (shown.any("spread"), f"{level} interval",
-         f"Covers what full evaluation of {whose} would show in {level} of evaluations. Two intervals may overlap although "
-         "the difference between the models is clear: what decides is the interval of the difference."),
+         f"Covers what full evaluation of {_whom(shown)} would show in {level} of evaluations. Two intervals may overlap "
+         "although the difference between the models is clear: what decides is the interval of the difference."),
         (shown.any("bounds"), "Bounds",
          "What the data alone allow: the least and largest value over all rank distributions that the sample does not rule "
          "out. They assume neither that ranks are spread smoothly nor that they look like those of any recommender."),
         (bool(shown.blind_spots), "Blind spot",
          "The ranks near the top that a sample of this size cannot tell apart. Metrics at small K live there. More "
          "negatives, or negatives added only for targets that are not yet beaten, make it smaller."),
-        (True, "Metrics",
-         "With one held-out item per user at rank R: recall@K is 1 if R ≤ K; ndcg@K is 1 / log2(R + 1); ap@K is 1 / R; "
-         "auc is the share of candidates ranked below. Each is averaged over users; ranks start at 1."),
+        (True, "Metrics", _metric_words(shown)),
     ]  # fmt: skip
-    return _definitions("read", [(name, words) for there, name, words in entries if there])
+    return _definitions("read", [(name, words) for there, name, words in entries if there and words])
+
+
+#: What a user with one held-out item at rank R adds to a metric.
+_GAINS = {
+    "recall": "1", "precision": "1 / K", "ndcg": "1 / log2(R + 1)", "ap": "1 / R",
+    "auc": "the share of the other candidates that rank below",
+}  # fmt: skip
+
+
+def _metric_words(shown: Digest) -> str:
+    """Say what the metrics of this report are; nothing of those that are the user's own."""
+    found: dict[str, str] = {}
+    for metric in shown.asked.values():
+        if metric.function is None:
+            word = metric.word or metric.name
+            name, cut = (word, "") if metric.uncut else (f"{word}@K", " if R ≤ K, else 0")
+            found.setdefault(name, f"{name} is {_GAINS[metric.name]}{cut}")
+    formulas = "; ".join(found.values())
+    words = f"With one held-out item per user at rank R: {formulas}. Each is averaged over users; ranks start at 1."
+    return words if found else ""
+
+
+def _whom(shown: Digest) -> str:
+    """Say what the intervals are for."""
+    return "the population that the cases come from" if shown.target == "population" else "these very cases"
 
 
 # -------------------------------------------------------------------------------------------------- pieces
@@ -442,7 +472,14 @@ def _items(texts: Sequence[str]) -> str:
 
 
 def _sentence(text: str) -> str:
-    return f"{text.replace('exact', 'Exact', 1) if text.startswith('exact') else text}." if text else ""
+    """Write what stands behind a headline as a sentence of its own."""
+    if text.startswith("exact"):
+        text = f"The value is {text}"
+    elif re.match(r"[0-9]+% interval ", text):
+        text = f"The {text.replace(' interval ', ' interval is ', 1)}"
+    elif text[:1].isdigit() or text[:1] == "−":
+        text = f"The value is {text}"
+    return f"{text}." if text else ""
 
 
 def _figures(panels: Sequence[Panel], serial: Iterator[int]) -> str:
@@ -468,16 +505,16 @@ def _figure(panel: Panel | None, title: str, numbers: str, serial: int) -> str:
 
 def _table(head: Sequence[str], body: Sequence[Sequence[str]], about: str, kind: str = "") -> str:
     lines = (_row(_name(row[0]), "".join(f"<td>{_text(cell)}</td>" for cell in row[1:])) for row in body)
-    return _grid(head, lines, about, kind)
+    return _grid(map(_name, head), lines, about, kind)
 
 
 def _row(label: str, cells: str, kind: str = "") -> str:
     return f'<tr{kind}><th scope="row">{label}</th>{cells}</tr>'
 
 
-def _grid(head: Sequence[str], lines: Iterable[str], about: str, kind: str = "") -> str:
+def _grid(head: Iterable[str], lines: Iterable[str], about: str, kind: str = "") -> str:
     """Write a table that scrolls by itself where the screen is narrow; focusable, so that the keyboard can scroll it too."""
-    top = "".join(f"<th scope=col>{_name(name)}</th>" for name in head)
+    top = "".join(f"<th scope=col>{cell}</th>" for cell in head)
     table = f"<table{kind}><thead><tr>{top}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
     return f'<div class="scroll" role="group" tabindex="0" aria-label="{_text(about)}">{table}</div>'
 

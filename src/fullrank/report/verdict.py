@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fullrank.report.row import Pair, Row
-from fullrank.report.words import clean, decimals, joined, number
+from fullrank.report.words import clean, decimals, joined, named, number
 
 if TYPE_CHECKING:
     from fullrank.report.comparison import Comparison
@@ -46,7 +46,7 @@ def verdict(rows: Sequence[Row], level: float = 0.95, held: Comparison | None = 
     if not known:
         return Verdict(f"No model has a finite {name}")
     first, others, digits = known[0].shown(), known[1:], decimals(row.value for row in known)
-    leader, value, ends = clean(first.model), number(first.value, digits), interval_text(first.interval, digits)
+    leader, value, ends = named(first.model), number(first.value, digits), interval_text(first.interval, digits)
     sure = "" if first.interval is None else ends if first.exact else f"{level:.0%} interval {ends}"
     if not others:
         far = first.naive is not None and abs(first.naive - first.value) > 0.05 * abs(first.value)
@@ -65,8 +65,8 @@ def verdict(rows: Sequence[Row], level: float = 0.95, held: Comparison | None = 
     if tied:
         return Verdict(f"{joined([first.model, *tied])} cannot be told apart on {name}", f"{leader} has {value}{best}")
     sampled = [(row.naive, row.model) for row in known if row.naive is not None]
-    named = max(sampled, key=lambda each: each[0])[1] if len(sampled) == len(known) else first.model
-    wrong = "" if named == first.model else f"; uncorrected ranks would have named {clean(named)}"
+    other = max(sampled, key=lambda each: each[0])[1] if len(sampled) == len(known) else first.model
+    wrong = "" if other == first.model else f"; uncorrected ranks would have named {named(other)}"
     return Verdict(f"{leader} leads on {name}", f"{value}{wrong}")
 
 

@@ -9,8 +9,8 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 
 __all__ = [
-    "clean", "decimals", "joined", "merged_notes", "number", "percent", "ranged", "ratio", "short_design", "signed",
-    "wrapped",
+    "clean", "decimals", "joined", "merged_notes", "named", "number", "percent", "ranged", "ratio", "short_design",
+    "signed", "wrapped",
 ]  # fmt: skip
 
 #: What is smaller than this is what arithmetic leaves of zero.
@@ -79,13 +79,23 @@ def ranged(low: int, high: int, between: str = "–") -> str:
     return f"{low:,}" if low == high else f"{low:,}{between}{high:,}"
 
 
+def named(name: object) -> str:
+    """Write a name inside a sentence: in quotes where it holds a comma or an "and", which would read as two names.
+
+    >>> named("ALS"), named("ALS, 64 factors")
+    ('ALS', "'ALS, 64 factors'")
+    """
+    word = clean(name)
+    return f"'{word}'" if re.search(r",| and | minus ", word) else word
+
+
 def joined(names: Sequence[str], most: int = 3) -> str:
-    """Write a few names, cleaned, as a list, and count the rest.
+    """Write a few names as a list, and count the rest.
 
     >>> joined(["A", "B"]), joined(["A", "B", "C", "D", "E"])
     ('A and B', 'A, B and 3 others')
     """
-    kept = [clean(name) for name in names[: most if len(names) <= most else most - 1]]
+    kept = [named(name) for name in names[: most if len(names) <= most else most - 1]]
     if len(names) > most:
         kept.append(f"{len(names) - most + 1:,} others")
     return kept[0] if len(kept) == 1 else f"{', '.join(kept[:-1])} and {kept[-1]}"
