@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -284,71 +284,105 @@ def plan(
             raise ValueError(f"`{name}` must be a whole number from {least}, got {value!r}.")
     behind = pilot is not None and pilot.counts.design.compares > 0
     values = {m: float(pilot.expect(m)) if behind and pilot is not None else guess.value(m) for m in wanted}
-    goals, floors = planner.goals(values), planner.floors(guess, cases)
-    full = float(cases) * (n_items - 1)
-    notes: list[str] = []
-
-    def choice(
-        design: Design, per_case: float, half: Mapping[Metric, float], bounds: float | None, part: float
-    ) -> Choice:
-        widths = {m: float(np.hypot(half[m], floors[m] / np.sqrt(part))) for m in wanted}
-        ratios = {m: widths[m] / max(values[m], 1e-12) for m in wanted}
-        worst = max(ratios, key=lambda m: ratios[m])
-        items = per_case * part * cases
-        meets = all(widths[m] <= goals[m] * 1.0001 for m in wanted)
-        return Choice(
-            design, round(part * cases), round(items), items / full, widths[worst], ratios[worst], bounds, meets
-        )
-
-    choices = [choice(Exhaustive(), n_items - 1, dict.fromkeys(wanted, 0.0), None, 1.0)]
+    draft = _Draft(planner, n_items, cases, values, planner.goals(values), planner.floors(guess, cases))
+    everything = draft.choice(Exhaustive(), n_items - 1, dict.fromkeys(wanted, 0.0))
     if behind and pilot is not None:
-        return _behind_guide(pilot, planner, choices, choice, values, (n_items, cases))
+        return _behind_guide(pilot, draft, everything)
     rehearsal = planner.rehearse(guess, cases)
-    ranks = guess.ranks(min(cases, 20_000))
-    for design in (Sample(99), Sample(999), Adaptive(99, 3199, 1)):
-        if design.stages(n_items)[-1] >= n_items - 1:
-            continue
-        counts = made_up(design, ranks, n_items, candidates=guess.candidates)
-        dist = guess.estimator.fit(counts)
-        half = {m: _half(dist, m, level) * float(np.sqrt(len(counts) / cases)) for m in wanted}
-        choices.append(choice(design, counts.items_scored / len(counts), half, _bounds(dist, wanted, level), 1.0))
-    reachable = {m: goal > floors[m] for m, goal in goals.items()}
     part, found = planner.choose(rehearsal, max_items)
     dist = guess.estimator.fit(rehearsal.counts(found.stop, found.ceiling))
-    best = choice(found.design, found.items, found.half_widths, _bounds(dist, wanted, level), part)
-    exact_is_cheaper = best.share * gather_cost >= 1.0 and (max_items is None or full <= max_items)
-    choices.append(replace(best, recommended=not exact_is_cheaper))
+    best = draft.choice(found.design, found.items, found.half_widths, _bounds(dist, wanted, level), part)
+    exact_is_cheaper = best.share * gather_cost >= 1.0 and (max_items is None or everything.items <= max_items)
+    choices = [
+        replace(everything, recommended=exact_is_cheaper), *draft.familiar(guess),
+        replace(best, recommended=not exact_is_cheaper),
+    ]  # fmt: skip
+    notes = draft.notes(choices, max_items)
     if exact_is_cheaper:
-        choices[0] = replace(choices[0], recommended=True)
-        notes.append(
+        notes.insert(
+            0,
             f"An item scored alone costs {gather_cost:g} times as much as one in a whole row: ranking everything is cheaper "
-            f"than scoring {_share(best.share)} of the items one by one."
-        )
-    for m in wanted:
-        if not reachable[m]:
-            needed = int(np.ceil(cases * (floors[m] / goals[m]) ** 2))
-            notes.append(
-                f"{cases:,} cases cannot tell {m} of the population that precisely, not even ranked in full "
-                f"(±{floors[m] / max(values[m], 1e-12):.1%}); it would take about {needed:,} cases."
-            )
-    if max_items is not None and not best.meets and all(reachable.values()):
-        notes.append("The budget does not reach the precision; the design that comes nearest is shown.")
-    blind = [each for each in choices if (each.bounds or 0.0) > BLIND]
-    if blind:
-        notes.append(
-            f"Blind spot: with {joined([str(each.design) for each in blind], 4)} the outcomes alone say little (see the "
-            "bounds); most of the precision is the prior's."
+            f"than scoring {_share(best.share)} of the items one by one.",
         )
     stages, ceiling = sampling_cost(rehearsal)
     notes.append(
         f"Beyond {ceiling:,} negatives, telling one more case apart costs more than ranking one in full (C_j of li23 "
         "eq. 13)."
     )
-    return Plan(
-        n_items, cases, tuple(str(m) for m in wanted), float(precision), absolute, target, level, guess.source,
-        {str(m): value for m, value in values.items()}, tuple(choices), _frontier(rehearsal, choices, values, level),
-        stages, ceiling, tuple(notes),
-    )  # fmt: skip
+    return draft.plan(guess.source, choices, _frontier(rehearsal, choices, values, level), stages, ceiling, notes)
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """What every choice of a plan is measured by."""
+
+    planner: Planner
+    n_items: int
+    cases: int
+    values: Mapping[Metric, float]
+    goals: Mapping[Metric, float]  # half-widths
+    floors: Mapping[Metric, float]  # half-widths that ranking everything leaves open
+
+    def choice(
+        self,
+        design: Design,
+        per_case: float,
+        half: Mapping[Metric, float],
+        bounds: float | None = None,
+        part: float = 1.0,
+    ) -> Choice:
+        """Describe a design by the items it scores per case and the half-widths it leaves open, for a part of the cases."""
+        widths = {m: float(np.hypot(half[m], self.floors[m] / np.sqrt(part))) for m in self.goals}
+        ratios = {m: widths[m] / max(self.values[m], 1e-12) for m in widths}
+        worst = max(ratios, key=lambda m: ratios[m])
+        items, full = per_case * part * self.cases, float(self.cases) * (self.n_items - 1)
+        meets = all(widths[m] <= goal * 1.0001 for m, goal in self.goals.items())
+        return Choice(
+            design, round(part * self.cases), round(items), items / full, widths[worst], ratios[worst], bounds, meets
+        )
+
+    def familiar(self, guess: Guess) -> Iterator[Choice]:
+        """Describe the designs that people know, where the catalogue is larger than their samples."""
+        ranks = guess.ranks(min(self.cases, 20_000))
+        for design in (Sample(99), Sample(999), Adaptive(99, 3199, 1)):
+            if design.stages(self.n_items)[-1] < self.n_items - 1:
+                counts = made_up(design, ranks, self.n_items, candidates=guess.candidates)
+                dist, level = guess.estimator.fit(counts), self.planner.level
+                fewer = float(np.sqrt(len(counts) / self.cases))
+                half = {m: _half(dist, m, level) * fewer for m in self.goals}
+                bounds = _bounds(dist, tuple(self.goals), level)
+                yield self.choice(design, counts.items_scored / len(counts), half, bounds)
+
+    def notes(self, choices: Sequence[Choice], max_items: int | None) -> list[str]:
+        """Say what no plan reaches, and which of the choices rest on the prior; the last of them is the best found."""
+        out = []
+        beyond = [m for m, goal in self.goals.items() if goal <= self.floors[m]]
+        for m in beyond:
+            needed = int(np.ceil(self.cases * (self.floors[m] / self.goals[m]) ** 2))
+            out.append(
+                f"{self.cases:,} cases cannot tell {m} of the population that precisely, not even ranked in full "
+                f"(±{self.floors[m] / max(self.values[m], 1e-12):.1%}); it would take about {needed:,} cases."
+            )
+        if max_items is not None and not choices[-1].meets and not beyond:
+            out.append("The budget does not reach the precision; the design that comes nearest is shown.")
+        blind = [str(each.design) for each in choices if (each.bounds or 0.0) > BLIND]
+        if blind:
+            out.append(
+                f"Blind spot: with {joined(blind, 4)} the outcomes alone say little (see the bounds); most of the precision "
+                "is the prior's."
+            )
+        return out
+
+    def plan(
+        self, source: str, choices: Sequence[Choice], frontier: Any, stages: Any, ceiling: int, notes: Any
+    ) -> Plan:
+        """Return the plan of these choices."""
+        asked = self.planner
+        return Plan(
+            self.n_items, self.cases, tuple(str(m) for m in self.values), asked.precision, asked.absolute, asked.target,
+            asked.level, source, {str(m): value for m, value in self.values.items()}, tuple(choices), frontier, stages,
+            ceiling, tuple(notes),
+        )  # fmt: skip
 
 
 def sampling_cost(rehearsal: Rehearsal) -> tuple[tuple[tuple[int, float, float], ...], int]:
@@ -367,23 +401,17 @@ def sampling_cost(rehearsal: Rehearsal) -> tuple[tuple[tuple[int, float, float],
     return tuple(rows), efficient
 
 
-def _behind_guide(
-    pilot: RankDistribution, planner: Planner, choices: list[Choice], choice: Any, values: Mapping[Metric, float],
-    size: tuple[int, int],
-) -> Plan:  # fmt: skip
+def _behind_guide(pilot: RankDistribution, draft: _Draft, everything: Choice) -> Plan:
     """What more negatives of the rest bring, behind the part that the pilot compared."""
-    for design, items, half in rehearsed_behind_guide(pilot, planner, size[1]):
-        choices.append(choice(design, items, half, None, 1.0))
+    tried = rehearsed_behind_guide(pilot, draft.planner, draft.cases)
+    choices = [everything, *(draft.choice(design, items, half) for design, items, half in tried)]
     # the first that meets the precision; if none does, the last that was tried, unless ranking everything costs no more
     best = next((place for place, each in enumerate(choices) if each.meets and place > 0), len(choices) - 1)
     best = best if choices[best].share < 1 else 0
     choices[best] = replace(choices[best], recommended=True)
     frontier = tuple((each.share, each.relative) for each in choices[1:])
     note = "Planned behind the part that the pilot compared; `evaluate(…, guide=…)` also goes deeper where that finds more."
-    return Plan(
-        *size, tuple(str(m) for m in values), planner.precision, planner.absolute, planner.target, planner.level,
-        "a pilot behind a guide", {str(m): value for m, value in values.items()}, tuple(choices), frontier, (), 0, (note,),
-    )  # fmt: skip
+    return draft.plan("a pilot behind a guide", choices, frontier, (), 0, [note])
 
 
 def _fitted(pilot: Any) -> RankDistribution | None:
