@@ -12,8 +12,9 @@ help:  ## this list
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "fullrank needs Python 3.11 or newer, this is " + sys.version.split()[0])'
 	$(PYTHON) -m venv .venv
 
+# compiled when first imported: compiling all of SciPy, numba and Arrow beforehand takes longer than everything else
 .venv/.core: pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check -e .
 	@touch $@
 
 .venv/.report: pyproject.toml | .venv/bin/python
@@ -25,7 +26,7 @@ help:  ## this list
 	@touch $@ .venv/.core
 
 demo: .venv/.core  ## see in a few seconds what fullrank is for
-	@$(BIN)/fullrank demo
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/fullrank demo
 
 install: .venv/.report  ## .venv/bin/fullrank, with charts and pages
 	@echo "ready: .venv/bin/fullrank --help"

@@ -31,7 +31,7 @@ from scipy.linalg.lapack import dpotrf, dpotri
 
 from catalogues import FOLDS, family, fold_of, kind, rank_files, split_name
 from fullrank.estimators._grid import Grid
-from fullrank.estimators.hyperprior import BINS, HyperPrior, Kind, bins_of, priors_to_json
+from fullrank.estimators.hyperprior import BINS, HyperPrior, Kind, bins_of, models_in_words, priors_to_json
 from fullrank.estimators.splines import SplineModel
 from fullrank.ranks.counts import PoolTable
 
@@ -362,7 +362,7 @@ def write_card(priors: dict[str, HyperPrior]) -> None:
     }
     for name, card in cards.items():
         low, high = priors[name].sizes
-        lines.append(f"| `{name}` | {what[name]} | {card['files']} | {card['catalogues']} | {card['families']} | {low:,.0f} to {high:,.0f} | {', '.join(card['models'])} | {card['made']} |")  # fmt: skip
+        lines.append(f"| `{name}` | {what[name]} | {card['files']} | {card['catalogues']} | {card['families']} | {low:,.0f} to {high:,.0f} | {models_in_words(card['models'])} | {card['made']} |")  # fmt: skip
     lines += ["", "Catalogues by kind:", "", "| kind | `unseen` and `all` | `several` |", "|---|---|---|"]
     for each in sorted(set(cards["unseen"]["kinds"]) | set(cards["several"]["kinds"])):
         lines.append(f"| {each} | {cards['unseen']['kinds'].get(each, 0)} | {cards['several']['kinds'].get(each, 0)} |")

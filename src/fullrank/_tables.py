@@ -149,8 +149,23 @@ def table_batches(path: str | Path) -> Iterator[dict[str, Array]]:
         if file.metadata.num_rows <= BATCH:
             yield read_table(path)
             return
-        for batch in file.iter_batches(BATCH):
-            yield _named(path, _arrays(batch))
+        for groups in _parts(file.metadata):
+            for batch in file.iter_batches(BATCH, row_groups=groups):
+                yield _named(path, _arrays(batch))
+
+
+def _parts(found: Any) -> Iterator[list[int]]:
+    """Yield a Parquet file's row groups, a batch's worth at a time: Arrow keeps more, the more groups it is asked for."""
+    groups: list[int] = []
+    rows = 0
+    for place in range(found.num_row_groups):
+        size = found.row_group(place).num_rows
+        if groups and rows + size > BATCH:
+            yield groups
+            groups, rows = [], 0
+        groups.append(place)
+        rows += size
+    yield groups
 
 
 def read_columns(path: Path, separator: str = ",", names: Sequence[str] | None = None) -> list[tuple[str, Array]]:

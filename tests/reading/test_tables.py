@@ -9,6 +9,7 @@ import pytest
 from pyarrow import csv, parquet
 
 import fullrank as fr
+from fullrank._tables import table_batches
 from fullrank.reading.candidates import counts_from_scores
 from fullrank.reading.tables import read_counts, read_ranks
 
@@ -331,3 +332,17 @@ def test_a_long_parquet_is_read_in_batches_to_the_same_counts(tmp_path, monkeypa
     parquet.write_table(pa.table({name: made[name] for name in columns}), tmp_path / "long.parquet")
     with pytest.raises(ValueError, match=r"`ranks` is 12 in row 701"):
         read_counts(tmp_path / "long.parquet", "uni10", 100)
+
+
+@pytest.mark.parametrize("group", [7, 100, 1000])
+def test_a_long_parquet_comes_in_batches_of_whole_row_groups_and_gives_the_same_counts(tmp_path, monkeypatch, group):
+    rng = np.random.default_rng(0)
+    table = pa.table({"user_id": rng.integers(0, 50, 1000), "rank": rng.integers(1, 11, 1000)})
+    parquet.write_table(table, tmp_path / "ranks.parquet", row_group_size=group)
+    whole = read_counts(tmp_path / "ranks.parquet", "uni9", 100)["ranks"]
+    monkeypatch.setattr("fullrank._tables.BATCH", 250)
+    sizes = [len(batch["rank"]) for batch in table_batches(tmp_path / "ranks.parquet")]
+    assert sum(sizes) == 1000
+    assert max(sizes) <= 250
+    assert len(sizes) <= 8  # small groups are read together
+    assert read_counts(tmp_path / "ranks.parquet", "uni9", 100)["ranks"] == whole

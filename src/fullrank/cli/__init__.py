@@ -26,7 +26,7 @@ app = typer.Typer(
 
 @app.callback(invoke_without_command=True)
 def _root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.", is_eager=True)] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
 ) -> None:
     """From sampled ranks to full-catalogue recommendation metrics, with intervals.
 
@@ -37,8 +37,8 @@ def _root(
       fullrank evaluate --data ml-1m -M als=users.npy,items.npy --precision 0.02
       fullrank correct --help           every verb explains itself by example
 
-    Verbs take --json for machines and --html PATH for a page. Exit codes: 0 done, 1 a fault of fullrank's own, 2 bad
-    input (one line says what), 130 interrupted.
+    Verbs take --json for machines and --html PATH for a page. Exit codes: 0 for success,
+    1 for a fault of fullrank itself, 2 for bad input (one line says what), 130 for an interrupt.
     """
     if version:
         typer.echo(f"fullrank {__version__}")

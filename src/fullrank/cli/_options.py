@@ -52,7 +52,7 @@ Precision = Annotated[float | None, Option(
 Absolute = Annotated[
     bool | None, Option("--absolute", help="The precision is in units of the metric, not a share of it.")
 ]
-MaxItems = Annotated[Whole, Option(metavar="N", help="Most negatives to score, all models together.")]
+MaxItems = Annotated[Whole, Option(metavar="N", help="The most negatives to score, over all models.")]
 Config = Annotated[File, Argument(metavar="TOML", help="A file with the options below; flags win over it.")]
 Seed = Annotated[int, Option("--seed", metavar="INT", help="Seed of everything drawn at random.")]
 Metrics = Annotated[list[str] | None, Option(

@@ -27,9 +27,9 @@ def correct(
     lists: Annotated[
         o.File, Option(metavar="FILE", help="Candidates to rank: NCF's .test.negative, or Elliot's.")
     ] = None,
-    qrels: Annotated[o.File, Option(metavar="FILE", help="FILEs are TREC runs, and these the judgements.")] = None,
+    qrels: Annotated[o.File, Option(metavar="FILE", help="Judgements: the FILEs are TREC runs.")] = None,
     train: Annotated[
-        o.File, Option(metavar="FILE", help="Training pairs: no candidates; --items is the catalogue.")
+        o.File, Option(metavar="FILE", help="Training pairs, which are no candidates; --items then counts all items.")
     ] = None,
     seed: o.Seed = 0,
     json: o.Json = False,

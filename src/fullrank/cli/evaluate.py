@@ -20,35 +20,41 @@ if TYPE_CHECKING:
 def evaluate(
     config: o.Config = None,
     model: o.Models = None,
-    data: Annotated[o.Text, Option(help="A data set by name, such as ml-1m (see `fullrank data`).")] = None,
-    train: Annotated[o.File, Option(help="Instead: a file of interactions (CSV, TSV, Parquet).")] = None,
-    test: Annotated[o.File, Option(help="The held-out interactions; without it, one of each user is held out.")] = None,
-    how: Annotated[o.Text, Option(help="How to split: last, random, ratio, last-ratio, given.")] = None,
+    data: Annotated[o.Text, Option(metavar="NAME", help="A data set, such as ml-1m (see `fullrank data`).")] = None,
+    train: Annotated[o.File, Option(metavar="FILE", help="Instead: interactions (CSV, TSV, Parquet).")] = None,
+    test: Annotated[
+        o.File, Option(metavar="FILE", help="The held-out interactions; without it, one of each user is held out.")
+    ] = None,
+    how: Annotated[o.Text, Option(metavar="RULE", help="How to split: last, random, ratio, last-ratio, given.")] = None,
     metric: o.Metrics = None,
     precision: o.Precision = None,
     absolute: o.Absolute = None,
     design: Annotated[
-        o.Text, Option(help="full, top10, uni99, adaptive or guided; the last two force sampling.")
+        o.Text, Option(metavar="TEXT", help="full, top10, uni99, adaptive or guided; the last two force sampling.")
     ] = None,
-    guide: Annotated[o.Text, Option(metavar="NAME=WHAT", help="A cheap guide for slow models, or popularity.")] = None,
+    guide: Annotated[
+        o.Text, Option(metavar="NAME=WHAT", help="A cheap model to guide slow ones, or popularity.")
+    ] = None,
     estimator: o.Estimator = None,
     target: o.Target = None,
     level: o.Level = None,
     candidates: Annotated[o.Text, Option(metavar="RULE", help="Items to rank: unseen (default) or all.")] = None,
     ties: Annotated[o.Text, Option(metavar="RULE", help="Ties: random (default), optimistic, pessimistic.")] = None,
     max_items: o.MaxItems = None,
-    max_seconds: Annotated[float | None, Option(metavar="S", help="Most seconds to take.")] = None,
-    backend: Annotated[o.Text, Option(help="Where blocks of users run, such as processes or ray.")] = None,
-    checkpoint: Annotated[o.File, Option(help="Folder to keep progress in, and to resume from.")] = None,
-    items: Annotated[o.Whole, Option("--items", "-n", help="For files of ranks: candidates, target included.")] = None,
-    seed: Annotated[o.Whole, Option(help="Seed of negatives and ties.")] = None,
+    max_seconds: Annotated[float | None, Option(metavar="S", help="The most seconds to take.")] = None,
+    backend: Annotated[o.Text, Option(metavar="NAME", help="Where to run: processes or ray.")] = None,
+    checkpoint: Annotated[o.File, Option(metavar="FOLDER", help="Keep progress here, and resume from it.")] = None,
+    items: Annotated[
+        o.Whole, Option("--items", "-n", metavar="N", help="For files of ranks: candidates, target included.")
+    ] = None,
+    seed: Annotated[o.Whole, Option(metavar="INT", help="Seed of negatives and ties.")] = None,
     json: o.Json = False,
     html: o.Html = None,
 ) -> None:
     """Evaluate models as precisely as you ask, with as little scoring as that takes.
 
-    A model is one of (row p belongs to user or item p of the files; to the p-th of their ids in sorted order, where these
-    are not such numbers):
+    A model is one of the following. Row p of a table belongs to user or item p of the files; where ids are not 0, 1, 2, and
+    so on, to the p-th of them in sorted order.
 
     \b
       users.npy,items.npy   two tables of factors (and perhaps biases), or Parquet
@@ -72,7 +78,7 @@ def evaluate(
       [models]
       als = "users.npy,items.npy"
 
-    Ctrl-C ends the run with what was reached so far; --checkpoint goes on there.
+    Ctrl-C ends the run with what was reached so far; with --checkpoint, the next run goes on from there.
     """
     given = o.settings(config, locals())
     page = o.check_page(given.pop("html", None))

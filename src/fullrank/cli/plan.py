@@ -14,18 +14,20 @@ from fullrank.cli import _options as o
 def plan(
     config: o.Config = None,
     items: o.Items = None,
-    cases: Annotated[o.Whole, Option("--cases", "-c", metavar="N", help="Test cases.")] = None,
+    cases: Annotated[o.Whole, Option("--cases", "-c", metavar="N", help="How many test cases there are.")] = None,
     metric: o.Metrics = None,
     precision: o.Precision = None,
     absolute: o.Absolute = None,
     target: o.Target = None,
     level: o.Level = None,
     max_items: o.MaxItems = None,
-    gather_cost: Annotated[float | None, Option(metavar="X", help="Cost of one item alone, in items of a row.")] = None,
+    gather_cost: Annotated[
+        float | None, Option(metavar="X", help="How many times as much an item costs alone as in a row.")
+    ] = None,
     pilot: Annotated[
         o.File, Option(metavar="FILE", help="Counts of a small run, saved with counts.save(path).")
     ] = None,
-    seed: Annotated[int, Option(metavar="INT", help="As every verb has it; a plan does not depend on it.")] = 0,
+    seed: Annotated[int, Option(metavar="INT", help="Taken by every verb; a plan does not depend on it.")] = 0,
     json: Annotated[bool, Option("--json", help="Print JSON for machines (schema fullrank.plan/1).")] = False,
     html: o.Html = None,
 ) -> None:

@@ -19,7 +19,7 @@ were, and how late. Means then move with what the compared part shows (:func:`co
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from importlib import resources
@@ -30,7 +30,7 @@ import numpy as np
 from fullrank._types import FloatArray, IntArray
 from fullrank.ranks.counts import RankCounts
 
-__all__ = ["HyperPrior", "Kind", "bins_of", "shipped"]
+__all__ = ["HyperPrior", "Kind", "bins_of", "models_in_words", "shipped"]
 
 
 FORMAT = "fullrank.HyperPrior/4"
@@ -54,6 +54,22 @@ def bins_of(order: IntArray, targets: IntArray) -> IntArray:
     """
     j, T = (np.searchsorted(OCTAVES, each, side="right") - 1 for each in (order, targets))
     return np.asarray(T * (T + 1) // 2 + j)
+
+
+#: How people name the recommenders of rank files.
+_MODELS = {"als": "ALS", "bm25": "BM25", "bpr": "BPR", "ease": "EASE", "knn": "item kNN", "pop": "popularity"}
+
+
+def models_in_words(names: Iterable[str]) -> str:
+    """Write a list of recommenders as people name them; X, Y and Z are the three that kr20 published the ranks of.
+
+    >>> models_in_words(["X", "Y", "Z", "als", "knn"])
+    'ALS, item kNN, and X, Y and Z of kr20'
+    """
+    known = set(names)
+    published = {"X", "Y", "Z"} <= known
+    kept = [_MODELS.get(name, name) for name in sorted(known - {"X", "Y", "Z"} if published else known)]
+    return ", ".join([*kept, *["and X, Y and Z of kr20"] * published])
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,9 +156,9 @@ class HyperPrior:
         shapes = self.card.get("one_target_files", 0)
         more = f" and of {shapes} with one target per user" if shapes else ""
         return (
-            f"true ranks of {self.card['files']} recommenders ({', '.join(self.card['models'])}) on "
+            f"true ranks of {self.card['files']} recommenders ({models_in_words(self.card['models'])}) on "
             f"{self.card['catalogues']} catalogues of {self.card['families']} families{more}, "
-            f"{low:,.0f} to {high:,.0f} items, made {self.card['made']}"
+            f"of {low:,.0f} to {high:,.0f} items; made on {self.card['made']}"
         )
 
     @property
