@@ -181,10 +181,12 @@ _PATTERN = re.compile(r"\s*([a-z_ -]+?)\s*(?:@\s*([0-9,\s]+))?\s*", re.IGNORECAS
 
 
 def parse_metrics(text: str | Metric | Iterable[str | Metric]) -> tuple[Metric, ...]:
-    """Read metrics from words, values or a list of either, each once; ``"ndcg@5,10"`` is two.
+    """Read metrics from words, values or a list of either, each once; ``"ndcg@5,10"`` and ``"ndcg@5,auc"`` are two.
 
     >>> parse_metrics(["ndcg@5,10", "auc", AP @ 3])
     (ndcg@5, ndcg@10, auc, ap@3)
+    >>> parse_metrics("ndcg@5,10, recall@20")
+    (ndcg@5, ndcg@10, recall@20)
     """
     if isinstance(text, Metric):
         return (text,)
@@ -198,6 +200,9 @@ def parse_metrics(text: str | Metric | Iterable[str | Metric]) -> tuple[Metric, 
         if not found:
             raise ValueError("`metrics` is empty: name at least one, for example 'ndcg@10'.")
         return tuple(found.values())
+    words = re.split(r",(?=\s*[^\W\d])", text)  # a comma before a number only adds a cut-off
+    if len(words) > 1:
+        return parse_metrics(words)
     match = _PATTERN.fullmatch(text)
     cuts = [] if match is None or match[2] is None else [cut.strip() for cut in match[2].split(",")]
     if match is None or not all(cut.isdigit() and len(cut) < 20 for cut in cuts):

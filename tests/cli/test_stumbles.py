@@ -223,3 +223,10 @@ def test_precision_without_a_cut_off_had_an_interval_of_no_width(tmp_path, ranks
     with pytest.raises(ValueError, match="needs a cut-off"):
         fr.evaluate({"A": (np.ones((3, 2)), np.ones((9, 2)))}, split, word)
     assert fr.correct({"A": ranks[0]}, 5000, "uni99", "ndcg").rows[0].spread  # others look at every rank
+
+
+def test_metrics_with_a_comma_between_them_were_refused(tmp_path, ranks):
+    np.save(tmp_path / "ranks.npy", ranks[0])
+    found = run("correct", tmp_path / "ranks.npy", *SAMPLED[:4], "-m", "ndcg@5,10,recall@20", "--json")
+    assert found.returncode == 0, found.stderr
+    assert [row["metric"] for row in json.loads(found.stdout)["rows"]] == ["ndcg@5", "ndcg@10", "recall@20"]

@@ -256,8 +256,8 @@ class Posterior:
             )
         elif self.rough:
             out.append(
-                "these ranks heap up in places, as those of no recommender behind the prior do; the intervals are widened, "
-                f"but may still miss: look at the bounds, and {remedy}"
+                "these ranks heap up in a few places, which those of recommenders behind the prior do not; the intervals "
+                f"are widened but may still miss: look at the bounds, and {remedy}"
             )
         N = self.model.n_items
         if self.prior.beyond(N) > 0.05:
