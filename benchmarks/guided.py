@@ -22,7 +22,7 @@ import scipy.sparse as sp
 
 import fullrank as fr
 from catalogues import rank_files, split_name
-from fit_compared import guided
+from fit_compared import patient
 from fullrank.models.scorer import Rows
 from guide_pairs import beaten_items, pairs_of
 
@@ -60,7 +60,7 @@ class Catalogue:
         self.n = int(self.found["n_items"])
         pairs = (key.removeprefix("first_").split("_") for key in self.found if key.startswith("first_"))
         self.pairs = sorted((model, guide) for model, guide in pairs if model != "pop")
-        self.estimator = Unseen(guided(name))
+        self.estimator = Unseen(patient(name))
 
     def run(self, model: str, guide: str | None, seed: int = 0, items: float | None = None) -> Found:
         """Evaluate a pair to ±2 %, or without a guide; ``items``: the share of the catalogue that may be scored."""
