@@ -115,7 +115,15 @@ def test_going_on_case_by_case_is_the_same_however_it_is_done(world, form, tmp_p
         file.truncate(path.stat().st_size - 10)
     assert fr.observe(scorer, split, deeper, guide=guide, checkpoint=path, **QUIET) == whole
     seen = Observation(scorer, split, guide=guide, **QUIET)
-    for design in (first, more, deeper, other):
+    designs = (
+        first,
+        more,
+        deeper,
+        other,
+        fr.Guided(20, 5, 40, stop_at=20),
+        fr.Guided(40, 5, 40, stop_at=20, deepest=80),
+    )
+    for design in designs:
         anew = Observation(scorer, split, guide=guide, **QUIET).advance(design)
         seen.advance(design)
         opened = ~design.closed(anew.ahead)
