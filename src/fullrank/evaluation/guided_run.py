@@ -1,7 +1,8 @@
 """One model on its way through ``evaluate`` behind a guide: compare deeper, or draw more, where more is found per item.
 
 How deep a case is compared is decided case by case: each is compared with the first items of the guide's order, and goes on,
-twice as deep each time, while something beat its target in the last half of them (``Guided.deepest``).
+twice as deep each time, while something beat its target in the last half of them (``Guided.deepest``). Not so in a first
+round, which finds out whether the guide is worth it.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class GuidedRun(ModelRun):
         start = int(np.clip(n_items // 100, FEWEST, MOST))
         cases = len(self.job.split.users)
         keep = max(KEEP_OPEN, min(FEWEST_KEPT / cases, 1.0)) if any(m.whole_auc for m in metrics) else 0.0
-        step: Step | None = Step(np.arange(cases), start, self.cut, start, start, keep, int(DEEPEST * n_items))
+        step: Step | None = Step(np.arange(cases), start, self.cut, start, start, keep)
         while step is not None:
             self.observe_round(step.design(n_items), step.cases)
             step = self.next_depth(step, self.refit())
@@ -100,10 +101,11 @@ class GuidedRun(ModelRun):
         wider, deeper = int(times * step.ceiling), DEEPER * step.first
         if guide_lift(fitted.estimate.counts, late=True) < USEFUL or deeper > DEEPEST * n_items:
             return replace(step, ceiling=wider)
+        further = replace(step, first=deeper, deepest=int(DEEPEST * n_items))  # from the second depth on, case by case
         if excess > FAR:
-            return replace(step, first=deeper, ceiling=DEEPER * step.ceiling)
+            return replace(further, ceiling=DEEPER * step.ceiling)
         enough = MOST_NEGATIVES * step.first if excess < NEAR else step.first
-        return replace(step, first=deeper) if step.ceiling >= enough else replace(step, ceiling=wider)
+        return further if step.ceiling >= enough else replace(step, ceiling=wider)
 
     def _brought(self) -> str:
         """What the guide brought, against sampling without it and ranking everything."""
