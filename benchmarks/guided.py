@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +22,7 @@ import scipy.sparse as sp
 
 import fullrank as fr
 from catalogues import rank_files, split_name
-from fit_compared import guided
+from fit_compared import guided, patient
 from fullrank.models.scorer import Rows
 from guide_pairs import beaten_items, pairs_of
 
@@ -45,11 +45,20 @@ class Found:
 
 
 class Unseen(fr.LogSpline):
-    """LogSpline whose own prior speaks behind guides only; where a guide was left, the one that is shipped does."""
+    """LogSpline under priors that have not seen a catalogue; where a guide was left, the one that is shipped speaks."""
+
+    priors: Mapping[str, fr.HyperPrior]
+
+    @classmethod
+    def without(cls, name: str) -> Unseen:
+        """The estimator for a catalogue."""
+        new = cls()
+        object.__setattr__(new, "priors", {"guided": guided(name), "patient": patient(name)})
+        return new
 
     def fit(self, counts: fr.RankCounts) -> fr.RankDistribution:
         """Fit the counts under the prior that is for them."""
-        return super().fit(counts) if counts.design.compares else fr.LogSpline().fit(counts)
+        return fr.LogSpline(self.priors.get(self.prior_of(counts))).fit(counts)
 
 
 class Catalogue:
@@ -60,7 +69,7 @@ class Catalogue:
         self.n = int(self.found["n_items"])
         pairs = (key.removeprefix("first_").split("_") for key in self.found if key.startswith("first_"))
         self.pairs = sorted((model, guide) for model, guide in pairs if model != "pop")
-        self.estimator = Unseen(guided(name))
+        self.estimator = Unseen.without(name)
 
     def run(self, model: str, guide: str | None, seed: int = 0, items: float | None = None) -> Found:
         """Evaluate a pair to ±2 %, or without a guide; ``items``: the share of the catalogue that may be scored."""

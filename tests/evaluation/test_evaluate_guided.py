@@ -66,6 +66,21 @@ def test_a_good_guide_is_cheap_and_right(world):
     assert "of them were what the guide put first, compared one by one" in report.to_html()
 
 
+def test_depth_is_decided_case_by_case(world):
+    split, factors, _, ranks = world
+    guide = factors[0], factors[1] + np.random.default_rng(1).normal(scale=2.5, size=factors[1].shape)
+    report = run(Slow(factors), split, precision=0.02, design="guided", guide=guide)
+    assert f" to {ITEMS // 4} stop 10" in report.rows[0].design
+    rounds = report.runs["slow"].rounds
+    assert " to " not in rounds[0]["design"]  # a first round finds out whether the guide is worth it
+    counts = report.estimates["slow"].counts
+    left = ~counts.all_compared & ~counts.closed
+    depth = counts.compared_weight[left] / counts.weight[left]
+    assert depth.max() >= 2 * depth.min()
+    for row in report.rows:
+        assert row.low - 1e-9 <= value(ranks, row["metric"]) <= row.high + 1e-9
+
+
 def test_auc_is_known_behind_a_guide(world):
     split, factors, guide, ranks = world
     report = fr.evaluate(

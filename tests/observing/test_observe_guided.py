@@ -48,6 +48,96 @@ def expected(split, model, guide, design, candidates="unseen"):
     return np.array(out).T
 
 
+def expected_where_cases_go_on(split, model, guide, design):
+    """(ahead, rest, recent, closed) of every case of users that go on together, by sorting."""
+    scores, order = model[0] @ model[1].T, guide[0] @ guide[1].T
+    out = []
+    for u in range(USERS):
+        targets = split.items[split.users == u]
+        left_out = set(split.train[u].indices) | set(targets)
+        others = np.array([i for i in range(ITEMS) if i not in left_out])
+        others = others[np.argsort(-order[u, others])]
+        beats = [scores[u, others] > scores[u, target] for target in targets]
+        depth, shut = [0] * len(targets), [False] * len(targets)
+
+        def walk(goals, depth=depth, shut=shut, beats=beats):
+            for goal in goals:
+                for c, own in enumerate(beats):
+                    if not shut[c]:
+                        depth[c] = goal
+                        shut[c] = own[:goal].sum() >= design.stop_at
+
+        walk(design.steps)
+        for mark in design.marks[:-1]:
+            late = [own[mark // 2 : mark].any() for own in beats]
+            if not any(late[c] and not shut[c] and depth[c] == mark for c in range(len(beats))):
+                break
+            walk((mark + mark // 2, 2 * mark))
+        for c, own in enumerate(beats):
+            out.append((own[: depth[c]].sum(), len(others) - depth[c], own[depth[c] // 4 : depth[c]].sum(), shut[c]))
+    return np.array(out).T
+
+
+@pytest.mark.parametrize("form", ["factors", "rows", "function"])
+@pytest.mark.parametrize(("stop", "depths"), [(6, [32, 16]), (20, [64, 32])])
+def test_cases_go_on_where_something_is_found(world, form, stop, depths):
+    split, model, guide = world
+    design = fr.Guided(16, 10, stop_at=stop, deepest=64)
+    seen = Observation(forms(model)[form], split, guide=guide, **QUIET).advance(design)
+    ahead, rest, recent, closed = expected_where_cases_go_on(split, model, guide, design)
+    np.testing.assert_array_equal(seen.ahead, ahead)
+    np.testing.assert_array_equal(seen.rest, rest)
+    opened = closed == 0
+    np.testing.assert_array_equal(seen.recent[opened], recent[opened])
+    assert np.unique(rest[opened] + 1 - seen.pool[opened]).tolist() == [-depth for depth in depths]
+    assert (seen.drawn[opened] == 10).all()
+    assert (seen.drawn[~opened] == 0).all()
+    # what was drawn is of the rest: all of it leaves nothing unknown
+    full = Observation(model, split, **QUIET).advance("full")
+    every = Observation(forms(model)[form], split, guide=guide, **QUIET).advance(
+        fr.Guided(16, ITEMS, stop_at=stop, deepest=64)
+    )
+    np.testing.assert_array_equal(every.above[opened], full.above[opened])
+
+
+@pytest.mark.parametrize("form", ["factors", "function"])
+def test_going_on_case_by_case_is_the_same_however_it_is_done(world, form, tmp_path):
+    split, model, guide = world
+    scorer = forms(model)[form]
+    first, more, deeper, other = (
+        fr.Guided(n, m, 40, stop_at=20, deepest=64) for n, m in ((16, 5), (16, 20), (32, 20), (24, 20))
+    )
+    whole = fr.observe(scorer, split, deeper, guide=guide, **QUIET)
+    assert fr.observe(scorer, split, deeper, guide=guide, batch=7, **QUIET) == whole
+    path = tmp_path / "kept"
+    assert fr.observe(scorer, split, deeper, guide=guide, checkpoint=path, **QUIET) == whole
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size - 10)
+    assert fr.observe(scorer, split, deeper, guide=guide, checkpoint=path, **QUIET) == whole
+    seen = Observation(scorer, split, guide=guide, **QUIET)
+    designs = (
+        first,
+        more,
+        deeper,
+        other,
+        fr.Guided(20, 5, 40, stop_at=20),
+        fr.Guided(40, 5, 40, stop_at=20, deepest=80),
+    )
+    for design in designs:
+        anew = Observation(scorer, split, guide=guide, **QUIET).advance(design)
+        seen.advance(design)
+        opened = ~design.closed(anew.ahead)
+        for name in ("ahead", "rest", "recent"):
+            np.testing.assert_array_equal(getattr(seen, name)[opened], getattr(anew, name)[opened])
+        assert (design.closed(seen.ahead) == ~opened).all()
+    asked = Observation(scorer, split, guide=guide, **QUIET).advance(first)
+    before = asked.items_scored
+    assert (
+        asked.advance(deeper).items_scored - before
+        < 0.8 * fr.observe(scorer, split, deeper, guide=guide, **QUIET).items_scored
+    )
+
+
 def forms(model):
     U, V = model
     return {

@@ -20,6 +20,8 @@ from fullrank.testing import check_design
         (fr.Guided(50, 20, 400), "guided 50, then adaptive 20..400"),
         (fr.Guided(50, 0.01, "all", 5), "guided 50 stop 5, then adaptive 0.01..all"),
         (fr.Guided(50, 20, None, 10, 0.1), "guided 50 stop 10 keep 0.1, then uni20"),
+        (fr.Guided(50, 20, deepest=400), "guided 50 to 400, then uni20"),
+        (fr.Guided(50, 20, 99, 10, 0.1, 60), "guided 50 to 60 stop 10 keep 0.1, then adaptive 20..99"),
     ],
 )
 def test_it_prints_and_parses_back(design, word):
@@ -34,6 +36,8 @@ def test_it_prints_and_parses_back(design, word):
         ({"first": 0}, "`first` must be a positive whole number"),
         ({"stop_at": 0}, "`stop_at` must be a positive whole number"),
         ({"keep_open": 1.5}, "`keep_open` must be a share between 0 and 1, got 1.5"),
+        ({"deepest": 0}, "`deepest` must be a positive whole number"),
+        ({"first": 50, "deepest": 40}, "`deepest` is 40, below `first` = 50"),
         ({"negatives": 0.1}, "`negatives` must be a positive whole number"),
         ({"negatives": 99, "max_negatives": 9}, "`max_negatives` is 9, below `negatives` = 99"),
     ],
@@ -44,7 +48,9 @@ def test_what_it_refuses(given, message):
 
 
 @pytest.mark.parametrize(
-    "design", [fr.Guided(5, 7), fr.Guided(5, 4, 30, stop_at=2), fr.Guided(5, 4, "all", 2)], ids=str
+    "design",
+    [fr.Guided(5, 7), fr.Guided(5, 4, 30, stop_at=2), fr.Guided(5, 4, "all", 2), fr.Guided(5, 7, deepest=9)],
+    ids=str,
 )
 def test_what_is_drawn_from_the_rest_follows_the_law(design):
     """On a tiny catalogue: B of a rest of 40 are better, acted out from places in the guide's order."""
@@ -91,6 +97,19 @@ def test_acting_out_closes_opens_and_compares_all():
         fr.Guided().act_out([[0]], 11, np.random.default_rng(0))
 
 
+def test_acting_out_goes_on_where_something_is_found():
+    design = fr.Guided(8, 3, stop_at=3, deepest=40)
+    assert design.marks == (8, 16, 32)
+    beaten = [[1, 4], [1, 5], [5, 9], [5, 12], [5, 16, 20, 21], [6, 9, 10], [7, 14, 60]]
+    ahead, rest, drawn, _ = design.act_out(beaten, 100, np.random.default_rng(0))
+    # quiet in 5..8; in 9..16; in 17..32 after something in 9..16; closed after 24, after 12; quiet after 32
+    assert (99 - rest).tolist() == [8, 16, 32, 32, 24, 12, 32]
+    assert ahead.tolist() == [2, 2, 2, 2, 4, 3, 2]
+    assert (drawn > 0).tolist() == [True, True, True, True, False, False, True]
+    short = design.act_out(beaten[:4], 22, np.random.default_rng(0))
+    assert short[1].tolist() == [13, 5, 0, 0]  # no deeper than there are candidates
+
+
 def test_cases_that_are_kept_open_make_auc_known():
     """Whatever the guide: the mean over many draws is the truth, and the interval holds it as often as it says."""
     rng = np.random.default_rng(2)
@@ -129,6 +148,10 @@ def test_ready_files(tmp_path):
     assert RankCounts.load(tmp_path / "guided.npz") == counts
     assert counts + ready() == ready() + counts
     assert ready(recent=None).column("recent").min() == -1
+    deeper = ready(design=fr.Guided(200, 99, stop_at=10, deepest=400), rest=[599, 950, 799])
+    assert deeper.items_scored == counts.items_scored + 200
+    with pytest.raises(ValueError, match="`rest` is 300 at case 0: it must be at least n_items − 1 − 400"):
+        ready(design=fr.Guided(200, 99, stop_at=10, deepest=400), rest=[300, 950, 799])
     few = ready(ranks=[2], n_items=210, ahead=[3], rest=[9], recent=[0])  # 99 of 9 are all of them
     assert few.all_compared.all()
     assert few.above.tolist() == [4]

@@ -248,8 +248,9 @@ def guide_lift(counts: RankCounts, late: bool = False) -> float:
     drawn, hits = (counts.column(name)[left] for name in ("drawn", "hits"))
     weight, ahead, recent = counts.weight[left], counts.column("ahead")[left], counts.column("recent")[left]
     compared = float(counts.compared_weight[left].sum())
-    if late:
-        ahead, compared = np.where(recent < 0, LATE_SHARE * ahead, recent), compared / 2
+    if late:  # where cases go on, what is recent came after the first quarter
+        share = 0.75 if counts.design.reach > counts.design.compares else 0.5
+        ahead, compared = np.where(recent < 0, LATE_SHARE * ahead, recent), compared * share
     sampled, found = drawn > 0, float(weight @ np.where(drawn > 0, hits, 0))
     if not found or not compared:
         return np.inf
@@ -283,6 +284,6 @@ def _rounded(values: FloatArray) -> Any:
 
 @lru_cache(maxsize=8)
 def shipped(name: str = "unseen") -> HyperPrior:
-    """Return a prior that comes with fullrank: ``unseen``, ``all``, ``several``, ``guided`` or ``compared``."""
-    file = "hyperprior_compared.json" if name in ("guided", "compared") else "hyperprior.json"
+    """Return a prior that comes with fullrank: ``unseen``, ``all``, ``several``, ``guided``, ``patient`` or ``compared``."""
+    file = "hyperprior_compared.json" if name in ("guided", "patient", "compared") else "hyperprior.json"
     return HyperPrior.from_json(resources.files(__package__).joinpath(file).read_text(), name)

@@ -132,8 +132,10 @@ class LogSpline:
         return prior, np.zeros(len(order), dtype=np.int64)
 
     def prior_of(self, counts: RankCounts) -> str:
-        """Name the prior that speaks for these counts: behind a compared part ``guided`` or ``compared``."""
+        """Name the prior that speaks for these counts: behind a compared part ``guided``, ``patient`` or ``compared``."""
         if counts.has_compared_part and self.prior is None:
+            if counts.design.reach > counts.design.compares:
+                return "patient"
             return "guided" if counts.design.compares else "compared"
         return self.prior_name(counts.candidates, counts.several_targets)
 

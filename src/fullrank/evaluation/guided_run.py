@@ -1,4 +1,9 @@
-"""One model on its way through ``evaluate`` behind a guide: compare deeper, or draw more, where more is found per item."""
+"""One model on its way through ``evaluate`` behind a guide: compare deeper, or draw more, where more is found per item.
+
+How deep a case is compared is decided case by case: each is compared with the first items of the guide's order, and goes on,
+twice as deep each time, while something beat its target in the last half of them (``Guided.deepest``). Not so in a first
+round, which finds out whether the guide is worth it.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +23,19 @@ __all__ = ["GuidedRun"]
 FEWEST, MOST = 24, 100
 #: A round that compares deeper goes twice as deep: what was compared before is then early, and is kept.
 DEEPER = 2
-#: Never deeper than this share of the catalogue.
+#: No case is compared deeper than this share of the catalogue.
 DEEPEST = 0.25
 #: At least and at most so many times the negatives are drawn in a next round.
 LEAST_MORE, MOST_MORE = 1.25, 2.5
-#: Half-widths of so many times what is wanted are far off: compare deeper and draw more in one round.
-FAR = 3.0
+#: Half-widths of so many times what is wanted are far off: compare deeper and draw more in one round. Of less than so many
+#: times they are near: a few more negatives are cheaper than twice the depth, unless they are so many times it already.
+FAR, NEAR, MOST_NEGATIVES = 3.0, 1.3, 4
 #: A guide whose last items beat the target less often than this many times as random ones do leads nowhere, or no further.
 USEFUL = 2.0
 #: A guide may be left until so much of what sampling without it would take was spent on it.
 TRIAL = 0.1
+#: Half-widths fall somewhat faster than the cost rises behind a guide: to halve them costs two to this power.
+COST_POWER = 0.8
 #: The share of the cases that is never closed where AUC is asked for, and how many these are at least.
 KEEP_OPEN, FEWEST_KEPT = 0.1, 100
 #: Rounds after which all that is left is compared.
@@ -93,9 +101,11 @@ class GuidedRun(ModelRun):
         wider, deeper = int(times * step.ceiling), DEEPER * step.first
         if guide_lift(fitted.estimate.counts, late=True) < USEFUL or deeper > DEEPEST * n_items:
             return replace(step, ceiling=wider)
+        further = replace(step, first=deeper, deepest=int(DEEPEST * n_items))  # from the second depth on, case by case
         if excess > FAR:
-            return replace(step, first=deeper, ceiling=DEEPER * step.ceiling)
-        return replace(step, first=deeper) if step.ceiling >= step.first else replace(step, ceiling=wider)
+            return replace(further, ceiling=DEEPER * step.ceiling)
+        enough = MOST_NEGATIVES * step.first if excess < NEAR else step.first
+        return further if step.ceiling >= enough else replace(step, ceiling=wider)
 
     def _brought(self) -> str:
         """What the guide brought, against sampling without it and ranking everything."""
@@ -118,8 +128,7 @@ class GuidedRun(ModelRun):
             self.notes.append(f"the guide `{self.guide_name}` found hardly more than chance does, and was left")
             return True
         seen, plain = self.observation, self.items_without
-        # half-widths fall about as fast as the cost rises
-        if seen.items_scored > TRIAL * plain or seen.items_scored * fitted.excess < plain:
+        if seen.items_scored > TRIAL * plain or seen.items_scored * fitted.excess**COST_POWER < plain:
             return False
         self.notes.append(f"behind the guide `{self.guide_name}` too much was left, and it was left")
         return True

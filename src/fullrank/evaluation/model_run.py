@@ -47,12 +47,15 @@ class Step:
     ceiling: int
     first: int = 0
     keep_open: float = 0.0
+    deepest: int | None = None
 
     def design(self, n_items: int) -> Adaptive | Guided:
         """The design of this step."""
         top = "all" if self.ceiling >= n_items - 1 else max(self.ceiling, self.start)
         if self.first:
-            return Guided(min(self.first, n_items), self.start, top, self.stop, self.keep_open)
+            first = min(self.first, n_items)
+            deepest = None if self.deepest is None else max(self.deepest, first)
+            return Guided(first, self.start, top, self.stop, self.keep_open, deepest)
         return Adaptive(self.start, top, self.stop, replace=False)
 
 

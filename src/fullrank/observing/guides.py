@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fullrank.data.split import Split
     from fullrank.observing.task import Task
 
-__all__ = ["Guide", "continues", "guide_of", "observe_guided", "training_items"]
+__all__ = ["Guide", "continues", "goes_on", "guide_of", "observe_guided", "training_items"]
 
 #: Users that are observed together behind a guide, and whose rows a guide is asked for together.
 TILE, ROWS = 512, 64
@@ -41,22 +41,22 @@ class Guide:
     lists: Any = None  # CSR, the items of each user in their order
     ordered: bool = True  # whether those that come first are the more likely to beat the target
 
-    def first(self, task: Task, block: Block, depth: int) -> tuple[IntArray, IntArray]:
-        """The first ``depth`` candidates of every user of the block, targets left out: where each list starts, and items."""
+    def first(self, task: Task, block: Block, places: IntArray, depth: IntArray) -> list[IntArray]:
+        """The first ``depth`` candidates of the users at these places of the block, targets left out."""
         lists: list[IntArray] = []
         key = np.random.default_rng(task.seed).permutation(task.n_items)
-        for start in range(0, len(block.users), ROWS):
-            users = np.array(block.users[start : start + ROWS])
+        for start in range(0, len(places), ROWS):
+            here = places[start : start + ROWS]
+            users = np.array(block.users)[here]
             rows = None if self.scorer is None else self._rows(task, users)
-            for place, user in enumerate(users):
-                allowed = self.candidates(task, block, start + place)
+            for row, (g, user, most) in enumerate(zip(here, users, depth[start : start + ROWS], strict=True)):
+                allowed = self.candidates(task, block, g)
                 if rows is not None:
-                    lists.append(_top(rows[place], np.flatnonzero(allowed), key, depth))
+                    lists.append(_top(rows[row], np.flatnonzero(allowed), key, most))
                 else:
                     items = self.lists.indices[self.lists.indptr[user] : self.lists.indptr[user + 1]]
-                    lists.append(items[allowed[items]][:depth].astype(np.int64))
-        ptr = np.cumsum([0, *map(len, lists)])
-        return ptr, np.concatenate([np.zeros(0, dtype=np.int64), *lists])
+                    lists.append(items[allowed[items]][:most].astype(np.int64))
+        return lists
 
     def candidates(self, task: Task, block: Block, g: int) -> BoolArray:
         """Which items the targets of the block's g-th user are ranked among."""
@@ -155,11 +155,24 @@ def _as_lists(given: Any, split: Split) -> Any:
 def continues(before: Design, after: Design) -> tuple[bool, bool]:
     """Whether a case that was observed under one design keeps what was compared, and what was drawn, under another.
 
-    How many of the hits came late is known again if all that was compared is now early: twice as many are.
+    How many of the hits came late is known again if all that was compared is now early: twice as many are. Where cases go on
+    by themselves, those that stopped have no late hits, and stand at a mark of the other design if it has the same marks.
+    They may begin to do so where all stood at half the first mark.
     """
     same = before.compares == after.compares
     kept = before.steps[:1] == after.steps[:1] and _stop(before) == _stop(after)
-    return kept and (same or after.compares >= 2 * before.compares > 0), kept and same
+    deeper = after.compares >= 2 * before.compares > 0
+    if goes_on(before):
+        kept = kept and before.reach == after.reach
+        deeper = after.compares in before.marks
+    elif goes_on(after):
+        same, deeper = False, after.compares == 2 * before.compares
+    return kept and (same or deeper), kept and same
+
+
+def goes_on(design: Design) -> bool:
+    """Whether cases are compared deeper than others where something is still found."""
+    return design.reach > design.compares
 
 
 def _stop(design: Design) -> int:
@@ -183,32 +196,27 @@ def _observe_tile(task: Task, block: Block) -> Result:
     guide, design = task.guide, task.design
     if guide is None:
         raise ValueError("there is no guide to observe behind.")
-    ptr, items = guide.first(task, block, design.compares or task.n_items)
     state = State.of(replace(task, guide=None), replace(block, compared=None, hits=None))
     group = np.repeat(np.arange(len(block.users)), np.diff(block.ptr))
-    size = np.diff(ptr)[group]
     count = np.array([guide.candidates(task, block, g).sum() for g in range(len(block.users))], dtype=np.int64)[group]
     if not count.all():
         state.status[group[count == 0]] = NO_CANDIDATE
-    ahead, recent, depth = (
-        np.zeros(len(group), dtype=np.int64) if each is None else each.copy()
-        for each in (block.ahead, block.recent, block.depth)
-    )
-    recent[(depth <= size // 2) & (depth < size)] = 0  # what was late has become early
+    walk = Walk.of(task, block, state, group)
+    before = walk.depth.copy()
     if block.order is None:
         scores = _score(task, block.users[group], np.asarray(block.targets, dtype=np.int64)[:, None])
         _order_targets(task, state, scores[:, 0].astype(np.float64))
-    before, kept = depth.copy(), _kept_open(task, block.users[group], block.targets)
-    scored = _compare(task, block, state, group, ptr, items, ahead, recent, depth, kept)
+    scored = walk.compare()
     state.complain(task.name)
+    ahead, recent, depth, kept = walk.ahead, walk.recent, walk.depth, walk.kept
     if block.compared is not None and (depth > before).any():
-        block, again = _drawn_before(task, block, state, group, ptr, items, before, count)
+        block, again = _drawn_before(task, block, state, walk, before, count)
         scored += again
     rest = count - depth
     drawn, hits = np.zeros_like(rest), np.zeros_like(rest)
     more = np.flatnonzero((~design.closed(ahead) | kept) & (rest > 0))
     if len(more):
-        sample, cases = _sample_rest(task, block, group, more, ptr, items, state.order)
+        sample, cases = _sample_rest(task, block, walk, more, state.order)
         on = np.isin(cases, more)
         cases = cases[on]
         beaten, left, number, seen, *_ = (each[on] for each in sample.outcome)
@@ -223,32 +231,109 @@ def _observe_tile(task: Task, block: Block) -> Result:
     return Result(block.first, block.last, outcome, scored)
 
 
-def _compare(
-    task: Task, block: Block, state: State, group: IntArray, ptr: IntArray, items: IntArray, ahead: IntArray,
-    recent: IntArray, depth: IntArray, kept: BoolArray,
-) -> int:  # fmt: skip
-    """Compare cases with the guide's items, step by step until they are closed; return how many scores were asked for."""
-    from fullrank.observing import kernels as k
+@dataclass(eq=False)
+class Walk:
+    """The cases of a tile on their way along the guide's order."""
 
-    size, targets, scored = np.diff(ptr)[group], np.asarray(block.targets, dtype=np.int64), 0
-    for goal in task.design.steps or (task.n_items,):
-        rows = np.flatnonzero((depth < np.minimum(goal, size)) & (~task.design.closed(ahead) | kept))
+    task: Task
+    block: Block
+    state: State
+    group: IntArray  # the place of every case's user in the block
+    kept: BoolArray  # which cases are never closed
+    lists: list[IntArray]  # the guide's first items of every user
+    ahead: IntArray
+    recent: IntArray
+    late: IntArray  # hits in the last half, of what was compared just now
+    depth: IntArray
+
+    @classmethod
+    def of(cls, task: Task, block: Block, state: State, group: IntArray) -> Walk:
+        """Cases that have come as far as the block says."""
+        ahead, recent, depth = (
+            np.zeros(len(group), dtype=np.int64) if each is None else each.copy()
+            for each in (block.ahead, block.recent, block.depth)
+        )
+        guide, first = task.guide, task.design.compares or task.n_items
+        assert guide is not None
+        places = np.arange(len(block.users))
+        lists = guide.first(task, block, places, np.maximum(first, np.maximum.reduceat(depth, block.ptr[:-1])))
+        kept = _kept_open(task, block.users[group], block.targets)
+        walk = cls(task, block, state, group, kept, lists, ahead, recent, np.zeros_like(depth), depth)
+        base = walk.base
+        if goes_on(task.design):
+            recent[depth < base // 2] = (
+                0  # what came after the first half stands after the first quarter of twice as much
+            )
+        else:
+            recent[(depth <= base // 2) & (depth < base)] = 0  # what was late has become early
+        return walk
+
+    @property
+    def size(self) -> IntArray:
+        """How many of the guide's items are at hand, of every case."""
+        return np.array([len(each) for each in self.lists], dtype=np.int64)[self.group]
+
+    @property
+    def base(self) -> IntArray:
+        """How many items every case is compared with unless it is closed."""
+        return np.minimum(self.task.design.compares or self.task.n_items, self.size)
+
+    @property
+    def on(self) -> BoolArray:
+        """Which cases are open, or kept open."""
+        return np.asarray(~self.task.design.closed(self.ahead) | self.kept)
+
+    def compare(self) -> int:
+        """Compare cases step by step until they are closed, or as deep as the design says; return the scores it took."""
+        design, base = self.task.design, self.base
+        early = base // 4 if goes_on(design) else base // 2
+        scored = sum(
+            self.to(np.minimum(goal, base), self.on, early, base // 2) for goal in design.steps or (self.task.n_items,)
+        )
+        for mark in design.marks[:-1]:
+            # cases of a user are sampled from one rest, and go on together
+            eager = ~design.closed(self.ahead) & (self.late > 0) & (self.depth == mark)
+            on = np.isin(self.group, self.group[eager]) & (self.depth == mark)
+            if not on.any():
+                continue
+            self.recent[on], self.late[on] = self.late[on], 0
+            self.lengthen(np.unique(self.group[on]), 2 * mark)
+            none = np.zeros_like(base)
+            for goal in (mark + mark // 2, 2 * mark):
+                scored += self.to(np.minimum(goal, self.size), on & self.on, none, none)
+        return scored
+
+    def lengthen(self, users: IntArray, depth: int) -> None:
+        """Ask the guide for more items of some users."""
+        guide = self.task.guide
+        assert guide is not None
+        for g, items in zip(users, guide.first(self.task, self.block, users, np.full(len(users), depth)), strict=True):
+            self.lists[g] = items
+
+    def to(self, goal: IntArray, on: BoolArray, early: IntArray, half: IntArray) -> int:
+        """Compare cases up to a place; hits from ``early`` on are recent, those from ``half`` on late."""
+        from fullrank.observing import kernels as k
+
+        task, group, state = self.task, self.group, self.state
+        targets, none, scored = np.asarray(self.block.targets, dtype=np.int64), np.zeros_like(self.ahead), 0
+        rows = np.flatnonzero(on & (self.depth < goal))
         while len(rows):
-            left = np.minimum(goal, size[rows]) - depth[rows]
+            left, begin = (goal - self.depth)[rows], self.depth[rows]
             width = int(min(left.max(), max(task.scores_per_call // len(rows), 1)))
             left = np.minimum(left, width)
             asked = np.repeat(targets[rows, None], width + 1, axis=1)
-            inside = np.arange(width) < left[:, None]
-            asked[:, 1:][inside] = items[((ptr[:-1][group[rows]] + depth[rows])[:, None] + np.arange(width))[inside]]
-            scores = _score(task, block.users[group[rows]], asked)
-            k.count_listed(
-                state.cases, state.rules, rows, group[rows], left, depth[rows], size[rows] // 2, fixed(asked),
-                fixed(scores), ahead, recent, state.status,
-            )  # fmt: skip
+            for row, (g, place, number) in enumerate(zip(group[rows], begin, left, strict=True)):
+                asked[row, 1 : number + 1] = self.lists[g][place : place + number]
+            scores = fixed(_score(task, self.block.users[group[rows]], asked))
+            for since, ahead, recent in ((early, self.ahead, self.recent), (half, none, self.late)):
+                k.count_listed(
+                    state.cases, state.rules, rows, group[rows], left, begin, since[rows], fixed(asked), scores, ahead,
+                    recent, state.status,
+                )  # fmt: skip
             scored += int(left.sum())
-            depth[rows] += left
-            rows = rows[depth[rows] < np.minimum(goal, size[rows])]
-    return scored
+            self.depth[rows] += left
+            rows = rows[self.depth[rows] < goal[rows]]
+        return scored
 
 
 def _kept_open(task: Task, users: IntArray, targets: Array) -> BoolArray:
@@ -281,9 +366,8 @@ def _order_targets(task: Task, state: State, scores: Array) -> None:
 
 
 def _drawn_before(
-    task: Task, block: Block, state: State, group: IntArray, ptr: IntArray, items: IntArray, before: IntArray,
-    count: IntArray,
-) -> tuple[Block, int]:  # fmt: skip
+    task: Task, block: Block, state: State, walk: Walk, before: IntArray, count: IntArray
+) -> tuple[Block, int]:
     """What was drawn of a rest before more of it was compared: less those that are compared now, it is a sample still.
 
     Negatives come in the same order whatever is left out, so that the sample goes on from there. Return the block with what
@@ -291,14 +375,14 @@ def _drawn_before(
     """
     from fullrank.observing import kernels as k
 
+    group, depth = walk.group, walk.depth
     none, drawn, hits = np.zeros(len(group), dtype=np.int64), block.compared, block.hits
-    size = np.diff(ptr)[group]
-    if drawn is None or hits is None or block.explicit or (4 * (count - size) < task.n_items).any():
+    if drawn is None or hits is None or block.explicit or (4 * (count - depth) < task.n_items).any():
         return replace(block, compared=none, hits=none.copy()), 0
     cut = np.maximum.reduceat(before, block.ptr[:-1])  # that of the open cases
-    part = replace(block, **_leave_out(block, np.arange(len(block.users)), ptr, items, cut))
+    part = replace(block, **_leave_out(block, np.arange(len(block.users)), walk.lists, cut))
     old = State.of(replace(task, guide=None), replace(part, compared=None, hits=None))
-    rows = np.flatnonzero((drawn > 0) & (size > before))
+    rows = np.flatnonzero((drawn > 0) & (depth > before))
     width = int(drawn[rows].max(initial=0))
     out = np.empty((len(rows), width + 1), dtype=np.int64)
     k.fill_draws(
@@ -306,7 +390,7 @@ def _drawn_before(
         old.status,
     )  # fmt: skip
     inside = [
-        own[1 : drawn[c] + 1][np.isin(own[1 : drawn[c] + 1], items[ptr[group[c]] + before[c] : ptr[group[c] + 1]])]
+        own[1 : drawn[c] + 1][np.isin(own[1 : drawn[c] + 1], walk.lists[group[c]][before[c] : depth[c]])]
         for c, own in zip(rows, out, strict=True)
     ]
     number = np.array([len(each) for each in inside], dtype=np.int64)
@@ -324,20 +408,19 @@ def _drawn_before(
     return replace(block, compared=kept, hits=beaten), int(number.sum())
 
 
-def _leave_out(block: Block, users: IntArray, ptr: IntArray, items: IntArray, size: IntArray) -> dict[str, Any]:
+def _leave_out(block: Block, users: IntArray, lists: list[IntArray], size: IntArray) -> dict[str, Any]:
     """What is listed of some users of a block when the first ``size`` of their guide's items are no longer candidates."""
     listed = []
     for g, n in zip(users, size, strict=True):
-        own, first = block.listed[block.lo[g] : block.hi[g]], items[ptr[g] : ptr[g] + n]
+        own, first = block.listed[block.lo[g] : block.hi[g]], lists[g][:n]
         listed.append((np.setdiff1d if block.explicit else np.union1d)(own, first).astype(np.int32))
     hi = np.cumsum([len(each) for each in listed])
     return {"lo": np.append(0, hi[:-1]), "hi": hi, "listed": np.concatenate(listed)}
 
 
-def _sample_rest(
-    task: Task, block: Block, group: IntArray, more: IntArray, ptr: IntArray, items: IntArray, order: IntArray
-) -> tuple[Result, IntArray]:
+def _sample_rest(task: Task, block: Block, walk: Walk, more: IntArray, order: IntArray) -> tuple[Result, IntArray]:
     """Sample the rest of the users that have open cases; what was seen, and of which cases."""
+    group = walk.group
     users = np.unique(group[more])
     cases = np.flatnonzero(np.isin(group, users))
     compared, hits = (
@@ -345,9 +428,11 @@ def _sample_rest(
         for each in (block.compared, block.hits)
     )
     compared[~np.isin(cases, more)] = _NO_MORE
+    depth = np.zeros(len(block.users), dtype=np.int64)
+    depth[group[more]] = walk.depth[more]  # the same for all of a user's
     part = replace(
         block, users=block.users[users], ptr=np.append(0, np.cumsum(np.diff(block.ptr)[users])),
         targets=block.targets[cases], compared=compared, hits=hits, order=order[cases].copy(), ahead=None, recent=None,
-        depth=None, **_leave_out(block, users, ptr, items, np.diff(ptr)[users]),
+        depth=None, **_leave_out(block, users, walk.lists, depth[users]),
     )  # fmt: skip
     return replace(task, guide=None)._observe(part), cases

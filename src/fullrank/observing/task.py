@@ -62,7 +62,7 @@ class Task:
         """Return the most scores that the model can be asked for, for so many users and cases."""
         if self.asks_rows:
             return users * self.n_items
-        first = 0 if self.guide is None else self.design.compares
+        first = 0 if self.guide is None else self.design.reach
         return cases * first + cases * max(course.stages[-1] or self.n_items for course in self.courses)
 
     @property

@@ -95,9 +95,9 @@ def check_compared_part(
     refuse((left < 0) | (left > N - 1), "rest", left, "between 0 and n_items − 1")
     refuse((a < 0) | (a > N - 1 - left), "ahead", a, "between 0 and the number compared, n_items − 1 − rest")
     if design.compares:
-        most = np.minimum(design.compares, N - 1)
-        refuse((left > 0) & (N - 1 - left > most), "rest", left, f"at least n_items − 1 − {design.compares}, or 0")
-        early = ~design.closed(a) & (N - 1 - left < most)
+        least, most = (np.minimum(depth, N - 1) for depth in (design.compares, design.reach))
+        refuse((left > 0) & (N - 1 - left > most), "rest", left, f"at least n_items − 1 − {design.reach}, or 0")
+        early = ~design.closed(a) & (N - 1 - left < least)
         refuse(early, "rest", left, f"n_items − 1 − {design.compares} in an open case")
     return a, left
 

@@ -131,8 +131,8 @@ class RankCounts:
         Where some candidates were compared with the target one by one and others sampled, ``ahead`` of the compared ones
         beat it, ``rest`` were left to sample from (``n_items`` = compared + rest + 1), and ``ranks`` is the rank among those
         drawn. ``drawn`` = 0 then says that nothing was drawn: with a rest, all that is known is R′ > ``ahead``. With
-        ``Guided``, ``recent`` says how many of those ahead came after the first half of those compared; without it
-        estimates are less certain.
+        ``Guided``, ``recent`` says how many of those ahead came after the first half of those compared (with ``deepest``,
+        the first quarter); without it estimates are less certain.
 
         >>> print(RankCounts.from_ranks([1, 3], 1000, "uni9", ahead=[4, 0], rest=[900, 990]))
         2 cases of uni9 among 1,000 items (unseen)

@@ -37,8 +37,14 @@ class Guided(Design):
     (or 1) of it beat the target. ``keep_open``: a random share of the cases is never closed, and stands for all others that
     are: metrics without a cut-off (AUC) are then known too.
 
+    ``deepest``: a case that something beat in the last half of what was compared goes on, twice as deep each time, until
+    nothing more does or another doubling would pass ``deepest``: depth goes where something is still found. ``recent`` of
+    the counts is then how many of those ahead came after the first quarter: all that stop are quiet in the last half.
+
     >>> print(Guided(200, stop_at=10))
     guided 200 stop 10, then uni99
+    >>> print(Guided(200, stop_at=10, deepest=1600))
+    guided 200 to 1600 stop 10, then uni99
     >>> ahead, rest, drawn, hits = Guided(3, 2).act_out([[1, 3, 9], []], 12, np.random.default_rng(0))
     >>> ahead, rest
     (array([2, 0]), array([8, 8]))
@@ -49,9 +55,14 @@ class Guided(Design):
     max_negatives: int | float | str | None = None
     stop_at: int | None = None
     keep_open: float = 0.0
+    deepest: int | None = None
 
     def __post_init__(self) -> None:
         check_whole("first", self.first)
+        if self.deepest is not None:
+            check_whole("deepest", self.deepest)
+            if self.deepest < self.first:
+                raise ValueError(f"`deepest` is {self.deepest}, below `first` = {self.first}.")
         if isinstance(self.keep_open, bool) or not 0 <= self.keep_open <= 1:
             raise ValueError(f"`keep_open` must be a share between 0 and 1, got {self.keep_open!r}.")
         if self.stop_at is not None:
@@ -59,7 +70,8 @@ class Guided(Design):
         _ = self.sampling  # refuses what it cannot be
 
     def __str__(self) -> str:
-        stop = "" if self.stop_at is None else f" stop {self.stop_at}"
+        stop = "" if self.deepest is None else f" to {self.deepest}"
+        stop += "" if self.stop_at is None else f" stop {self.stop_at}"
         stop += f" keep {self.keep_open:g}" if self.keep_open else ""
         sizes = (
             f"uni{self.negatives}" if self.max_negatives is None else f"adaptive {self.negatives}..{self.max_negatives}"
@@ -68,11 +80,13 @@ class Guided(Design):
 
     @classmethod
     def parse(cls, word: str) -> Guided | None:
-        """``guided``, ``guided 200, then uni99`` or ``guided 200 stop 10 keep 0.1, then adaptive 99..0.1``."""
-        found = re.fullmatch(r"guided(?: (\d+))?(?: stop (\d+))?(?: keep ([\d.]+))?(?:, then (.+))?", word)
+        """``guided``, ``guided 200, then uni99`` or ``guided 200 to 1600 stop 10 keep 0.1, then adaptive 99..0.1``."""
+        found = re.fullmatch(
+            r"guided(?: (\d+)(?: to (\d+))?)?(?: stop (\d+))?(?: keep ([\d.]+))?(?:, then (.+))?", word
+        )
         if found is None:
             return None
-        first, stop, keep, rest = found.groups()
+        first, deepest, stop, keep, rest = found.groups()
         sampling = Sample(99) if rest is None else Sample.parse(rest) or Adaptive.parse(rest)
         if sampling is None:
             return None
@@ -80,7 +94,7 @@ class Guided(Design):
         start = sampling.negatives
         return cls(
             int(first or cls.first), 99 if start is None else start, ceiling, None if stop is None else int(stop),
-            float(keep or 0.0),
+            float(keep or 0.0), None if deepest is None else int(deepest),
         )  # fmt: skip
 
     @property
@@ -104,6 +118,19 @@ class Guided(Design):
     def compares(self) -> int:
         """``first``."""
         return self.first
+
+    @property
+    def reach(self) -> int:
+        """``deepest``, or ``first``."""
+        return self.first if self.deepest is None else self.deepest
+
+    @property
+    def marks(self) -> tuple[int, ...]:
+        """After how many items it is seen whether a case goes on: ``first``, and twice as many each time."""
+        out = [self.first]
+        while 2 * out[-1] <= self.reach:
+            out.append(2 * out[-1])
+        return tuple(out)
 
     @property
     def steps(self) -> tuple[int, ...]:
@@ -175,9 +202,8 @@ class Guided(Design):
             steps = np.array(self.steps)
             early = np.minimum(depth, steps[np.minimum(np.searchsorted(steps, last), len(steps) - 1)])
             depth = np.where(kept, depth, early)
-        ahead = np.array(
-            [np.searchsorted(each, d, side="right") for each, d in zip(places, depth, strict=True)], dtype=np.int64
-        )
+        depth = np.array([self._gone_on(each, d, n - 1) for each, d, n in zip(places, depth, N, strict=True)])
+        ahead = np.array([_beaten(each, d) for each, d in zip(places, depth, strict=True)], dtype=np.int64)
         rest = N - 1 - depth
         drawn, hits = np.zeros_like(N), np.zeros_like(N)
         open_ = np.flatnonzero((~self.closed(ahead) | kept) & (rest > 0))
@@ -189,3 +215,17 @@ class Guided(Design):
             rest[open_[every]] = 0
             drawn[open_], hits[open_] = m, np.where(every, 0, x)
         return ahead, rest, drawn, hits
+
+    def _gone_on(self, places: IntArray, depth: int, candidates: int) -> int:
+        """How deep a case is compared that is open after ``depth`` items, or closed."""
+        for mark in self.marks[:-1]:
+            ahead = _beaten(places, depth)
+            if depth != mark or self.closed(ahead) or ahead == _beaten(places, mark // 2):
+                break
+            half = min(mark + mark // 2, candidates)
+            depth = half if self.closed(_beaten(places, half)) else min(2 * mark, candidates)
+        return int(depth)
+
+
+def _beaten(places: IntArray, depth: int) -> int:
+    return int(np.searchsorted(places, depth, side="right"))

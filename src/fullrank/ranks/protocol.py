@@ -107,6 +107,16 @@ class Design(Protocol):
         return 0
 
     @property
+    def reach(self) -> int:
+        """Return how many of them can be compared, where cases go on for which something is still found."""
+        return self.compares
+
+    @property
+    def marks(self) -> tuple[int, ...]:
+        """After how many of them it is seen whether a case goes on; the last is as far as it can."""
+        return (self.compares,)
+
+    @property
     def steps(self) -> tuple[int, ...]:
         """After how many of them a case may be closed, the last being all; empty where none is compared."""
         return ()
