@@ -497,8 +497,8 @@ def _models(results: Sequence[Result]) -> list[str]:
     fixed = [f"{model} on {data} ({recommender(data, model).epochs})" for model, where in sorted(used.items())
              for data in where if _unwatched(data, model)]  # fmt: skip
     if fixed:
-        out += ["Trained without a validation set, for as many epochs as come closest to the published values: "
-                f"{', '.join(fixed)}."]  # fmt: skip
+        out += ["Trained without a validation set, for a number of epochs chosen because it comes close to what is "
+                f"published: {', '.join(fixed)}."]  # fmt: skip
     return out
 
 
