@@ -481,6 +481,32 @@ def test_what_is_missing_is_told_in_a_few_words():
     assert _absent_in_short([]) == []
 
 
+def test_models_cut_short_and_models_without_validation_are_told_apart(monkeypatch):
+    from fullrank_papers import ranks, show
+
+    told = {"MultiVAE": {"class": "MultiVAE", "neural": True,
+                         "data": {"ml-1m": {"epochs": 28, "validation": 0}, "citeulike": {"epochs": 15}}},
+            "EASE": {"class": "EASE"}}  # fmt: skip
+    for module in (ranks, show):
+        monkeypatch.setattr(module, "recipes", lambda: told)
+    assert show._cut("citeulike", "MultiVAE") == "MultiVAE on citeulike after at most 15 epochs, not 100"
+    assert show._cut("pinterest-20", "MultiVAE") == show._cut("ml-1m", "MultiVAE") == show._cut("ml-1m", "EASE") == ""
+    assert show._unwatched("ml-1m", "MultiVAE")
+    assert not show._unwatched("citeulike", "MultiVAE")
+    assert not show._unwatched("ml-1m", "EASE")
+
+
+def test_time_names_what_it_was_spent_on():
+    from fullrank_papers.show import _times
+
+    assert (
+        "everything, with the neural models trained on the way, 2 minutes" in _times({"neural": (180.0, 120.0, 1)})[0]
+    )
+    both = _times({"plain": (60.0, 60.0, 2), "neural": (180.0, 120.0, 1)})[0]
+    assert "all that needs no neural model, 1 minutes" in both
+    assert "training the neural models, and their rows, 2 minutes" in both
+
+
 def test_claims_about_figures_read_their_panels():
     cost = Panel("C_j", "", "", (Series("EASE on yelp", [1, 2, 4, 8, 16, 32], [10, 12, 15, 20, 60, 200]),))
     bars = Panel("sampled rank, EASE on x", "", "", (Series("share", [1, 2], [0.4, 0.1]),))

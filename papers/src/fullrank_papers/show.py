@@ -494,28 +494,41 @@ def _models(results: Sequence[Result]) -> list[str]:
     cut = [told for model, where in sorted(used.items()) for data in where if (told := _cut(data, model))]
     if cut:
         out += [f"Stopped earlier than by default, for want of time: {'; '.join(cut)}. Sizes are the authors'."]
+    fixed = [f"{model} on {data} ({recommender(data, model).epochs})" for model, where in sorted(used.items())
+             for data in where if _unwatched(data, model)]  # fmt: skip
+    if fixed:
+        out += ["Trained without a validation set, for a number of epochs chosen because it comes close to what is "
+                f"published: {', '.join(fixed)}."]  # fmt: skip
     return out
 
 
 def _cut(data: str, model: str) -> str:
     """That a neural model is trained for fewer epochs here than it is by default, or nothing."""
-    if not recipes()[model].get("neural"):
+    if not recipes()[model].get("neural") or _unwatched(data, model):
         return ""
     here, default = recommender(data, model).epochs, type(recommender(data, model))().epochs
     return f"{model} on {data} after at most {here} epochs, not {default}" if here < default else ""
 
 
+def _unwatched(data: str, model: str) -> bool:
+    """Whether a neural model runs through all its epochs, with nothing to stop it by."""
+    return bool(recipes()[model].get("neural")) and not recommender(data, model).validation
+
+
 def _times(spent: Mapping[str, tuple[float, float, int]]) -> list[str]:
     """What the numbers on the page took."""
     words = {"plain": "all that needs no neural model", "neural": "training the neural models, and their rows"}
+    if "plain" not in spent:
+        words["neural"] = "everything, with the neural models trained on the way"
     each = [
         f"{words[kind]}, {cpu / 60:.0f} minutes of processor time in {jobs} processes ({clock / 60:.0f} by the clock)"
         for kind, (clock, cpu, jobs) in spent.items()
     ]
     return [
         f"What it took from an empty cache: {'; '.join(each)}.",
-        "Both are summed piece by piece as the run goes on, so that interrupted runs add up; the clock also counts waiting",
-        "for a machine that has other work. Page and pictures are not in it.",
+        "Summed as one table or figure after the other is done: interrupted runs add up, but for what the table they were",
+        "interrupted in had taken. The clock also counts waiting for a machine that has other work. Page and pictures are",
+        "not in it.",
     ]
 
 
