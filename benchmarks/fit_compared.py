@@ -1,9 +1,10 @@
 """Fit the priors for what lies behind a compared part: how many of the rest beat the target, given what was compared.
 
 ``guided``: pairs of models (``guide_pairs.py``) at several depths; and, for guides that know nothing, true ranks of many
-recommenders in a random order. ``patient``: the same where cases go on for which something is still found. ``compared``: training items under ``all``, from files that have the rank with and without
-them. Each set of open cases has a spline for every bin of what is ahead; over sets, coefficients are Gaussian about bin means
-that move with ``compared_trend``, fitted by expectation maximisation with Laplace's approximation. Catalogues weigh alike.
+recommenders in a random order. ``patient``: the same where cases go on for which something is still found. ``compared``:
+training items under ``all``, from files that have the rank with and without them. Each set of open cases has a spline for
+every bin of what is ahead; over sets, coefficients are Gaussian about bin means that move with ``compared_trend``, fitted by
+expectation maximisation with Laplace's approximation. Catalogues weigh alike.
 
     python benchmarks/fit_compared.py              # writes src/fullrank/estimators/hyperprior_compared.json
     python benchmarks/fit_compared.py gowalla      # prints the guided and the patient prior without a catalogue, as JSON
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
@@ -75,6 +77,31 @@ class Cases:
         self.trend = np.array([np.log(rest) - 9, np.log(rest / depth) - 3, np.log(late) + 1, np.log(late / early) + 1])
 
 
+def pairs_left(without: str | None) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
+    """Pairs of models of every catalogue that is not of the family of ``without``."""
+    for name in CATALOGUES:
+        if without is None or family(name) != family(without):
+            yield name, pairs_of(name)
+
+
+def ranks_left(without: str | None, rng: np.random.Generator) -> Iterator[tuple[Path, np.ndarray, np.ndarray]]:
+    """True ranks and numbers of candidates of some cases of every recommender outside the family of ``without``."""
+    for path in rank_files():
+        if without is not None and family(split_name(path)[0]) == family(without):
+            continue
+        with np.load(path) as data:
+            R, N = data["R_masked"].astype(int), data["N_masked"].astype(int)
+        if N.min() >= 300:
+            some = rng.choice(len(R), min(1500, len(R)), replace=False)
+            yield path, R[some], N[some]
+
+
+def of_some_catalogues(sets: list[Cases], rng: np.random.Generator) -> list[Cases]:
+    """The sets of as many catalogues as one kind may have."""
+    chosen = set(rng.permutation(sorted({each.catalogue for each in sets}))[:CHANCE_SETS])
+    return [each for each in sets if each.catalogue in chosen]
+
+
 def gone_on(first: np.ndarray, depth: int, deepest: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """How deep cases are compared that go on while something beats the target in the last half; ahead and recent there.
 
@@ -92,10 +119,8 @@ def gone_on(first: np.ndarray, depth: int, deepest: float) -> tuple[np.ndarray, 
 def patient_sets(without: str | None) -> list[Cases]:
     """Open cases behind guides that know something, compared as deep as something is found."""
     rng, out = np.random.default_rng(1), []
-    for name in CATALOGUES:
-        if without is not None and family(name) == family(without):
-            continue
-        found, own = pairs_of(name), []
+    for name, found in pairs_left(without):
+        own = []
         for key in (key for key in found if key.startswith("first_") and not key.endswith("_rnd")):
             ranks, pool = found[f"R_{key.split('_')[1]}"], found["N"]
             deepest = DEEPEST * float(found["n_items"])
@@ -113,15 +138,7 @@ def patient_sets(without: str | None) -> list[Cases]:
 def patient_chance_sets(without: str | None) -> list[Cases]:
     """Open cases of real recommenders behind an order that knows nothing, compared as deep as something is found."""
     rng, out = np.random.default_rng(3), []
-    for path in rank_files():
-        if without is not None and family(split_name(path)[0]) == family(without):
-            continue
-        with np.load(path) as data:
-            R, N = data["R_masked"].astype(int), data["N_masked"].astype(int)
-        if N.min() < 300:
-            continue
-        some = rng.choice(len(R), min(1500, len(R)), replace=False)
-        R, N = R[some], N[some]
+    for path, R, N in ranks_left(without, rng):
         depth = int(min(rng.choice((100, 200, 400, 1600)), 0.2 * N.min()))
         left, pool, reached, parts = R - 1, N - 1, np.full(len(R), depth), []
         for size in (depth // 4, depth // 2 - depth // 4, depth - depth // 2):
@@ -141,17 +158,14 @@ def patient_chance_sets(without: str | None) -> list[Cases]:
             out.append(
                 Cases(*split_name(path), float(reached[on].mean()), a[on], (middle + late)[on], pool[on], left[on])
             )
-    chosen = set(rng.permutation(sorted({each.catalogue for each in out}))[:CHANCE_SETS])
-    return [each for each in out if each.catalogue in chosen]
+    return of_some_catalogues(out, rng)
 
 
 def guided_sets(without: str | None) -> list[Cases]:
     """Open cases behind guides that know something."""
     rng, out = np.random.default_rng(1), []
-    for name in CATALOGUES:
-        if without is not None and family(name) == family(without):
-            continue
-        found, own = pairs_of(name), []
+    for name, found in pairs_left(without):
+        own = []
         for key in (key for key in found if key.startswith("first_") and not key.endswith("_rnd")):
             model, first = key.split("_")[1], found[key]
             for depth in (d for d in DEPTHS if d <= 0.35 * found["n_items"]):
@@ -168,15 +182,7 @@ def guided_sets(without: str | None) -> list[Cases]:
 def chance_sets(without: str | None) -> list[Cases]:
     """Open cases of real recommenders behind an order that knows nothing."""
     rng, out = np.random.default_rng(3), []
-    for path in rank_files():
-        if without is not None and family(split_name(path)[0]) == family(without):
-            continue
-        with np.load(path) as data:
-            R, N = data["R_masked"].astype(int), data["N_masked"].astype(int)
-        if N.min() < 300:
-            continue
-        some = rng.choice(len(R), min(1500, len(R)), replace=False)
-        R, N = R[some], N[some]
+    for path, R, N in ranks_left(without, rng):
         depth = int(min(rng.choice((100, 200, 400, 1600)), 0.3 * N.min()))
         early = rng.hypergeometric(R - 1, N - R, depth // 2)
         left = R - 1 - early
@@ -185,8 +191,7 @@ def chance_sets(without: str | None) -> list[Cases]:
         if on.sum() >= 30:
             a = (early + late)[on]
             out.append(Cases(*split_name(path), depth, a, late[on], N[on] - 1 - depth, R[on] - 1 - a))
-    chosen = set(rng.permutation(sorted({each.catalogue for each in out}))[:CHANCE_SETS])
-    return [each for each in out if each.catalogue in chosen]
+    return of_some_catalogues(out, rng)
 
 
 def training_sets() -> list[Cases]:
