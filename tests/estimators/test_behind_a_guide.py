@@ -105,6 +105,23 @@ def test_nothing_is_estimated_where_everything_was_compared():
     assert dist.bounds("recall@10") == pytest.approx((truth(R, "recall@10"),) * 2, abs=0.02)
 
 
+@pytest.mark.parametrize("estimator", [fr.LogSpline(), fr.MLE()])
+@pytest.mark.parametrize("cases", [[0, 1], [2, 3, 4], [0, 1, 2, 3, 4]], ids=["closed", "compared", "both"])
+def test_the_answer_is_exact_where_cases_are_closed_or_their_rest_was_compared_after_all(estimator, cases):
+    ahead, hits = np.array([2, 2, 0, 1, 0])[cases], np.array([0, 0, 3, 0, 0])[cases]
+    drawn = np.array([NOTHING, NOTHING, ALL, ALL, ALL])[cases]
+    design, rest, size = fr.Guided(2, 3, stop_at=2), np.full(len(cases), 7), np.full(len(cases), 10)
+    dist = estimator.fit(RankCounts.from_outcomes(drawn, hits, size, design, ahead=ahead, rest=rest))
+    for metric in (fr.Recall @ 2, fr.NDCG @ 2):
+        true = float(metric.gain(np.array([3, 3, 4, 2, 1])[cases]).mean())  # closed cases are beyond the second rank
+        assert dist.expect(metric) == pytest.approx(true)
+        assert dist.interval(metric) == pytest.approx((true, true))
+        assert dist.bounds(metric) == pytest.approx((true, true))
+        low, high = dist.interval(metric, target="population")
+        assert low < high
+        assert low <= true <= high
+
+
 def test_open_cases_of_which_nothing_was_drawn_leave_the_prior_and_the_bounds():
     R, places = world(0.3)
     counts = observed(fr.Guided(100, 50, stop_at=10), R, places)

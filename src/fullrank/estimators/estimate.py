@@ -251,7 +251,8 @@ class RankDistribution:
         design = counts.design
         if is_exhaustive(counts) or (target == "population" and (from_counts or not len(self.grid))):
             return value, value
-        if target == "cases" and metric.k is not None and metric.k <= design.exact_to:
+        decided = bool((counts.all_compared | counts.closed).all())
+        if target == "cases" and metric.k is not None and (decided or metric.k <= design.exact_to):
             return value, value  # every rank it looks at is known
         if self.posterior is not None and not from_counts:
             N = counts.n_items if self.n_items is None else self.n_items

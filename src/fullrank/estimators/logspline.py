@@ -87,7 +87,7 @@ class LogSpline:
             return empirical(self, counts)
         compared = counts.has_compared_part
         known, fitted = counts.sampled_part() if compared else (None, counts)
-        if fitted is None:
+        if fitted is None or fitted.all_compared.all():  # the others are closed, or their rest was compared after all
             return taken_as_known(self, counts, counts, None)
         prior, group_bins = self._prior_of(counts, fitted)
         bins, strata = np.unique(group_bins, return_inverse=True)
