@@ -7,6 +7,7 @@ stopped when it has scored as many items as the model's guides took, on the medi
 
     python benchmarks/guided.py                         # six catalogues; names choose others
     python benchmarks/guided.py --all                   # training items compared in full, and not
+    python benchmarks/guided.py --blind 0.05 ml-1m      # guides that know nothing of a share of the users, only popularity
     python benchmarks/guided.py --clock                 # a scorer that sleeps 0.05 ms per item, N = 20,000
 """
 
@@ -64,8 +65,13 @@ class Unseen(fr.LogSpline):
 class Catalogue:
     """Pairs of models on a catalogue, acted out: the guide's order is 1, 2, 3, …, the target is item 0."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, blind: float = 0.0) -> None:
         self.name, self.found = name, pairs_of(name)
+        unknown = np.random.default_rng(3).random(len(self.found["N"])) < blind
+        for what, model, guide in (key.split("_") for key in self.found if key.startswith(("first_", "ahead_"))):
+            if model != "pop" and guide not in POOR:
+                own, popular = self.found[f"{what}_{model}_{guide}"], self.found[f"{what}_{model}_pop"]
+                self.found[f"{what}_{model}_{guide}"] = np.where(unknown[:, None], popular, own)
         self.n = int(self.found["n_items"])
         pairs = (key.removeprefix("first_").split("_") for key in self.found if key.startswith("first_"))
         self.pairs = sorted((model, guide) for model, guide in pairs if model != "pop")
@@ -143,6 +149,19 @@ def pairs(names: list[str]) -> None:
     )
     print("\n".join(lines))
     print(f"\nCoverage over all pairs: {np.mean(every):.1%} of {len(every)} intervals.")
+
+
+def blind_guides(share: float, names: list[str]) -> None:
+    """Print every pair of models where the guide knows nothing of a share of the users, and puts popular items first."""
+    print("| catalogue | model / guide | cost | ndcg@10 | recall@10 |\n|---|---|---|---|---|", flush=True)
+    every: list[bool] = []
+    for name in names:
+        catalogue = Catalogue(name, share)
+        for model, guide in (pair for pair in catalogue.pairs if pair[1] not in POOR):
+            found = catalogue.run(model, guide)
+            every += found.covered
+            print(f"| {name} | {model} / {guide} | {found} |", flush=True)
+    print(f"\nCoverage: {sum(every)} of {len(every)} intervals.")
 
 
 def training_items() -> Iterator[tuple[str, int, list[float], list[bool]]]:
@@ -224,6 +243,9 @@ def clock() -> None:
 def main() -> None:
     if "--clock" in sys.argv:
         clock()
+    elif "--blind" in sys.argv:
+        _, _, share, *names = sys.argv
+        blind_guides(float(share), names or list(CATALOGUES))
     elif "--all" in sys.argv:
         compared_train()
     else:
