@@ -307,27 +307,23 @@ def prior(name: str, kinds: dict[str, tuple[float, list[Cases]]]) -> HyperPrior:
     return HyperPrior(name, fitted, SCALES, sizes, 0.0, 1.0, True, card)
 
 
-def patient(without: str | None = None) -> HyperPrior:
-    """The prior behind a guide where cases go on for which something is still found, perhaps without a catalogue."""
-    sets = patient_sets(without)
+def behind_a_guide(name: str, sets: list[Cases], chance: list[Cases]) -> HyperPrior:
+    """A prior of guides that are models, of popularity, and of orders that know nothing."""
     popular = [each for each in sets if each.models.endswith("_pop")]
     personal = [each for each in sets if not each.models.endswith("_pop")]
-    found = prior(
-        "patient",
-        {"model": (0.6, personal), "popularity": (0.2, popular), "chance": (0.2, patient_chance_sets(without))},
-    )
+    return prior(name, {"model": (0.6, personal), "popularity": (0.2, popular), "chance": (0.2, chance)})
+
+
+def patient(without: str | None = None) -> HyperPrior:
+    """The prior behind a guide where cases go on for which something is still found, perhaps without a catalogue."""
+    found = behind_a_guide("patient", patient_sets(without), patient_chance_sets(without))
     kinds = (replace(kind, covariance=PATIENT_SPREAD[kind.name] * kind.covariance) for kind in found.kinds)
     return replace(found, kinds=tuple(kinds))
 
 
 def guided(without: str | None = None) -> HyperPrior:
     """The prior behind a guide, perhaps without a catalogue."""
-    sets = guided_sets(without)
-    popular = [each for each in sets if each.models.endswith("_pop")]
-    personal = [each for each in sets if not each.models.endswith("_pop")]
-    return prior(
-        "guided", {"model": (0.6, personal), "popularity": (0.2, popular), "chance": (0.2, chance_sets(without))}
-    )
+    return behind_a_guide("guided", guided_sets(without), chance_sets(without))
 
 
 def main() -> None:

@@ -249,7 +249,7 @@ def guide_lift(counts: RankCounts, late: bool = False) -> float:
     weight, ahead, recent = counts.weight[left], counts.column("ahead")[left], counts.column("recent")[left]
     compared = float(counts.compared_weight[left].sum())
     if late:  # where cases go on, what is recent came after the first quarter
-        share = 0.75 if counts.design.reach > counts.design.compares else 0.5
+        share = 0.75 if counts.design.goes_on else 0.5
         ahead, compared = np.where(recent < 0, LATE_SHARE * ahead, recent), compared * share
     sampled, found = drawn > 0, float(weight @ np.where(drawn > 0, hits, 0))
     if not found or not compared:

@@ -134,7 +134,7 @@ class LogSpline:
     def prior_of(self, counts: RankCounts) -> str:
         """Name the prior that speaks for these counts: behind a compared part ``guided``, ``patient`` or ``compared``."""
         if counts.has_compared_part and self.prior is None:
-            if counts.design.reach > counts.design.compares:
+            if counts.design.goes_on:
                 return "patient"
             return "guided" if counts.design.compares else "compared"
         return self.prior_name(counts.candidates, counts.several_targets)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fullrank.data.split import Split
     from fullrank.observing.task import Task
 
-__all__ = ["Guide", "continues", "goes_on", "guide_of", "observe_guided", "training_items"]
+__all__ = ["Guide", "continues", "guide_of", "observe_guided", "training_items"]
 
 #: Users that are observed together behind a guide, and whose rows a guide is asked for together.
 TILE, ROWS = 512, 64
@@ -162,17 +162,12 @@ def continues(before: Design, after: Design) -> tuple[bool, bool]:
     same = before.compares == after.compares
     kept = before.steps[:1] == after.steps[:1] and _stop(before) == _stop(after)
     deeper = after.compares >= 2 * before.compares > 0
-    if goes_on(before):
+    if before.goes_on:
         kept = kept and before.reach == after.reach
         deeper = after.compares in before.marks
-    elif goes_on(after):
+    elif after.goes_on:
         same, deeper = False, after.compares == 2 * before.compares
     return kept and (same or deeper), kept and same
-
-
-def goes_on(design: Design) -> bool:
-    """Whether cases are compared deeper than others where something is still found."""
-    return design.reach > design.compares
 
 
 def _stop(design: Design) -> int:
@@ -260,7 +255,7 @@ class Walk:
         kept = _kept_open(task, block.users[group], block.targets)
         walk = cls(task, block, state, group, kept, lists, ahead, recent, np.zeros_like(depth), depth)
         base = walk.base
-        if goes_on(task.design):
+        if task.design.goes_on:
             recent[depth < base // 2] = (
                 0  # what came after the first half stands after the first quarter of twice as much
             )
@@ -286,7 +281,7 @@ class Walk:
     def compare(self) -> int:
         """Compare cases step by step until they are closed, or as deep as the design says; return the scores it took."""
         design, base = self.task.design, self.base
-        early = base // 4 if goes_on(design) else base // 2
+        early = base // 4 if design.goes_on else base // 2
         scored = sum(
             self.to(np.minimum(goal, base), self.on, early, base // 2) for goal in design.steps or (self.task.n_items,)
         )

@@ -26,7 +26,7 @@ from fullrank.models.scorer import Rows, as_scorer
 from fullrank.observing.blocks import OUTCOME, Block, Result, unfinished
 from fullrank.observing.budget import Budget
 from fullrank.observing.checkpoint import Checkpoint
-from fullrank.observing.guides import continues, goes_on, guide_of, training_items
+from fullrank.observing.guides import continues, guide_of, training_items
 from fullrank.observing.inputs import candidates_name, check_options, check_sizes, mapper, pools_of, seed_of
 from fullrank.observing.task import Task, is_compiled
 from fullrank.ranks.counts import NOTHING, RankCounts
@@ -326,7 +326,7 @@ class Observation:
         out = {"order": self.order}
         if compared:
             depth, recent = self.pool - 1 - self.rest, self.recent
-            if goes_on(self._previous):  # those that stopped were quiet in the last half, and the other will be early
+            if self._previous.goes_on:  # those that stopped were quiet in the last half, and the other will be early
                 recent = np.where(depth < design.compares, 0, recent)
             out |= {"ahead": self.ahead, "recent": recent, "depth": depth}
         if compared or drawn:

@@ -112,6 +112,11 @@ class Design(Protocol):
         return self.compares
 
     @property
+    def goes_on(self) -> bool:
+        """Return whether some cases are compared deeper than others, where something is still found."""
+        return self.reach > self.compares
+
+    @property
     def marks(self) -> tuple[int, ...]:
         """After how many of them it is seen whether a case goes on; the last is as far as it can."""
         return (self.compares,)
