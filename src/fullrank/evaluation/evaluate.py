@@ -87,21 +87,14 @@ def evaluate(
     spreads blocks of users. All models see the same negatives under one ``rng``.
     """
     started = time.perf_counter()
+    check_interval(level, target)
     for name, value in (("max_items", max_items), ("max_seconds", max_seconds)):
         number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
         if value is not None and not (number and value > 0):
             raise ValueError(f"`{name}` must be None or a number above zero, got {value!r}.")
     budget = Budget(max_items, max_seconds)
-    check_interval(level, target)
     forced = isinstance(design, str) and design.strip().lower() == "guided"
-    if guide is None and (forced or (isinstance(design, Design) and design.compares)):
-        raise ValueError("`guide` is missing: a guided design needs a scorer, lists of items or 'popularity'.")
-    chosen = None if design is None or forced else parse_design(design)
-    if chosen is not None and precision is not None and not chosen.grows:
-        raise ValueError(
-            f"`precision` and `design` '{chosen}' exclude each other: a fixed design reaches what it reaches; "
-            "leave one out, or write design='adaptive' to sample in rounds."
-        )
+    chosen = _chosen(None if forced else design, precision, guide, forced)
     fixed = chosen is not None and precision is None
     wanted = None if fixed else check_precision(DEFAULT_PRECISION if precision is None else precision, absolute)
     first = getattr(chosen, "negatives", DEFAULT_START)
@@ -121,19 +114,37 @@ def evaluate(
         },
     )  # fmt: skip
     named = _named(models)
+    runs = _carried_out(job, named, budget)
+    about = {"seconds": round(time.perf_counter() - started, 3), "precision": wanted}
+    return _report(job, runs, [name for name in named if name not in runs], about)
+
+
+def _chosen(design: Design | str | None, precision: float | None, guide: Any, forced: bool) -> Design | None:
+    """Return the design that was asked for, or refuse one that does not go with the rest of the call."""
+    if guide is None and (forced or (isinstance(design, Design) and design.compares)):
+        raise ValueError("`guide` is missing: a guided design needs a scorer, lists of items or 'popularity'.")
+    chosen = None if design is None else parse_design(design)
+    if chosen is not None and precision is not None and not chosen.grows:
+        raise ValueError(
+            f"`precision` and `design` '{chosen}' exclude each other: a fixed design reaches what it reaches; "
+            "leave one out, or write design='adaptive' to sample in rounds."
+        )
+    return chosen
+
+
+def _carried_out(job: Job, models: MappingType[str, Any], budget: Budget) -> dict[str, ModelRun]:
+    """Run every model, each with its share of the budget. After Ctrl-C, those of which something was observed."""
     runs: dict[str, ModelRun] = {}
+    kind = ModelRun if job.observing["guide"] is None else GuidedRun
     try:
-        for place, (name, model) in enumerate(named.items()):
-            kind = ModelRun if guide is None else GuidedRun
-            run = kind(job, model, name, budget.share(len(named) - place))
-            runs[name] = run
-            run.carry_out()
+        for place, (name, model) in enumerate(models.items()):
+            runs[name] = kind(job, model, name, budget.share(len(models) - place))
+            runs[name].carry_out()
     except KeyboardInterrupt:
         runs = {name: run for name, run in runs.items() if len(run.observation)}
         if not runs:
             raise
-    about = {"seconds": round(time.perf_counter() - started, 3), "precision": wanted}
-    return _report(job, runs, [name for name in named if name not in runs], about)
+    return runs
 
 
 @dataclass(frozen=True)

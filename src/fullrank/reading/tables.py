@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -90,17 +90,22 @@ def read_counts(
         columns = read_table(path)
         return {model: _scored(path, each, asked) for model, each in _by_model(path, columns)}
     _refuse_ranked_lists(path, columns)
+    return _ranked(path, chain([columns], batches), asked)
+
+
+def _ranked(path: Path, batches: Iterable[dict[str, Array]], asked: _Asked) -> dict[str, RankCounts]:
+    """Count the ranks of every model, batch by batch."""
     counts: dict[str, RankCounts] = {}
     above = 0  # rows in earlier batches
-    for batch in chain([columns], batches):
+    for batch in batches:
         for table in read_ranks(path, batch):
             pool = table.n_items if table.n_items is not None else _of_cases(asked.pools(table.users), table.users)
             before = len(counts[table.model]) if table.model in counts else 0
             users = np.arange(before, before + len(table.ranks)) if table.users is None else table.users
             try:
                 found = RankCounts.from_ranks(
-                    table.ranks, pool, design, drawn=table.drawn, users=users, weights=table.weights,
-                    candidates=candidates,
+                    table.ranks, pool, asked.design, drawn=table.drawn, users=users, weights=table.weights,
+                    candidates=asked.candidates,
                 )  # fmt: skip
             except (ValueError, TypeError) as error:
                 raise ValueError(

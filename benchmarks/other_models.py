@@ -1,0 +1,199 @@
+"""Does LogSpline's prior hold for recommenders of kinds that it was not learned from?
+
+Behind the prior are popularity, item kNN, BM25, ALS, BPR and EASE. Here user kNN, RP3beta (a random walk), a truncated SVD
+and, where interactions have times, a Markov chain of items are trained on the catalogues of FULLRANK_MORE_DATA and observed
+with `fr.observe`, in full and with samples. LogSpline's prior has seen no catalogue of the family either (priors/fold-*.json,
+see fit_hyperprior.py). Printed by model: coverage of the 95 % intervals of NDCG@10 and Recall@10, how many of them came with
+a warning, and the relative errors of NDCG@10.
+
+    python benchmarks/other_models.py                            # ten minutes on one core
+    python benchmarks/other_models.py --catalogues filmtrust     # some catalogues only
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+import polars as pl
+import scipy.sparse as sp
+
+import fullrank as fr
+from accuracy import logspline
+from catalogues import folders
+
+#: Users that are observed, and the largest table of users × items or items × items that a model makes.
+USERS, ROOM = 2000, 6e7
+#: User kNN: neighbours; RP3beta: power of an item's degree; SVD: factors.
+NEIGHBOURS, BETA, FACTORS = 100, 0.5, 50
+METRICS = ("ndcg@10", "recall@10")
+DESIGNS = ("uni99", "uni499", "adaptive 99..3199 stop 1")
+#: Candidates of the observation, and whether a fifth of a user's interactions is held out instead of one.
+PROTOCOLS = {"unseen": ("unseen", False), "all": ("all", False), "several": ("unseen", True)}
+SEED = 3
+
+
+def interactions(path: Path) -> tuple[pl.DataFrame, bool]:
+    """Distinct interactions, each user's in the order of time where there is one, else in random order; and which it is."""
+    table = pl.read_parquet(path)
+    timed = "timestamp" in table.columns
+    order = pl.Series("chance", np.random.default_rng(SEED).random(len(table)))
+    keys = ["user", "timestamp", "chance"] if timed else ["user", "chance"]
+    return table.with_columns(order).sort(keys).select("user", "item"), timed
+
+
+def split_of(table: pl.DataFrame, several: bool) -> tuple[fr.Split, sp.csr_array, np.ndarray, np.ndarray]:
+    """The split of some users, the training interactions of all, who those users are, and the item that each took last."""
+    users, items = (table[name].to_numpy().astype(np.int64) for name in ("user", "item"))
+    number = np.bincount(users)
+    from_the_end = np.cumsum(number)[users] - np.arange(len(users))  # 1: the user's last interaction
+    held = from_the_end <= (np.maximum(number // 5, 1)[users] if several else 1)
+    shape = len(number), int(items.max()) + 1
+    train = sp.csr_array((np.ones((~held).sum(), dtype=np.float32), (users[~held], items[~held])), shape=shape)
+    enough = np.flatnonzero(number >= 3)
+    chosen = np.sort(np.random.default_rng(SEED).choice(enough, min(USERS, len(enough)), replace=False))
+    place = np.full(len(number), -1)
+    place[chosen] = np.arange(len(chosen))
+    cases = held & (place[users] >= 0)
+    last = np.zeros(len(number), dtype=np.int64)
+    last[users[~held]] = items[~held]  # the latest of equal indices stays
+    return fr.Split(train[chosen], place[users[cases]], items[cases]), train, chosen, last[chosen]
+
+
+def models_of(
+    table: pl.DataFrame, train: sp.csr_array, chosen: np.ndarray, last: np.ndarray, timed: bool
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Scores of all items for the chosen users, model by model."""
+    for name, make in (("user kNN", user_knn), ("RP3beta", rp3beta), ("SVD", svd)):
+        yield name, make(train, chosen)
+    if timed:
+        yield "Markov chain", markov(table, train, last)
+
+
+def user_knn(train: sp.csr_array, chosen: np.ndarray) -> np.ndarray:
+    """What the users with the most similar histories (by cosine) took."""
+    rows = sp.diags_array(1 / np.sqrt(np.maximum(train.sum(1), 1))) @ train
+    return in_parts(chosen, lambda users: best_of_rows((rows[users] @ rows.T).toarray()) @ train, train.shape[1])
+
+
+def best_of_rows(similarity: np.ndarray) -> sp.csr_array:
+    """The largest values of every row, the others set to zero."""
+    if similarity.shape[1] > NEIGHBOURS:
+        similarity = np.where(similarity < np.partition(similarity, -NEIGHBOURS)[:, -NEIGHBOURS, None], 0, similarity)
+    return sp.csr_array(similarity)
+
+
+def rp3beta(train: sp.csr_array, chosen: np.ndarray) -> np.ndarray:
+    """The chance of a walk over three edges to end at an item, over a power of how often it was taken (Paudel et al. 2017)."""
+    of_users, of_items = (np.maximum(np.asarray(train.sum(axis)).ravel(), 1) for axis in (1, 0))
+    there, back = sp.diags_array(1 / of_users) @ train, sp.diags_array(1 / of_items) @ train.T
+    return in_parts(chosen, lambda users: there[users] @ back @ there, train.shape[1]) / of_items**BETA
+
+
+def svd(train: sp.csr_array, chosen: np.ndarray) -> np.ndarray:
+    """The matrix of interactions, rebuilt from its largest singular vectors (Cremonesi et al. 2010)."""
+    from scipy.sparse.linalg import svds
+
+    u, s, v = svds(train, k=FACTORS, random_state=SEED)
+    return np.asarray((u[chosen] * s) @ v)
+
+
+def markov(table: pl.DataFrame, train: sp.csr_array, last: np.ndarray) -> np.ndarray:
+    """How often an item followed the user's last one; popularity where that says nothing."""
+    users, items = (table[name].to_numpy() for name in ("user", "item"))
+    kept = train[users, items] > 0
+    users, items = users[kept], items[kept]
+    same = users[1:] == users[:-1]
+    size = (train.shape[1],) * 2
+    follows = sp.csr_array((np.ones(same.sum()), (items[:-1][same], items[1:][same])), shape=size)
+    popularity = np.asarray(train.sum(0)).ravel()
+    return follows[last].toarray() + 1e-6 * popularity / popularity.max()
+
+
+def in_parts(users: np.ndarray, make: Callable[[np.ndarray], sp.sparray], n_items: int) -> np.ndarray:
+    """Sparse scores of users as one dense table, made a hundred users at a time."""
+    out = np.empty((len(users), n_items), dtype=np.float32)
+    for first in range(0, len(users), 100):
+        out[first : first + 100] = make(users[first : first + 100]).toarray()
+    return out
+
+
+def measured(path: Path, protocol: str) -> Iterator[dict]:
+    """Every model of a catalogue under one protocol: truth, estimate and interval by design and metric."""
+    candidates, several = PROTOCOLS[protocol]
+    table, timed = interactions(path)
+    split, train, chosen, last = split_of(table, several)
+    if max(len(chosen), 1) * float(train.shape[1]) > ROOM or train.shape[1] < 600:
+        return
+    for model, scores in models_of(table, train, chosen, last, timed):
+        exact = fr.MLE().fit(fr.observe(scores, split, "full", candidates=candidates, progress=False))
+        for design in DESIGNS:
+            counts = fr.observe(scores, split, design, candidates=candidates, rng=SEED, progress=False)
+            found = logspline(path.stem, protocol).fit(counts)
+            for metric in METRICS:
+                truth, (low, high) = exact.expect(metric), found.interval(metric)
+                if truth > 0:
+                    yield {
+                        "catalogue": path.stem, "model": model, "protocol": protocol, "design": design, "metric": metric,
+                        "held": low - 1e-9 <= truth <= high + 1e-9, "warned": bool(found.fit_info.notes), "truth": truth,
+                        "error": abs(found.expect(metric) / truth - 1), "low": low, "high": high,
+                    }  # fmt: skip
+
+
+def show(rows: list[dict]) -> None:
+    """Print a table by protocol, design and model, and the intervals that miss most."""
+    print("\n| protocol | design | model | files | covered % | warned % | NDCG@10: error %, mean | median |")
+    print("|---|---|---|--:|--:|--:|--:|--:|")
+    table = pl.DataFrame(rows)
+    for keys, part in table.group_by("protocol", "design", "model", maintain_order=True):
+        print(line(*keys, part))
+    for keys, part in table.group_by("protocol", "design", maintain_order=True):
+        print(line(*keys, "all", part))
+    silent = table.filter(~pl.col("held") & ~pl.col("warned"))
+    print(f"\n{len(silent)} of {len(table)} intervals miss without a warning. Farthest from the truth, relative to it:")
+    miss = pl.max_horizontal(pl.col("low") - pl.col("truth"), pl.col("truth") - pl.col("high")) / pl.col("truth")
+    for row in silent.with_columns(miss=miss).sort("miss", descending=True).head(10).iter_rows(named=True):
+        print(
+            f"- {row['catalogue']}, {row['model']}, {row['protocol']}, {row['design']}, {row['metric']}: "
+            f"{row['truth']:.4f}, interval {row['low']:.4f} to {row['high']:.4f}"
+        )
+
+
+def line(protocol: str, design: str, model: str, part: pl.DataFrame) -> str:
+    """One line of the table."""
+    error = 100 * part.filter(pl.col("metric") == "ndcg@10")["error"]
+    return (
+        f"| {protocol} | {design} | {model} | {len(error)} | {100 * part['held'].mean():.1f} | "
+        f"{100 * part['warned'].mean():.1f} | {error.mean():.1f} | {error.median():.1f} |"
+    )
+
+
+def main() -> None:
+    ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ask.add_argument(
+        "--catalogues", nargs="+", default=[], help="names, without .parquet; all of the folder if left out"
+    )
+    ask.add_argument("--protocols", nargs="+", default=list(PROTOCOLS), choices=list(PROTOCOLS))
+    asked = ask.parse_args()
+    paths = sorted(path for folder in folders("FULLRANK_MORE_DATA") for path in folder.glob("*.parquet"))
+    paths = [path for path in paths if not asked.catalogues or path.stem in asked.catalogues]
+    if not paths:
+        raise SystemExit("other_models.py needs catalogues to train on: set FULLRANK_MORE_DATA to a folder of them.")
+    rows = []
+    for path in paths:
+        for protocol in asked.protocols:
+            found = list(measured(path, protocol))
+            rows += found
+            if found:
+                held = 100 * np.mean([row["held"] for row in found])
+                print(f"{path.stem}, {protocol}: {len(found)} intervals, {held:.0f} % hold", flush=True)
+    show(rows)
+
+
+if __name__ == "__main__":
+    main()
