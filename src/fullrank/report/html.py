@@ -2,16 +2,15 @@
 
 No script and no request: charts are inline SVG whose colours are CSS variables, tooltips are SVG titles, and every chart
 has its numbers in a table behind it that the keyboard reaches. Whatever comes from the report is cleaned, bounded (see
-:mod:`.digest`) and escaped here.
+:mod:`.digest`) and escaped (:mod:`.markup`).
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as MappingType
-from html import escape
 from importlib.resources import files
 from itertools import count
 from pathlib import Path
@@ -21,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 from fullrank._files import writable, write_atomically
 from fullrank._version import __version__
 from fullrank.ranks.design import ALL
-from fullrank.report.charts import inline, svg
+from fullrank.report import markup as h
 from fullrank.report.digest import MOST_MODELS, MOST_PAIRED, Digest, digest, exact_to
+from fullrank.report.markup import Fact
 from fullrank.report.panels import KINDS, PAGE, Panel, difference_panel, panels_of
 from fullrank.report.row import Row, finite, pair
 from fullrank.report.words import clean, number, percent, ranged, ratio, short_design, signed
@@ -36,8 +36,6 @@ MOST_FACTS = 60
 
 #: A section of a page: its anchor, its title and what it holds.
 Section = tuple[str, str, str]
-#: A tile below the headline: its name, its value and a word on it.
-Fact = tuple[str, str, str]
 
 
 def write_page(page: str, path: str | Path) -> Path:
@@ -84,14 +82,19 @@ def comparison_page(found: Sequence[Comparison]) -> str:
         texts = [*([each.verdict] if place else []), *each.sentences()]
         head, lines = each.table()
         lines = [[f"{place} {model} ({letter})", *rest] for place, letter, model, *rest in lines[:MOST_MODELS]]
-        ranking = _table(["Model", *head[3:]], lines, f"{clean(each.metric)} by model")
+        ranking = h.table(["Model", *head[3:]], lines, f"{clean(each.metric)} by model")
         panel = difference_panel(each, PAGE, MOST_MODELS) if several else None
-        figure = _figure(panel, panel.title, "", next(serial)) if panel else ""
+        figure = h.figure(panel, panel.title, "", next(serial)) if panel else ""
         apart = {each.told_apart(each.winner, other) for other in each.models[1:]}
         parts = ["coloured: the lead is significant, all pairs considered"] * (True in apart)
         parts += ["grey: it may be chance"] * (False in apart)
         tones = _sentence("; ".join(parts).capitalize())
-        body = [*(_say(_text(text)) for text in texts), ranking, _say(tones, "say after"), _panels(figure)]
+        body = [
+            *(h.paragraph(h.text(text)) for text in texts),
+            ranking,
+            h.paragraph(tones, "say after"),
+            h.side_by_side(figure),
+        ]
         sections.append((f"metric-{place + 1}", clean(each.metric), "".join(body)))
     if several:
         names = {model: clean(model) for model in first.models[:MOST_PAIRED]}
@@ -103,7 +106,7 @@ def comparison_page(found: Sequence[Comparison]) -> str:
         "for all pairs). Raised letters name the models that one is significantly better than.",
         "Intervals": "Two intervals may overlap although the difference is clear: the interval of the difference decides.",
     }  # fmt: skip
-    sections.append(("reading", "How to read this", _definitions("read", words.items())))
+    sections.append(("reading", "How to read this", h.definitions("read", words.items())))
     lede = f"{_sentence(first.verdict.detail)} Compared: {first.about}."
     return _document("comparison", first.verdict.headline, lede, facts, first.notes, sections)
 
@@ -118,10 +121,10 @@ def sheet(
     panel: Panel | None = None,
 ) -> str:
     """Write a page of one table and perhaps a chart that its ``about`` explains."""
-    sections = [("results", "Choices", _table(*table, kind, ' class="choices"'))]
+    sections = [("results", "Choices", h.table(*table, kind, ' class="choices"'))]
     if panel is not None:
-        explained = _say(_text(panel.about)) if panel.about else ""
-        sections.append(("chart", panel.title, explained + _panels(_figure(panel, "", "", 1))))
+        explained = h.paragraph(h.text(panel.about)) if panel.about else ""
+        sections.append(("chart", panel.title, explained + h.side_by_side(h.figure(panel, "", "", 1))))
     return _document(kind, headline, lede, facts, notes, sections)
 
 
@@ -136,20 +139,20 @@ def _document(
 ) -> str:
     """Put a page together: the verdict, tiles, remarks, and the sections that hold something."""
     kept = [section for section in sections if section[2]]
-    links = "".join(f'<li><a href="#{anchor}">{_text(title)}</a></li>' for anchor, title, _ in kept)
-    good = f'<aside class="good" aria-label="How it went">{_items(remarks)}</aside>'
-    warn = f'<aside class="notes" aria-labelledby="remarks"><h2 id="remarks">Caution</h2>{_items(notes)}</aside>'
+    links = "".join(f'<li><a href="#{anchor}">{h.text(title)}</a></li>' for anchor, title, _ in kept)
+    good = f'<aside class="good" aria-label="How it went">{h.bullets(remarks)}</aside>'
+    warn = f'<aside class="notes" aria-labelledby="remarks"><h2 id="remarks">Caution</h2>{h.bullets(notes)}</aside>'
     body = [
         f'<a class="skip" href="#{kept[0][0]}">Skip to the results</a>' if kept else "",
-        f'<header><p class="eyebrow">fullrank {_text(kind)}</p>',
-        f'<h1>{_text(headline)}</h1><p class="lede">{_text(lede)}</p>',
-        _tiles(facts),
+        f'<header><p class="eyebrow">fullrank {h.text(kind)}</p>',
+        f'<h1>{h.text(headline)}</h1><p class="lede">{h.text(lede)}</p>',
+        h.tiles(facts),
         good if remarks else "",
         warn if notes else "",
         f'<nav aria-label="Sections"><ul>{links}</ul></nav></header>',
         "<main>",
         *(
-            f'<section id="{anchor}" aria-labelledby="{anchor}-title"><h2 id="{anchor}-title">{_text(title)}</h2>'
+            f'<section id="{anchor}" aria-labelledby="{anchor}-title"><h2 id="{anchor}-title">{h.text(title)}</h2>'
             f"{inner}</section>"
             for anchor, title, inner in kept
         ),
@@ -157,7 +160,7 @@ def _document(
     ]
     template = Template(files(__package__).joinpath("page.html").read_text(encoding="utf-8"))
     return template.substitute(
-        title=_text(f"{headline} · fullrank"), version=_text(__version__), body="\n".join(filter(None, body))
+        title=h.text(f"{headline} · fullrank"), version=h.text(__version__), body="\n".join(filter(None, body))
     )
 
 
@@ -208,13 +211,13 @@ def _results(shown: Digest, panels: Sequence[Panel], serial: Iterator[int]) -> s
         words += f" The best {len(shown.models)} of {shown.total_models:,} models are shown."
     if shown.total_metrics > len(shown.metrics):
         words += f" The first {len(shown.metrics)} of {shown.total_metrics:,} metrics are shown."
-    assumed = _say(_text(shown.assumption), "say quiet") if shown.assumption else ""
+    assumed = h.paragraph(h.text(shown.assumption), "say quiet") if shown.assumption else ""
     drawn = {panel.metric: panel for panel in panels}
     figures = "".join(
-        _figure(drawn.get(metric), clean(metric), _metric_table(shown, metric), next(serial))
+        h.figure(drawn.get(metric), clean(metric), _metric_table(shown, metric), next(serial))
         for metric in shown.metrics
     )
-    return _say(words) + assumed + _panels(figures)
+    return h.paragraph(words) + assumed + h.side_by_side(figures)
 
 
 def _metric_table(shown: Digest, metric: str) -> str:
@@ -223,25 +226,25 @@ def _metric_table(shown: Digest, metric: str) -> str:
     top = max((cell.value for cell in cells if cell.value == cell.value), default=None)
 
     def line(place: int, cell: Row) -> str:
-        value = f"<b>{_text(shown.text(metric, cell.value))}</b>"
+        value = f"<b>{h.text(shown.text(metric, cell.value))}</b>"
         if cell.interval is not None and not shown.exact:
-            value += f"<small>{_text(shown.span(metric, cell.interval))}</small>"
+            value += f"<small>{h.text(shown.span(metric, cell.interval))}</small>"
         if cell.bounds is not None:
-            value += f'<small class="faint">{_text(shown.span(metric, cell.bounds))}</small>'
-        texts = {part: _text(shown.text(metric, getattr(cell, part))) for part in parts}
+            value += f'<small class="faint">{h.text(shown.span(metric, cell.bounds))}</small>'
+        texts = {part: h.text(shown.text(metric, getattr(cell, part))) for part in parts}
         if cell.naive is not None and cell.value > 0:
             texts["naive"] += f"<small>× {ratio(cell.naive / cell.value)}</small>"
         more = "".join(f'<td class="quiet">{texts[part]}</td>' for part in parts)
         dot = f'<span class="swatch" style="background:{PAGE.colour(place)}"></span>' if len(cells) > 1 else ""
         best = ' class="best"' * (cell.value == top)
-        return _row(f"{dot}{_name(shown.labels[cell.model])}", f"<td>{value}</td>{more}", best)
+        return h.table_row(f"{dot}{h.name(shown.labels[cell.model])}", f"<td>{value}</td>{more}", best)
 
     # the head says line by line what the lines of a cell are
     under = f"<small>{shown.level:.0%} interval</small>" * any(cell.spread is not None for cell in cells)
     under += '<small class="faint">bounds</small>' * any(cell.bounds is not None for cell in cells)
     head = ["Model", f"Value{under}" if shown.exact else f"Full catalogue{under}"]
     head += [title + "<small>× full</small>" * (part == "naive") for part, title in parts.items()]
-    return _grid(head, (line(*each) for each in enumerate(cells)), f"{clean(metric)} by model")
+    return h.table_of(head, (line(*each) for each in enumerate(cells)), f"{clean(metric)} by model")
 
 
 def _curves(shown: Digest, panels: Sequence[Panel], serial: Iterator[int]) -> str:
@@ -249,7 +252,7 @@ def _curves(shown: Digest, panels: Sequence[Panel], serial: Iterator[int]) -> st
         return ""
     band = f" Bands are {shown.level:.0%} intervals." if any(panel.banded for panel in panels) else ""
     words = f"Each metric as the list grows longer: K is the number of places that count.{band}{shown.best_few}"
-    return _say(f"{words} Dots mark the cut-offs reported above.") + _figures(panels, serial)
+    return h.paragraph(f"{words} Dots mark the cut-offs reported above.") + h.figures(panels, serial)
 
 
 def _ranks(shown: Digest, panels: Sequence[Panel], serial: Iterator[int]) -> str:
@@ -270,7 +273,7 @@ def _ranks(shown: Digest, panels: Sequence[Panel], serial: Iterator[int]) -> str
             " negatives more often than not, so the sample can hardly tell these ranks apart, and their shares rest on what"
             " the estimator assumes."
         )
-    return _say(words) + _figures(panels, serial)
+    return h.paragraph(words) + h.figures(panels, serial)
 
 
 def _budget(shown: Digest, panels: Sequence[Panel], serial: Iterator[int]) -> str:
@@ -301,7 +304,7 @@ def _budget(shown: Digest, panels: Sequence[Panel], serial: Iterator[int]) -> st
             " A case that its first negatives beat needs no more of them; the rest of the budget goes to targets near the"
             f" top, where metrics are decided. Rows are sample sizes, in negatives per case.{shown.best_few}"
         )
-    return _say(words) + (_figures(panels, serial) if panels else "")
+    return h.paragraph(words) + (h.figures(panels, serial) if panels else "")
 
 
 def _behind_guides(counts: list[Any]) -> str:
@@ -325,7 +328,7 @@ def _pairs(shown: Digest) -> str:
                 shown.comparison.get(metric), shown.digits[metric])
         for metric in shown.metrics
     ]  # fmt: skip
-    rest = "".join(_details(clean(metric), table) for metric, table in zip(shown.metrics[1:], tables[1:], strict=True))
+    rest = "".join(h.details(clean(metric), table) for metric, table in zip(shown.metrics[1:], tables[1:], strict=True))
     return _matrix_words(next(iter(shown.comparison.values()), None), shown.total_models) + tables[0] + rest
 
 
@@ -338,7 +341,7 @@ def _matrix_words(held: Comparison | None, total: int) -> str:
     else:
         words = "For these cases the differences are exact."
     left = f" The best {MOST_PAIRED} of {total:,} models are shown." if total > MOST_PAIRED else ""
-    return _say(f"Row minus column: positive where the row's model is better. {words}{left}")
+    return h.paragraph(f"Row minus column: positive where the row's model is better. {words}{left}")
 
 
 def _matrix(
@@ -351,17 +354,19 @@ def _matrix(
         if first == second:
             return '<td class="self">·</td>'
         if held is None or not {first, second} <= known:
-            return f'<td class="quiet"><b>{_text(signed(values[first] - values[second], digits))}</b></td>'
+            return f'<td class="quiet"><b>{h.text(signed(values[first] - values[second], digits))}</b></td>'
         pair_of = held.pair(first, second)
         tone = (' class="up"' if pair_of.difference > 0 else ' class="down"') * held.told_apart(first, second)
         ends = pair((pair_of.low, pair_of.high))
         small = "" if ends is None or ends[0] == ends[1] else " to ".join(signed(end, digits) for end in ends)
-        limits = f"<small>{_text(small).replace(' to ', ' to&nbsp;')}</small>" if small else ""
-        return f"<td{tone}><b>{_text(signed(finite(pair_of.difference) or 0.0, digits))}</b>{limits}</td>"
+        limits = f"<small>{h.text(small).replace(' to ', ' to&nbsp;')}</small>" if small else ""
+        return f"<td{tone}><b>{h.text(signed(finite(pair_of.difference) or 0.0, digits))}</b>{limits}</td>"
 
-    lines = (_row(_name(label), "".join(cell(first, second) for second in names)) for first, label in names.items())
+    lines = (
+        h.table_row(h.name(label), "".join(cell(first, second) for second in names)) for first, label in names.items()
+    )
     title = clean(metric)
-    return _grid(map(_name, [title, *names.values()]), lines, f"differences in {title}", ' class="pairs"')
+    return h.table_of(map(h.name, [title, *names.values()]), lines, f"differences in {title}", ' class="pairs"')
 
 
 def _provenance(report: Any, shown: Digest) -> str:
@@ -380,8 +385,8 @@ def _provenance(report: Any, shown: Digest) -> str:
         facts.append(("…", f"{len(entries) - MOST_FACTS:,} more entries are in report.to_json()"))
     if not facts:
         return ""
-    listed = _definitions("plain", [(clean(name), clean(value, 400)) for name, value in facts])
-    return _say("What it takes to get these numbers again.") + listed
+    listed = h.definitions("plain", [(clean(name), clean(value, 400)) for name, value in facts])
+    return h.paragraph("What it takes to get these numbers again.") + listed
 
 
 #: How the page words what provenance calls by a key.
@@ -411,7 +416,7 @@ def _reading(shown: Digest) -> str:
          "negatives, or negatives added only for targets that are not yet beaten, make it smaller."),
         (True, "Metrics", _metric_words(shown)),
     ]  # fmt: skip
-    return _definitions("read", [(name, words) for there, name, words in entries if there and words])
+    return h.definitions("read", [(name, words) for there, name, words in entries if there and words])
 
 
 #: What a user with one held-out item at rank R adds to a metric.
@@ -439,38 +444,6 @@ def _whom(shown: Digest) -> str:
     return "the population that the cases come from" if shown.target == "population" else "these very cases"
 
 
-# -------------------------------------------------------------------------------------------------- pieces
-
-
-def _say(words: str, kind: str = "say") -> str:
-    return f'<p class="{kind}">{words}</p>'
-
-
-def _panels(figures: str) -> str:
-    return f'<div class="panels">{figures}</div>'
-
-
-def _details(summary: str, inner: str) -> str:
-    return f"<details><summary>{_text(summary)}</summary>{inner}</details>"
-
-
-def _definitions(kind: str, entries: Iterable[tuple[str, str]]) -> str:
-    items = "".join(f"<dt>{_name(name)}</dt><dd>{_text(words)}</dd>" for name, words in entries)
-    return f'<dl class="{kind}">{items}</dl>'
-
-
-def _tiles(facts: Sequence[Fact]) -> str:
-    items = "".join(
-        f"<div><dt>{_text(name)}</dt><dd>{_text(value)}{f'<small>{_text(more)}</small>' if more else ''}</dd></div>"
-        for name, value, more in facts
-    )
-    return f'<dl class="facts">{items}</dl>' if items else ""
-
-
-def _items(texts: Sequence[str]) -> str:
-    return f"<ul>{''.join(f'<li>{_text(text)}</li>' for text in texts)}</ul>"
-
-
 def _sentence(text: str) -> str:
     """Write what stands behind a headline as a sentence of its own."""
     if text.startswith("exact"):
@@ -480,52 +453,6 @@ def _sentence(text: str) -> str:
     elif text[:1].isdigit() or text[:1] == "−":
         text = f"The value is {text}"
     return f"{text}." if text else ""
-
-
-def _figures(panels: Sequence[Panel], serial: Iterator[int]) -> str:
-    def figure(panel: Panel) -> str:
-        numbers = _details("Numbers", _table(panel.head, panel.body, f"numbers of {panel.title}"))
-        return _figure(panel, panel.title, numbers, next(serial))
-
-    return _panels("".join(map(figure, panels)))
-
-
-def _figure(panel: Panel | None, title: str, numbers: str, serial: int) -> str:
-    drawing = "" if panel is None else inline(svg(panel.chart, PAGE), clean(panel.about, 600), serial)
-    keys = "".join(
-        f'<li><span class="key" style="background:{colour}"></span>{_text(words)}</li>'
-        for words, colour in (() if panel is None else panel.legend)
-    )
-    legend = f'<ul class="legend">{keys}</ul>' if keys else ""
-    named = f"figure-{serial}"
-    top = f'<h3 id="{named}">{_name(title)}</h3>' if title else ""
-    label = f'aria-labelledby="{named}"' if title else 'aria-label="chart"'
-    return f"<figure {label}>{top}{legend}{drawing}{numbers}</figure>"
-
-
-def _table(head: Sequence[str], body: Sequence[Sequence[str]], about: str, kind: str = "") -> str:
-    lines = (_row(_name(row[0]), "".join(f"<td>{_text(cell)}</td>" for cell in row[1:])) for row in body)
-    return _grid(map(_name, head), lines, about, kind)
-
-
-def _row(label: str, cells: str, kind: str = "") -> str:
-    return f'<tr{kind}><th scope="row">{label}</th>{cells}</tr>'
-
-
-def _grid(head: Iterable[str], lines: Iterable[str], about: str, kind: str = "") -> str:
-    """Write a table that scrolls by itself where the screen is narrow; focusable, so that the keyboard can scroll it too."""
-    top = "".join(f"<th scope=col>{cell}</th>" for cell in head)
-    table = f"<table{kind}><thead><tr>{top}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
-    return f'<div class="scroll" role="group" tabindex="0" aria-label="{_text(about)}">{table}</div>'
-
-
-def _text(text: object) -> str:
-    return escape(str(text), quote=True)
-
-
-def _name(text: object) -> str:
-    """Write a name that somebody chose: its writing direction stays its own."""
-    return f"<bdi>{_text(text)}</bdi>"
 
 
 def _says(value: object) -> bool:
