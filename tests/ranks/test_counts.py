@@ -643,3 +643,17 @@ def test_an_archive_that_claims_too_much_is_refused_before_memory_is_taken(rng, 
         archive.writestr("header.npy", head.getvalue())
     with pytest.raises(ValueError, match=r"claims shape \(100000000000000,\) in 128 bytes"):
         RankCounts.load(path)
+
+
+def test_few_cases_take_little_memory_however_many_keys_could_occur():
+    import tracemalloc
+
+    rng = np.random.default_rng(0)
+    pools = rng.integers(900_000, 1_000_000, 1000)
+    ranks = rng.integers(1, 101, 1000)
+    tracemalloc.start()
+    counts = RankCounts.from_ranks(ranks, pools, "uni99", users=np.arange(1000))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(counts) == 1000
+    assert peak < 3e6

@@ -47,7 +47,7 @@ def cells_of(
     rests = pools if left is None else _distinct_bins(left[part][on] + 1 for part, on in zip(chunks, some, strict=True))
     level = finest_level(FINEST, pools, rests)
     named = _StringBlocks()
-    found = _Cells(None if left is not None else _room(pools >> (FINEST - level), a, m, x, late, j, T))
+    found = _Cells(None if left is not None else _room(pools >> (FINEST - level), a, m, x, late, j, T), M)
     for part, on in zip(chunks, some, strict=True):
         block = user_blocks(np.arange(part.start, part.stop) if ids is None else ids[part], named)
         over = N[part] - 1 if left is None else left[part]
@@ -63,11 +63,13 @@ def cells_of(
 class _Cells:
     """Cells that cases are added to: a table of every key that can occur, where that is small, else those that do.
 
-    ``room``: the least value and the number of values of each key, ``None`` where they are not known.
+    ``room``: the least value and the number of values of each key, ``None`` where they are not known. A table is small
+    beside so many ``cases``: filling it then takes no longer than they do.
     """
 
-    def __init__(self, room: Sequence[tuple[int, int]] | None) -> None:
-        self.room = room if room is not None and math.prod(size for _, size in room) <= 4 * CHUNK else None
+    def __init__(self, room: Sequence[tuple[int, int]] | None, cases: int) -> None:
+        most = 4 * min(cases, CHUNK)
+        self.room = room if room is not None and math.prod(size for _, size in room) <= most else None
         self.table: list[Array] = []
         self.lots: list[tuple[Any, ...]] = []
 
