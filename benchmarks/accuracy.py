@@ -29,7 +29,7 @@ import numpy as np
 
 import fullrank as fr
 from catalogues import FOLDS, fold_of, kind, rank_files, split_name
-from fullrank.estimators.hyperprior import HyperPrior
+from fullrank.estimators.hyperprior import HyperPrior, models_in_words
 from fullrank.estimators.logspline import LogSpline
 
 KS = range(1, 51)
@@ -381,7 +381,7 @@ def main() -> None:
             lines += choices_part(judged[:: max(len(judged) // 40, 1)], pool)
     head = [
         "# How accurate is it?", "",
-        f"From the true ranks of {len(judged)} recommenders (als, knn, pop, ease) on {len({split_name(file)[0] for file in judged})} catalogues of more than "
+        f"From the true ranks of {len(judged)} recommenders ({models_in_words(MODELS)}) on {len({split_name(file)[0] for file in judged})} catalogues of more than "
         f"{LEAST} items; {samples} sample{'s' * (samples != 1)} of each, models sampled independently. LogSpline's prior has seen no catalogue of the family under "
         f"test (eleven folds of whole families; the settings of the prior were chosen on ten of them, the last is reported on its own). "
         "*Error*: |estimate − truth| / truth of NDCG@K averaged over K = 1..50 (li23's measure). *Coverage*: how often the 95 % interval of NDCG@10 holds the "
