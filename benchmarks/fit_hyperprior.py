@@ -369,7 +369,8 @@ def write_card(priors: dict[str, HyperPrior]) -> None:
     for each in sorted(set(cards["unseen"]["kinds"]) | set(cards["several"]["kinds"])):
         lines.append(f"| {each} | {cards['unseen']['kinds'].get(each, 0)} | {cards['several']['kinds'].get(each, 0)} |")
     lines += ["", "Behind every prior stand two more shapes, a smooth and a rough one, for rank distributions of any kind at all: when the evidence is not clearly "
-              "against them, the report warns and the intervals reach as far as the assumption-free bounds."]  # fmt: skip
+              "against them, the report warns and the intervals reach as far as the assumption-free bounds. How the prior does for recommenders that are "
+              "none of those above, see [Recommenders of other kinds](other_models.md)."]  # fmt: skip
     (ROOT.parent / "docs/prior.md").write_text("\n".join(lines) + "\n")
 
 
