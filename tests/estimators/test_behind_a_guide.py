@@ -164,3 +164,27 @@ def test_a_prior_for_other_bins_is_refused():
     plain = RankCounts.from_ranks([1, 3], 1000, "uni99")
     with pytest.raises(ValueError, match="`prior` must not be one for a compared part"):
         fr.LogSpline(shipped("guided")).fit(plain)
+
+
+def test_what_is_left_open_is_that_of_each_case_given_its_own_outcome():
+    """Cases that matter most may be compared most: no case's variance is that of others in its bin."""
+    rng = np.random.default_rng(3)
+    design = fr.Guided(100, 99, 1200, stop_at=10)
+    ahead, rest = np.repeat([9, 8, 3], [30, 30, 60]), np.full(120, 1399)
+    drawn = np.where(ahead == 9, 1200, 99)
+    hits = np.minimum(rng.poisson(0.2, 120) * (ahead == 8), 3)
+    about = {"ahead": ahead, "rest": rest, "recent": np.zeros(120, dtype=int)}
+    dist = fr.LogSpline().fit(RankCounts.from_outcomes(drawn, hits, N, design, **about))
+    posterior, metric = dist.posterior, fr.Recall @ 10
+    rows = dict(zip((tuple(key) for key in dist.fitted.group_keys.tolist()), dist.rows, strict=True))
+    means, left = [], 0.0
+    for a, m, x in zip(ahead, drawn, hits, strict=True):  # P(B ≤ 9 − a | outcome) of each case, draw by draw
+        draws = posterior._draws[rows[1, 1, a, 0]]
+        likely = draws * dist.grid.law(design, 1400.0, np.array([m]), np.array([x]))[:, 0]
+        p = likely[:, : 10 - a].sum(1) / likely.sum(1)
+        means.append(p)
+        left += np.mean(p * (1 - p))
+    expected = np.var(np.sum(means, axis=0)) + left
+    assert posterior.problem.counts.weight @ posterior.open_variance(metric, N) == pytest.approx(expected, rel=1e-6)
+    seen = posterior.values(metric, "cases", N) * dist.fitted.users_weight
+    assert np.var(seen) == pytest.approx(expected, rel=0.25)  # 400 draws

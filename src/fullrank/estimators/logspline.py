@@ -15,7 +15,7 @@ Where a distribution without any smoothness explains the sample much better, it 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -294,13 +294,8 @@ class Posterior:
         """The expected weight of the cases of every (j, T) at each of the first ranks, given their own outcomes."""
         from scipy.sparse import csr_array
 
-        problem, counts = self.problem, self.problem.counts
+        problem, counts, column = self.problem, self.problem.counts, self._columns
         first = slice(min(HEAD, len(problem.grid)))
-        starts = np.cumsum([0, *(len(table.hits) for table in problem.tables)])
-        column = np.zeros(len(counts.keys), dtype=np.int64)
-        for index, table in enumerate(problem.tables):
-            here = np.ones(len(column), dtype=bool) if problem.pools is None else problem.pools == index
-            column[here] = starts[index] + columns_of(table, *counts.outcomes[here].T)
         out = np.zeros((len(problem.strata), first.stop))
         for row, π in enumerate(self.blended):
             here = np.flatnonzero(problem.strata[counts.group_of] == row)
@@ -312,6 +307,57 @@ class Posterior:
             out += (seen @ pull) * π[first]
         return out
 
+    @cached_property
+    def _columns(self) -> IntArray:
+        """The column of the laws that each cell of the counts has."""
+        problem, counts = self.problem, self.problem.counts
+        starts = np.cumsum([0, *(len(table.hits) for table in problem.tables)])
+        column = np.zeros(len(counts.keys), dtype=np.int64)
+        for index, table in enumerate(problem.tables):
+            here = np.ones(len(column), dtype=bool) if problem.pools is None else problem.pools == index
+            column[here] = starts[index] + columns_of(table, *counts.outcomes[here].T)
+        return column
+
+    def gains_given_outcomes(
+        self, metric: Metric, n_items: float
+    ) -> Iterator[tuple[IntArray, IntArray, FloatArray, FloatArray]]:
+        """Mean and variance of cases' gains, each given its own outcome, in every draw: draws × outcomes.
+
+        Cells of the counts that gain alike come together: which they are, and the outcome of each.
+        """
+        counts = self.problem.counts
+        for row, which, gains in self.problem.grid.gains(metric, n_items, counts.groups, self.problem.strata):
+            draws, size = self._draws[row], gains.shape[1]
+            for group, gain in zip(which, gains, strict=True):
+                cells = np.flatnonzero(counts.group_of == group)
+                used, place = np.unique(self._columns[cells], return_inverse=True)
+                A = self.data.A[:, used]
+                mean, square = ((draws[:, :size] * each) @ A[:size] for each in (gain, gain**2))
+                whole = np.maximum(draws @ A, 1e-300)
+                yield cells, place.ravel(), mean / whole, np.maximum(square / whole - (mean / whole) ** 2, 0.0)
+
+    def _sum_given_outcomes(self, metric: Metric, n_items: float) -> tuple[FloatArray, FloatArray]:
+        """The sum of all gains in every draw, and its variance."""
+        total, variance = np.zeros(len(self._draws[0])), np.zeros(len(self._draws[0]))
+        for cells, place, mean, left in self.gains_given_outcomes(metric, n_items):
+            weight = np.bincount(place, self.problem.counts.weight[cells])
+            total += mean @ weight
+            variance += left @ weight
+        return total, variance
+
+    def open_variance(self, metric: Metric, n_items: float) -> FloatArray:
+        """What a case of each cell of the counts adds to the variance of the sum of all gains.
+
+        In a draw a case has an expected gain t, given its outcome, and a variance v about it. The sum varies as Σ t does over
+        draws, and by the mean of Σ v: a case adds Cov(t, Σ t) and the mean of v.
+        """
+        total = self._sum_given_outcomes(metric, n_items)[0]
+        total -= total.mean()
+        out = np.zeros(len(self.problem.counts.keys))
+        for cells, place, mean, left in self.gains_given_outcomes(metric, n_items):
+            out[cells] = (total @ mean / len(total) + left.mean(0))[place]
+        return np.maximum(out, 0.0)
+
     def values(self, metric: Metric, target: str, n_items: float) -> FloatArray:
         """Return the metric in every draw."""
         counts, grid = self.problem.counts, self.problem.grid
@@ -321,6 +367,10 @@ class Posterior:
             return np.asarray(sum(d @ g for d, g in zip(self._draws, pooled, strict=True)) / counts.users_weight)
         parts = self.data.parts
         number = len(self._draws[0])
+        noise = np.random.default_rng(1).standard_normal(number)
+        if self.trend is not None:  # gains of a stratum differ in shape, and those that matter most are compared most
+            total, variance = self._sum_given_outcomes(metric, n_items)
+            return np.asarray((total + np.sqrt(variance) * noise) / counts.users_weight)
         total, variance = np.zeros(number), np.zeros(number)
         some = slice(None, None, THINNED)
         explained = np.zeros((len(parts), len(total[some])))
@@ -340,7 +390,6 @@ class Posterior:
             # Var[gain | outcome] is E[gain²] less what outcomes explain of it, a share that hardly differs between draws
             unexplained = 1 - np.mean(explained[row] / np.maximum(second[some], 1e-300))
             variance += max(float(unexplained), 0.0) * second
-        noise = np.random.default_rng(1).standard_normal(number)
         variance *= self.shared_negatives(metric, n_items)
         return np.asarray((total + np.sqrt(np.maximum(variance, 0.0)) * noise) / counts.users_weight)
 
