@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import fullrank as fr
+from fullrank.estimators import hyperprior
 from fullrank.estimators.intervals import cell_gains
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.laws import ALL, NOTHING
@@ -188,3 +191,25 @@ def test_what_is_left_open_is_that_of_each_case_given_its_own_outcome():
     assert posterior.problem.counts.weight @ posterior.open_variance(metric, N) == pytest.approx(expected, rel=1e-6)
     seen = posterior.values(metric, "cases", N) * dist.fitted.users_weight
     assert np.var(seen) == pytest.approx(expected, rel=0.25)  # 400 draws
+
+
+def test_draws_behind_a_guide_follow_the_posterior_and_not_a_gaussian_about_its_mode():
+    """Where nothing was seen of the rest: the mass of B = 0 against the prior's own draws, weighed by the likelihood."""
+    design, shipped = fr.Guided(100, 800, stop_at=10), hyperprior.shipped("guided")
+    kind = shipped.kinds[0]
+    prior = replace(shipped, kinds=(replace(kind, weight=1.0),), scales=((1.0, 1.0),))
+    none = np.zeros(40, dtype=int)
+    counts = RankCounts.from_outcomes(none + 800, none, N, design, ahead=none, rest=none + 1399, recent=none)
+    posterior = fr.LogSpline(prior).fit(counts).posterior
+    rng = np.random.default_rng(0)
+    _, mean, Q, _ = prior.members(np.array([0]), N, posterior.trend)[0]
+    mass = posterior.model.mass(rng.multivariate_normal(mean[0], np.linalg.inv(Q), 40_000))
+    ((A, seen),) = posterior.data.parts
+    weight = np.exp(np.log(mass @ A) @ seen)
+    expected = np.average(1 - mass[:, 0], weights=weight)
+    spread = np.sqrt(np.average((1 - mass[:, 0] - expected) ** 2, weights=weight))
+    found = 1 - posterior._draws[0][:, 0]
+    assert found.mean() == pytest.approx(expected, rel=0.1)
+    assert found.std() == pytest.approx(spread, rel=0.2)
+    gaussian = replace(posterior, guided=False)
+    assert 1 - gaussian._draws[0][:, 0].mean() > 1.1 * expected  # which goes on where the posterior ends
