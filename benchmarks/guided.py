@@ -3,7 +3,8 @@
 Every ordered pair of EASE, ALS, itemKNN and BPR as expensive model and guide, and popularity and a random order as guides
 (``guide_pairs.py``; 1,500 cases). ``evaluate`` is left free to leave a guide. Priors have not seen the catalogue's family
 (``fit_compared.py``). Cost is in per cent of the catalogue per case. ``at equal cost``: uniform adaptive sampling that is
-stopped when it has scored as many items as the model's guides took, on the median.
+stopped when it has scored as many items as the model's guides took, on the median. A random order is compared with uniform
+sampling of items that are numbered in this order: after it is left, the same ones are drawn.
 
     python benchmarks/guided.py                         # six catalogues; names choose others
     python benchmarks/guided.py --all                   # training items compared in full, and not
@@ -77,9 +78,14 @@ class Catalogue:
         self.pairs = sorted((model, guide) for model, guide in pairs if model != "pop")
         self.estimator = Unseen.without(name)
 
-    def run(self, model: str, guide: str | None, seed: int = 0, items: float | None = None) -> Found:
-        """Evaluate a pair to ±2 %, or without a guide; ``items``: the share of the catalogue that may be scored."""
-        beats = beaten_items(self.found, model, guide or "pop", np.random.default_rng(0))
+    def run(
+        self, model: str, guide: str | None, seed: int = 0, items: float | None = None, numbered: str = "pop"
+    ) -> Found:
+        """Evaluate a pair to ±2 %, or without a guide; ``items``: the share of the catalogue that may be scored.
+
+        ``numbered``: without a guide, items are numbered in this one's order, and the same are drawn as where it was left.
+        """
+        beats = beaten_items(self.found, model, guide or numbered, np.random.default_rng(0))
         cases, n = beats.shape
         split = fr.Split(sp.csr_matrix((cases, n)), np.arange(cases), np.zeros(cases, dtype=int))
         order = Rows(lambda users: np.tile(-np.arange(n, dtype=float), (len(users), 1)), n, name=guide or "none")
@@ -101,18 +107,18 @@ class Catalogue:
         )
 
 
-def compare(name: str) -> tuple[dict[tuple[str, str], Found], dict[str, Found], list[tuple[float, float]]]:
+def compare(name: str) -> tuple[dict[tuple[str, str], Found], dict[tuple[str, str], Found], list[tuple[float, float]]]:
     """Print every pair of a catalogue; return what was found behind guides, without, and errors at equal cost."""
     catalogue, behind, plain, equal = Catalogue(name), {}, {}, []
     for model in sorted({model for model, _ in catalogue.pairs}):
-        plain[model] = catalogue.run(model, None)
-        print(f"| {name} | {model}, uniform | {plain[model]} | |", flush=True)
+        for order in POOR:
+            plain[model, order] = catalogue.run(model, None, numbered=order)
+            words = "uniform" if order == "pop" else "uniform, items numbered at random"
+            print(f"| {name} | {model}, {words} | {plain[model, order]} | |", flush=True)
         for guide in (guide for each, guide in catalogue.pairs if each == model):
             found = behind[model, guide] = catalogue.run(model, guide)
-            print(
-                f"| {name} | {model} / {guide} | {found} | {found.cost / plain[model].cost:.2f} |",
-                flush=True,
-            )
+            same = plain[model, "rnd" if guide == "rnd" else "pop"]
+            print(f"| {name} | {model} / {guide} | {found} | {found.cost / same.cost:.2f} |", flush=True)
         own = [found for (each, guide), found in behind.items() if each == model and guide not in POOR]
         same = catalogue.run(model, None, items=float(np.median([found.cost for found in own])))
         print(f"| {name} | {model}, uniform at equal cost | {same} | |", flush=True)
@@ -120,10 +126,10 @@ def compare(name: str) -> tuple[dict[tuple[str, str], Found], dict[str, Found], 
     return behind, plain, equal
 
 
-def summary(name: str, behind: dict[tuple[str, str], Found], plain: dict[str, Found], equal: list) -> str:
+def summary(name: str, behind: dict[tuple[str, str], Found], plain: dict[tuple[str, str], Found], equal: list) -> str:
     """One line of the table of catalogues."""
     models = [found.cost for (_, guide), found in behind.items() if guide not in POOR]
-    poor = [found.cost / plain[model].cost for (model, guide), found in behind.items() if guide in POOR]
+    poor = [behind[pair].cost / plain[pair].cost for pair in plain]
     covered = np.concatenate([found.covered for found in behind.values()])
     own, same = np.mean(equal, axis=0)
     uniform = np.median([found.cost for found in plain.values()])

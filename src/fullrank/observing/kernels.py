@@ -41,8 +41,8 @@ from fullrank.observing.kernel_ties import (
 __all__ = [
     "CHUNK", "NAN_SCORE", "NO_CANDIDATE", "OPTIMISTIC", "PESSIMISTIC", "RANDOM", "Cases", "DenseItemModel", "FactorModel",
     "RowModel", "Rules", "Scratch", "SparseModel", "beats", "choose_courses", "count_batch", "count_tile",
-    "exhaust", "fill_draws", "mark_listed", "next_goals", "open_cases", "order_targets", "row_norms", "sample", "score_matrix",
-    "score_rows",
+    "exhaust", "fill_draws", "mark_listed", "next_goals", "open_cases", "order_targets", "row_norms", "sample",
+    "score_matrix", "score_rows",
 ]  # fmt: skip
 
 
