@@ -84,6 +84,21 @@ def test_the_compared_part_alone_bounds_from_above():
     assert truth(R, "ndcg@10") <= fr.bounds(counts, "ndcg@10")[1]
 
 
+def test_samples_whose_size_was_chosen_by_what_was_seen_bound_nothing():
+    """They have no law but the likelihood: what is left is that R is at least 1 + ahead."""
+    R, places = world(1.0)
+    design = fr.Guided(100, 99, 1200, stop_at=10)
+    counts = observed(design, R, places)
+    assert fr.bounds(counts, "recall@10")[0] > 0.01
+    rng = np.random.default_rng(0)
+    ahead, rest, drawn, hits = fr.Guided(100, 99, 799, stop_at=10).act_out(places, N, rng)
+    m = np.where(rest == 0, ALL, np.where(drawn == 0, NOTHING, drawn))
+    fewer = RankCounts.from_outcomes(m, hits, N, design, ahead=ahead, rest=rest, recent=np.zeros_like(ahead))
+    low, high = fr.bounds(fewer, "recall@10")
+    assert low == 0
+    assert truth(R, "recall@10") <= high <= np.mean(ahead < 10) + 1e-9
+
+
 def test_metrics_beyond_where_cases_were_closed_are_refused_and_bounded():
     R, places = world(1.0)
     dist = fr.LogSpline().fit(observed(fr.Guided(100, 50, stop_at=10), R, places))

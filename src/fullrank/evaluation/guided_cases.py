@@ -22,8 +22,8 @@ def open_shares(
 ) -> dict[Metric, FloatArray]:
     """The share that each of the cases has of the variance which an estimate leaves open, metric by metric."""
     posterior, counts = dist.posterior, dist.fitted
-    if posterior is None or counts is None:  # an estimator that does not say
-        return {metric: np.full(len(cases), 1 / len(cases)) for metric in metrics}
+    if posterior is None or counts is None:
+        raise ValueError("the estimate has no posterior: it does not say what each case leaves open.")
     asked = np.stack([getattr(seen, name)[cases] for name in _KEY], axis=1)
     asked[:, 3] = np.minimum(asked[:, 3], asked[:, 2])  # as counts have it
     known = np.stack([counts.column(name) for name in _KEY], axis=1)

@@ -119,8 +119,14 @@ class GuidedRun(ModelRun):
         if excess > FAR:
             return replace(further, ceiling=DEEPER * self.negatives)
         enough = MOST_NEGATIVES * step.first if excess < NEAR else step.first
-        # what was drawn is kept, and nothing is added to it
-        return replace(further, ceiling=step.start) if self.negatives >= enough else wider
+        if self.negatives < enough:
+            return wider
+        # where samples are chosen case by case what was drawn is kept, and nothing is added to it
+        return replace(further, ceiling=step.start) if self._by_case(fitted) else further
+
+    def _by_case(self, fitted: Fitted) -> bool:
+        """Whether some cases may have more negatives than others: AUC, and estimates without a posterior, need all alike."""
+        return self._distribution(fitted).posterior is not None and all(m.k is not None for m in fitted.goals)
 
     def _worth_it(self, before: Step, step: Step, fitted: Fitted) -> Step:
         """More negatives for those cases alone that hold most of what is open; or the last of them to the end, if cheaper.
@@ -128,7 +134,7 @@ class GuidedRun(ModelRun):
         Depth is not chosen so: cases of a bin share a law because they were compared as deep as one another would be.
         """
         over = {m: 1 - (AIM * goal / fitted.half[m]) ** 2 for m, goal in fitted.goals.items() if fitted.half[m] > goal}
-        if not over or fitted.excess > FAR or any(m.k is None for m in fitted.goals):
+        if not over or fitted.excess > FAR or not self._by_case(fitted):
             return step
         seen = self.observation
         cases = np.flatnonzero(undecided(seen, self.cut))
