@@ -9,6 +9,7 @@ sampling of items that are numbered in this order: after it is left, the same on
     python benchmarks/guided.py                         # six catalogues; names choose others
     python benchmarks/guided.py --all                   # training items compared in full, and not
     python benchmarks/guided.py --blind 0.05 ml-1m      # guides that know nothing of a share of the users, only popularity
+    python benchmarks/guided.py --rounds citeulike-a als/ease    # where the items of one pair go, round by round
     python benchmarks/guided.py --clock                 # a scorer that sleeps 0.05 ms per item, N = 20,000
 """
 
@@ -31,6 +32,7 @@ from guide_pairs import beaten_items, pairs_of
 METRICS = ("ndcg@10", "recall@10")
 CATALOGUES = ("ml-1m", "citeulike-a", "gowalla", "lastfm-hetrec", "yelp-hin", "foursquare-sg")
 POOR = ("pop", "rnd")
+PRECISION = 0.02
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,18 @@ class Catalogue:
 
         ``numbered``: without a guide, items are numbered in this one's order, and the same are drawn as where it was left.
         """
+        report, ranks = self.evaluate(model, guide, seed, items, numbered)
+        true = [float(row.metric.gain(ranks).mean()) for row in report.rows]
+        return Found(
+            report.rows[0].items_scored / len(ranks) / self.n,
+            tuple(row.value / value - 1 for row, value in zip(report.rows, true, strict=True)),
+            tuple(row.low - 1e-9 <= value <= row.high + 1e-9 for row, value in zip(report.rows, true, strict=True)),
+        )
+
+    def evaluate(
+        self, model: str, guide: str | None, seed: int = 0, items: float | None = None, numbered: str = "pop"
+    ) -> tuple[fr.Report, np.ndarray]:
+        """The report of a run, and the true ranks."""
         beats = beaten_items(self.found, model, guide or numbered, np.random.default_rng(0))
         cases, n = beats.shape
         split = fr.Split(sp.csr_matrix((cases, n)), np.arange(cases), np.zeros(cases, dtype=int))
@@ -97,14 +111,9 @@ class Catalogue:
         most = cases * n - 1 if items is None else round(items * cases * n)
         how = {"design": "adaptive"} if guide is None else {"guide": order, "estimator": self.estimator}
         report = fr.evaluate(
-            {model: score}, split, METRICS, precision=0.02, progress=False, max_items=most, rng=seed, **how
+            {model: score}, split, METRICS, precision=PRECISION, progress=False, max_items=most, rng=seed, **how
         )
-        true = [float(row.metric.gain(1 + beats.sum(1)).mean()) for row in report.rows]
-        return Found(
-            report.rows[0].items_scored / cases / n,
-            tuple(row.value / value - 1 for row, value in zip(report.rows, true, strict=True)),
-            tuple(row.low - 1e-9 <= value <= row.high + 1e-9 for row, value in zip(report.rows, true, strict=True)),
-        )
+        return report, 1 + beats.sum(1)
 
 
 def compare(name: str) -> tuple[dict[tuple[str, str], Found], dict[tuple[str, str], Found], list[tuple[float, float]]]:
@@ -168,6 +177,30 @@ def blind_guides(share: float, names: list[str]) -> None:
             every += found.covered
             print(f"| {name} | {model} / {guide} | {found} |", flush=True)
     print(f"\nCoverage: {sum(every)} of {len(every)} intervals.")
+
+
+def rounds(name: str, pair: str) -> None:
+    """Print what every round of a pair took and brought, and where the items went."""
+    model, guide = pair.split("/")
+    catalogue = Catalogue(name)
+    report, ranks = catalogue.evaluate(model, guide)
+    whole = len(ranks) * catalogue.n / 100
+    print("| round | cost | half-width ÷ asked: ndcg@10 | recall@10 |\n|---|---|---|---|")
+    values = {str(row.metric): row.value for row in report.rows}
+    for each in report.runs[model].rounds:
+        widths = [f"{each['half_widths'][metric] / PRECISION / values[metric]:.2f}" for metric in METRICS]
+        print(f"| {each['design']} | {each['items'] / whole:.2f} % | {' | '.join(widths)} |")
+    counts = report.estimates[model].counts
+    drawn, open_ = counts.cases @ np.maximum(counts.column("drawn"), 0), ~counts.closed & ~counts.all_compared
+    known = counts.all_compared
+    parts = {
+        "compared until closed": counts.compared_weight[counts.closed].sum(),
+        f"compared of {counts.cases[open_].sum()} cases that are open": counts.compared_weight[open_].sum(),
+        "drawn of their rests": drawn,
+        f"{counts.cases[known].sum()} cases taken to the end": (counts.pool_weight - counts.weight)[known].sum(),
+    }
+    parts["the audit, and what was asked twice"] = report.rows[0].items_scored - sum(parts.values())
+    print("\n" + "; ".join(f"{what}: {items / whole:.2f} %" for what, items in parts.items()))
 
 
 def training_items() -> Iterator[tuple[str, int, list[float], list[bool]]]:
@@ -252,6 +285,8 @@ def main() -> None:
     elif "--blind" in sys.argv:
         _, _, share, *names = sys.argv
         blind_guides(float(share), names or list(CATALOGUES))
+    elif "--rounds" in sys.argv:
+        rounds(*sys.argv[2:])
     elif "--all" in sys.argv:
         compared_train()
     else:
