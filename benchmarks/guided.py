@@ -3,11 +3,13 @@
 Every ordered pair of EASE, ALS, itemKNN and BPR as expensive model and guide, and popularity and a random order as guides
 (``guide_pairs.py``; 1,500 cases). ``evaluate`` is left free to leave a guide. Priors have not seen the catalogue's family
 (``fit_compared.py``). Cost is in per cent of the catalogue per case. ``at equal cost``: uniform adaptive sampling that is
-stopped when it has scored as many items as the model's guides took, on the median.
+stopped when it has scored as many items as the model's guides took, on the median. A random order is compared with uniform
+sampling of items that are numbered in this order: after it is left, the same ones are drawn.
 
     python benchmarks/guided.py                         # six catalogues; names choose others
     python benchmarks/guided.py --all                   # training items compared in full, and not
     python benchmarks/guided.py --blind 0.05 ml-1m      # guides that know nothing of a share of the users, only popularity
+    python benchmarks/guided.py --rounds citeulike-a als/ease    # where the items of one pair go, round by round
     python benchmarks/guided.py --clock                 # a scorer that sleeps 0.05 ms per item, N = 20,000
 """
 
@@ -30,6 +32,7 @@ from guide_pairs import beaten_items, pairs_of
 METRICS = ("ndcg@10", "recall@10")
 CATALOGUES = ("ml-1m", "citeulike-a", "gowalla", "lastfm-hetrec", "yelp-hin", "foursquare-sg")
 POOR = ("pop", "rnd")
+PRECISION = 0.02
 
 
 @dataclass(frozen=True)
@@ -77,9 +80,26 @@ class Catalogue:
         self.pairs = sorted((model, guide) for model, guide in pairs if model != "pop")
         self.estimator = Unseen.without(name)
 
-    def run(self, model: str, guide: str | None, seed: int = 0, items: float | None = None) -> Found:
-        """Evaluate a pair to ±2 %, or without a guide; ``items``: the share of the catalogue that may be scored."""
-        beats = beaten_items(self.found, model, guide or "pop", np.random.default_rng(0))
+    def run(
+        self, model: str, guide: str | None, seed: int = 0, items: float | None = None, numbered: str = "pop"
+    ) -> Found:
+        """Evaluate a pair to ±2 %, or without a guide; ``items``: the share of the catalogue that may be scored.
+
+        ``numbered``: without a guide, items are numbered in this one's order, and the same are drawn as where it was left.
+        """
+        report, ranks = self.evaluate(model, guide, seed, items, numbered)
+        true = [float(row.metric.gain(ranks).mean()) for row in report.rows]
+        return Found(
+            report.rows[0].items_scored / len(ranks) / self.n,
+            tuple(row.value / value - 1 for row, value in zip(report.rows, true, strict=True)),
+            tuple(row.low - 1e-9 <= value <= row.high + 1e-9 for row, value in zip(report.rows, true, strict=True)),
+        )
+
+    def evaluate(
+        self, model: str, guide: str | None, seed: int = 0, items: float | None = None, numbered: str = "pop"
+    ) -> tuple[fr.Report, np.ndarray]:
+        """The report of a run, and the true ranks."""
+        beats = beaten_items(self.found, model, guide or numbered, np.random.default_rng(0))
         cases, n = beats.shape
         split = fr.Split(sp.csr_matrix((cases, n)), np.arange(cases), np.zeros(cases, dtype=int))
         order = Rows(lambda users: np.tile(-np.arange(n, dtype=float), (len(users), 1)), n, name=guide or "none")
@@ -91,28 +111,23 @@ class Catalogue:
         most = cases * n - 1 if items is None else round(items * cases * n)
         how = {"design": "adaptive"} if guide is None else {"guide": order, "estimator": self.estimator}
         report = fr.evaluate(
-            {model: score}, split, METRICS, precision=0.02, progress=False, max_items=most, rng=seed, **how
+            {model: score}, split, METRICS, precision=PRECISION, progress=False, max_items=most, rng=seed, **how
         )
-        true = [float(row.metric.gain(1 + beats.sum(1)).mean()) for row in report.rows]
-        return Found(
-            report.rows[0].items_scored / cases / n,
-            tuple(row.value / value - 1 for row, value in zip(report.rows, true, strict=True)),
-            tuple(row.low - 1e-9 <= value <= row.high + 1e-9 for row, value in zip(report.rows, true, strict=True)),
-        )
+        return report, 1 + beats.sum(1)
 
 
-def compare(name: str) -> tuple[dict[tuple[str, str], Found], dict[str, Found], list[tuple[float, float]]]:
+def compare(name: str) -> tuple[dict[tuple[str, str], Found], dict[tuple[str, str], Found], list[tuple[float, float]]]:
     """Print every pair of a catalogue; return what was found behind guides, without, and errors at equal cost."""
     catalogue, behind, plain, equal = Catalogue(name), {}, {}, []
     for model in sorted({model for model, _ in catalogue.pairs}):
-        plain[model] = catalogue.run(model, None)
-        print(f"| {name} | {model}, uniform | {plain[model]} | |", flush=True)
+        for order in POOR:
+            plain[model, order] = catalogue.run(model, None, numbered=order)
+            words = "uniform" if order == "pop" else "uniform, items numbered at random"
+            print(f"| {name} | {model}, {words} | {plain[model, order]} | |", flush=True)
         for guide in (guide for each, guide in catalogue.pairs if each == model):
             found = behind[model, guide] = catalogue.run(model, guide)
-            print(
-                f"| {name} | {model} / {guide} | {found} | {found.cost / plain[model].cost:.2f} |",
-                flush=True,
-            )
+            same = plain[model, "rnd" if guide == "rnd" else "pop"]
+            print(f"| {name} | {model} / {guide} | {found} | {found.cost / same.cost:.2f} |", flush=True)
         own = [found for (each, guide), found in behind.items() if each == model and guide not in POOR]
         same = catalogue.run(model, None, items=float(np.median([found.cost for found in own])))
         print(f"| {name} | {model}, uniform at equal cost | {same} | |", flush=True)
@@ -120,10 +135,10 @@ def compare(name: str) -> tuple[dict[tuple[str, str], Found], dict[str, Found], 
     return behind, plain, equal
 
 
-def summary(name: str, behind: dict[tuple[str, str], Found], plain: dict[str, Found], equal: list) -> str:
+def summary(name: str, behind: dict[tuple[str, str], Found], plain: dict[tuple[str, str], Found], equal: list) -> str:
     """One line of the table of catalogues."""
     models = [found.cost for (_, guide), found in behind.items() if guide not in POOR]
-    poor = [found.cost / plain[model].cost for (model, guide), found in behind.items() if guide in POOR]
+    poor = [behind[pair].cost / plain[pair].cost for pair in plain]
     covered = np.concatenate([found.covered for found in behind.values()])
     own, same = np.mean(equal, axis=0)
     uniform = np.median([found.cost for found in plain.values()])
@@ -162,6 +177,30 @@ def blind_guides(share: float, names: list[str]) -> None:
             every += found.covered
             print(f"| {name} | {model} / {guide} | {found} |", flush=True)
     print(f"\nCoverage: {sum(every)} of {len(every)} intervals.")
+
+
+def rounds(name: str, pair: str) -> None:
+    """Print what every round of a pair took and brought, and where the items went."""
+    model, guide = pair.split("/")
+    catalogue = Catalogue(name)
+    report, ranks = catalogue.evaluate(model, guide)
+    whole = len(ranks) * catalogue.n / 100
+    print("| round | cost | half-width ÷ asked: ndcg@10 | recall@10 |\n|---|---|---|---|")
+    values = {str(row.metric): row.value for row in report.rows}
+    for each in report.runs[model].rounds:
+        widths = [f"{each['half_widths'][metric] / PRECISION / values[metric]:.2f}" for metric in METRICS]
+        print(f"| {each['design']} | {each['items'] / whole:.2f} % | {' | '.join(widths)} |")
+    counts = report.estimates[model].counts
+    drawn, open_ = counts.cases @ np.maximum(counts.column("drawn"), 0), ~counts.closed & ~counts.all_compared
+    known = counts.all_compared
+    parts = {
+        "compared until closed": counts.compared_weight[counts.closed].sum(),
+        f"compared of {counts.cases[open_].sum()} cases that are open": counts.compared_weight[open_].sum(),
+        "drawn of their rests": drawn,
+        f"{counts.cases[known].sum()} cases taken to the end": (counts.pool_weight - counts.weight)[known].sum(),
+    }
+    parts["the audit, and what was asked twice"] = report.rows[0].items_scored - sum(parts.values())
+    print("\n" + "; ".join(f"{what}: {items / whole:.2f} %" for what, items in parts.items()))
 
 
 def training_items() -> Iterator[tuple[str, int, list[float], list[bool]]]:
@@ -246,6 +285,8 @@ def main() -> None:
     elif "--blind" in sys.argv:
         _, _, share, *names = sys.argv
         blind_guides(float(share), names or list(CATALOGUES))
+    elif "--rounds" in sys.argv:
+        rounds(*sys.argv[2:])
     elif "--all" in sys.argv:
         compared_train()
     else:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import fullrank as fr
+from fullrank.estimators import hyperprior
 from fullrank.estimators.intervals import cell_gains
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.laws import ALL, NOTHING
@@ -79,6 +82,21 @@ def test_the_compared_part_alone_bounds_from_above():
     assert fr.bounds(counts, "ndcg@10")[1] <= at_best + 1e-9
     assert best <= at_best
     assert truth(R, "ndcg@10") <= fr.bounds(counts, "ndcg@10")[1]
+
+
+def test_samples_whose_size_was_chosen_by_what_was_seen_bound_nothing():
+    """They have no law but the likelihood: what is left is that R is at least 1 + ahead."""
+    R, places = world(1.0)
+    design = fr.Guided(100, 99, 1200, stop_at=10)
+    counts = observed(design, R, places)
+    assert fr.bounds(counts, "recall@10")[0] > 0.01
+    rng = np.random.default_rng(0)
+    ahead, rest, drawn, hits = fr.Guided(100, 99, 799, stop_at=10).act_out(places, N, rng)
+    m = np.where(rest == 0, ALL, np.where(drawn == 0, NOTHING, drawn))
+    fewer = RankCounts.from_outcomes(m, hits, N, design, ahead=ahead, rest=rest, recent=np.zeros_like(ahead))
+    low, high = fr.bounds(fewer, "recall@10")
+    assert low == 0
+    assert truth(R, "recall@10") <= high <= np.mean(ahead < 10) + 1e-9
 
 
 def test_metrics_beyond_where_cases_were_closed_are_refused_and_bounded():
@@ -164,3 +182,49 @@ def test_a_prior_for_other_bins_is_refused():
     plain = RankCounts.from_ranks([1, 3], 1000, "uni99")
     with pytest.raises(ValueError, match="`prior` must not be one for a compared part"):
         fr.LogSpline(shipped("guided")).fit(plain)
+
+
+def test_what_is_left_open_is_that_of_each_case_given_its_own_outcome():
+    """Cases that matter most may be compared most: no case's variance is that of others in its bin."""
+    rng = np.random.default_rng(3)
+    design = fr.Guided(100, 99, 1200, stop_at=10)
+    ahead, rest = np.repeat([9, 8, 3], [30, 30, 60]), np.full(120, 1399)
+    drawn = np.where(ahead == 9, 1200, 99)
+    hits = np.minimum(rng.poisson(0.2, 120) * (ahead == 8), 3)
+    about = {"ahead": ahead, "rest": rest, "recent": np.zeros(120, dtype=int)}
+    dist = fr.LogSpline().fit(RankCounts.from_outcomes(drawn, hits, N, design, **about))
+    posterior, metric = dist.posterior, fr.Recall @ 10
+    rows = dict(zip((tuple(key) for key in dist.fitted.group_keys.tolist()), dist.rows, strict=True))
+    means, left = [], 0.0
+    for a, m, x in zip(ahead, drawn, hits, strict=True):  # P(B ≤ 9 − a | outcome) of each case, draw by draw
+        draws = posterior._draws[rows[1, 1, a, 0]]
+        likely = draws * dist.grid.law(design, 1400.0, np.array([m]), np.array([x]))[:, 0]
+        p = likely[:, : 10 - a].sum(1) / likely.sum(1)
+        means.append(p)
+        left += np.mean(p * (1 - p))
+    expected = np.var(np.sum(means, axis=0)) + left
+    assert posterior.problem.counts.weight @ posterior.open_variance(metric, N) == pytest.approx(expected, rel=1e-6)
+    seen = posterior.values(metric, "cases", N) * dist.fitted.users_weight
+    assert np.var(seen) == pytest.approx(expected, rel=0.25)  # 400 draws
+
+
+def test_draws_behind_a_guide_follow_the_posterior_and_not_a_gaussian_about_its_mode():
+    """Where nothing was seen of the rest: the mass of B = 0 against the prior's own draws, weighed by the likelihood."""
+    design, shipped = fr.Guided(100, 800, stop_at=10), hyperprior.shipped("guided")
+    kind = shipped.kinds[0]
+    prior = replace(shipped, kinds=(replace(kind, weight=1.0),), scales=((1.0, 1.0),))
+    none = np.zeros(40, dtype=int)
+    counts = RankCounts.from_outcomes(none + 800, none, N, design, ahead=none, rest=none + 1399, recent=none)
+    posterior = fr.LogSpline(prior).fit(counts).posterior
+    rng = np.random.default_rng(0)
+    _, mean, Q, _ = prior.members(np.array([0]), N, posterior.trend)[0]
+    mass = posterior.model.mass(rng.multivariate_normal(mean[0], np.linalg.inv(Q), 40_000))
+    ((A, seen),) = posterior.data.parts
+    weight = np.exp(np.log(mass @ A) @ seen)
+    expected = np.average(1 - mass[:, 0], weights=weight)
+    spread = np.sqrt(np.average((1 - mass[:, 0] - expected) ** 2, weights=weight))
+    found = 1 - posterior._draws[0][:, 0]
+    assert found.mean() == pytest.approx(expected, rel=0.1)
+    assert found.std() == pytest.approx(spread, rel=0.2)
+    gaussian = replace(posterior, guided=False)
+    assert 1 - gaussian._draws[0][:, 0].mean() > 1.1 * expected  # which goes on where the posterior ends

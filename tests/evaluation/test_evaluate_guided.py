@@ -11,6 +11,9 @@ from typer.testing import CliRunner
 
 import fullrank as fr
 from fullrank.cli import app
+from fullrank.evaluation.audit import undecided
+from fullrank.evaluation.guided_cases import open_shares
+from fullrank.evaluation.guided_run import GuidedRun
 
 USERS, ITEMS = 300, 4000
 
@@ -77,6 +80,35 @@ def test_depth_is_decided_case_by_case(world):
     left = ~counts.all_compared & ~counts.closed
     depth = counts.compared_weight[left] / counts.weight[left]
     assert depth.max() >= 2 * depth.min()
+    for row in report.rows:
+        assert row.low - 1e-9 <= value(ranks, row["metric"]) <= row.high + 1e-9
+
+
+def test_negatives_go_to_cases_that_hold_what_is_open(world, monkeypatch):
+    """Near the end not all open cases are sampled on, and those that are had more left open than the others."""
+    split, factors, _, ranks = world
+    guide = factors[0], factors[1] + np.random.default_rng(1).normal(scale=2.5, size=factors[1].shape)
+    chosen = []
+    worth = GuidedRun._worth_it
+
+    def watched(self, before, step, fitted):
+        out = worth(self, before, step, fitted)
+        cases = np.flatnonzero(undecided(self.observation, self.cut))
+        if out.first == before.first and len(out.cases) < len(cases):
+            metrics = [m for m, goal in fitted.goals.items() if fitted.half[m] > goal]
+            shares = open_shares(fitted.estimate, self.observation, cases, metrics)
+            chosen.append(len(out.cases))
+            for m in metrics:
+                assert shares[m][np.isin(cases, out.cases)].mean() > shares[m].mean()
+        return out
+
+    monkeypatch.setattr(GuidedRun, "_worth_it", watched)
+    report = run(Slow(factors), split, precision=0.02, design="guided", guide=guide)
+    assert chosen
+    assert report.runs["slow"].stop_reason == "precision"
+    counts = report.estimates["slow"].counts
+    left = ~counts.all_compared & ~counts.closed
+    assert len(np.unique(counts.column("drawn")[left])) > 1
     for row in report.rows:
         assert row.low - 1e-9 <= value(ranks, row["metric"]) <= row.high + 1e-9
 

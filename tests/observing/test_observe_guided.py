@@ -255,6 +255,24 @@ def test_going_on_is_as_good_as_beginning_there(world):
         seen.advance("uni99 without replacement")
 
 
+def test_what_was_just_compared_is_not_asked_for_again(world):
+    """Negatives that a deeper comparison reaches are compared with the rest of the guide's items, once."""
+    split, (U, V), guide = world
+    asked = []
+
+    def score(users, items):
+        asked.extend((int(u), int(i)) for u, row in zip(users, items, strict=True) for i in row[1:])
+        return np.einsum("bd,bmd->bm", U[users], V[items])
+
+    one = fr.Split(split.train, split.users[::2], split.items[::2])  # a target each
+    seen = Observation(score, one, guide=guide, **QUIET).advance(fr.Guided(8, 30, stop_at=4))
+    before, drawn = seen.items_scored, seen.drawn.sum()
+    asked.clear()
+    seen.advance(fr.Guided(16, 30, stop_at=4))
+    assert drawn
+    assert len(asked) == len(set(asked)) == seen.items_scored - before
+
+
 def test_pools_lists_and_ties(world):
     split, model, guide = world
     pools = [np.arange(u % 7, ITEMS, 3) for u in range(USERS)]

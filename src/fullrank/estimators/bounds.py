@@ -110,7 +110,7 @@ class CompatibleRanks:
         silent = None
         if unknown is not None:
             silent, unknown = unknown.drawn_from()
-        if unknown is not None and _too_many_outcomes(unknown):
+        if unknown is not None and (_too_many_outcomes(unknown) or _chosen_by_outcome(unknown)):
             silent, unknown = unknown if silent is None else silent + unknown, None
         if unknown is None:
             none, grid = np.empty(0, dtype=np.int64), Grid.of(np.empty(0, dtype=np.int64))
@@ -286,6 +286,15 @@ def _extreme_gains(
         shape[:, : gain.shape[1]] = gain[some] / scale[which][some, None]
         least[row], most[row] = np.minimum(least[row], shape.min(0)), np.maximum(most[row], shape.max(0))
     return stratum, scale, least, most
+
+
+def _chosen_by_outcome(counts: RankCounts) -> bool:
+    """Whether samples behind a guide end where the design goes on: how many were drawn was chosen by what was seen."""
+    if not counts.design.compares:
+        return False
+    course, *_ = counts.design.courses(round(counts.n_items))
+    drawn, hits = counts.column("drawn"), counts.column("hits")
+    return bool(((hits < course.stop_at) & (drawn > 0) & (drawn != course.stages[-1])).any())
 
 
 def _too_many_outcomes(counts: RankCounts) -> bool:

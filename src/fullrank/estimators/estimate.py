@@ -72,6 +72,10 @@ class Posterior(Protocol):
         """The expected weight of the cases of every (j, T) at each of the first ranks."""
         ...
 
+    def open_variance(self, metric: Metric, n_items: float) -> FloatArray:
+        """What a case of each cell of the fitted counts adds to the variance of the sum of all gains."""
+        ...
+
     @property
     def unlike_shape(self) -> bool:
         """Whether the counts look like nothing that the posterior's prior knows: intervals then reach to the bounds."""

@@ -7,14 +7,19 @@ round, which finds out whether the guide is worth it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from fullrank._types import FloatArray, IntArray
 from fullrank.estimators.hyperprior import guide_lift
+from fullrank.evaluation.audit import undecided
+from fullrank.evaluation.guided_cases import most_for_least, open_shares
 from fullrank.evaluation.model_run import PLANNING_FITS, Fitted, ModelRun, Step
+from fullrank.metrics import Metric
 from fullrank.observing.guides import guide_of
 
 __all__ = ["GuidedRun"]
@@ -26,10 +31,14 @@ DEEPER = 2
 #: No case is compared deeper than this share of the catalogue.
 DEEPEST = 0.25
 #: At least and at most so many times the negatives are drawn in a next round.
-LEAST_MORE, MOST_MORE = 1.25, 2.5
+LEAST_MORE, MOST_MORE = 1.1, 2.5
 #: Half-widths of so many times what is wanted are far off: compare deeper and draw more in one round. Of less than so many
 #: times they are near: a few more negatives are cheaper than twice the depth, unless they are so many times it already.
 FAR, NEAR, MOST_NEGATIVES = 3.0, 1.3, 4
+#: More are drawn for cases that hold so much of the variance which is left open.
+MOST_OPEN = 0.9
+#: Cases are taken to the end that hold what is over, if half-widths are to be this much of what is wanted.
+AIM = 0.93
 #: A guide whose last items beat the target less often than this many times as random ones do leads nowhere, or no further.
 USEFUL = 2.0
 #: A guide may be left until so much of what sampling without it would take was spent on it.
@@ -46,6 +55,8 @@ class GuidedRun(ModelRun):
     """A run that goes where a guide leads, and leaves it where it leads nowhere."""
 
     guide_name = ""
+    #: Negatives of the rest that a round asked for at most.
+    negatives = 0
 
     def carry_out(self) -> None:
         """Observe the model behind the guide until the precision is met, or without it if that is cheaper."""
@@ -62,6 +73,7 @@ class GuidedRun(ModelRun):
         cases = len(self.job.split.users)
         keep = max(KEEP_OPEN, min(FEWEST_KEPT / cases, 1.0)) if any(m.whole_auc for m in metrics) else 0.0
         step: Step | None = Step(np.arange(cases), start, self.cut, start, start, keep)
+        self.negatives = start
         while step is not None:
             self.observe_round(step.design(n_items), step.cases)
             step = self.next_depth(step, self.refit())
@@ -84,28 +96,71 @@ class GuidedRun(ModelRun):
             return self._stop("exact")
         if not self.job.forces_guide and self._leads_nowhere(fitted):
             return None
-        opened = self._place[seen.begun & ((seen.ahead < self.cut) | (seen.drawn > 0))]  # users of cases not closed
-        chosen = replace(self._chosen(step, fitted), cases=np.flatnonzero(np.isin(self._place, opened)))
-        cost = int(left.sum()) * (chosen.first - step.first + chosen.ceiling - step.ceiling)
-        if self.budget.limited and cost > self.budget.affordable(self.rate):
+        chosen = self._worth_it(step, self._chosen(step, fitted), fitted)
+        if chosen.ceiling < self.job.split.n_items:
+            self.negatives = max(self.negatives, chosen.ceiling)
+        if self.budget.limited and self._cost(chosen) > self.budget.affordable(self.rate):
             return self._stop("budget")
         return chosen
 
     def _chosen(self, step: Step, fitted: Fitted) -> Step:
-        """Deeper or more negatives: both alike, but no deeper where chance finds as much as the guide's next items would."""
-        n_items = self.job.split.n_items
+        """Deeper or more negatives, of all that are open: no deeper where chance finds as much as the next items would."""
+        n_items, seen = self.job.split.n_items, self.observation
+        opened = self._place[seen.begun & ~seen.known & ((seen.ahead < self.cut) | (seen.drawn > 0))]
+        step = replace(step, ceiling=self.negatives, cases=np.flatnonzero(np.isin(self._place, opened)))
         if len(self.rounds) >= MOST_ROUNDS:
             return replace(step, ceiling=n_items)
         excess = MOST_MORE if fitted.met else fitted.excess  # narrow enough, but refuted: go on
         times = float(np.clip(excess**1.5, LEAST_MORE, MOST_MORE))
-        wider, deeper = int(times * step.ceiling), DEEPER * step.first
+        wider, deeper = replace(step, ceiling=int(times * self.negatives)), DEEPER * step.first
         if guide_lift(fitted.estimate.counts, late=True) < USEFUL or deeper > DEEPEST * n_items:
-            return replace(step, ceiling=wider)
+            return wider
         further = replace(step, first=deeper, deepest=int(DEEPEST * n_items))  # from the second depth on, case by case
         if excess > FAR:
-            return replace(further, ceiling=DEEPER * step.ceiling)
+            return replace(further, ceiling=DEEPER * self.negatives)
         enough = MOST_NEGATIVES * step.first if excess < NEAR else step.first
-        return further if step.ceiling >= enough else replace(step, ceiling=wider)
+        if self.negatives < enough:
+            return wider
+        # where samples are chosen case by case what was drawn is kept, and nothing is added to it
+        return replace(further, ceiling=step.start) if self._by_case(fitted) else further
+
+    def _by_case(self, fitted: Fitted) -> bool:
+        """Whether some cases may have more negatives than others: AUC, and estimates without a posterior, need all alike."""
+        return self._distribution(fitted).posterior is not None and all(m.k is not None for m in fitted.goals)
+
+    def _worth_it(self, before: Step, step: Step, fitted: Fitted) -> Step:
+        """More negatives for those cases alone that hold most of what is open; or the last of them to the end, if cheaper.
+
+        Depth is not chosen so: cases of a bin share a law because they were compared as deep as one another would be.
+        """
+        over = {m: 1 - (AIM * goal / fitted.half[m]) ** 2 for m, goal in fitted.goals.items() if fitted.half[m] > goal}
+        if not over or fitted.excess > FAR or not self._by_case(fitted):
+            return step
+        seen = self.observation
+        cases = np.flatnonzero(undecided(seen, self.cut))
+        shares = open_shares(self._distribution(fitted), seen, cases, list(over))
+        last = self._of(replace(before, ceiling=self.job.split.n_items), cases, shares, over)
+        if step.first == before.first:
+            step = self._of(step, cases, shares, dict.fromkeys(over, MOST_OPEN))
+        return last if self._cost(last) <= self._cost(step) else step
+
+    def _of(
+        self, step: Step, cases: IntArray, shares: Mapping[Metric, FloatArray], wanted: Mapping[Metric, float]
+    ) -> Step:
+        """The step for the users of those cases that hold what is wanted for the least cost."""
+        chosen = cases[most_for_least(shares, wanted, self._costs(step)[cases])]
+        return replace(step, cases=np.flatnonzero(np.isin(self._place, self._place[chosen])))
+
+    def _cost(self, step: Step) -> int:
+        return int(self._costs(step)[step.cases].sum())
+
+    def _costs(self, step: Step) -> IntArray:
+        """The items that a step takes of every case, at most."""
+        seen = self.observation
+        depth = seen.pool - 1 - seen.rest
+        deeper = np.clip(step.first - depth, 0, seen.rest)
+        wider = np.clip(step.ceiling - seen.drawn, 0, seen.rest - deeper - seen.drawn)
+        return np.where(undecided(seen, self.cut), deeper + np.maximum(wider, 0) + 1, 0)
 
     def _brought(self) -> str:
         """What the guide brought, against sampling without it and ranking everything."""

@@ -7,7 +7,7 @@ the user's training items. What a block gives stays a pure function of (model, g
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -205,8 +205,7 @@ def _observe_tile(task: Task, block: Block) -> Result:
     state.complain(task.name)
     ahead, recent, depth, kept = walk.ahead, walk.recent, walk.depth, walk.kept
     if block.compared is not None and (depth > before).any():
-        block, again = _drawn_before(task, block, state, walk, before, count)
-        scored += again
+        block = _drawn_before(task, block, walk, before, count)
     rest = count - depth
     drawn, hits = np.zeros_like(rest), np.zeros_like(rest)
     more = np.flatnonzero((~design.closed(ahead) | kept) & (rest > 0))
@@ -240,6 +239,9 @@ class Walk:
     recent: IntArray
     late: IntArray  # hits in the last half, of what was compared just now
     depth: IntArray
+    beaten_by: list[tuple[IntArray, IntArray]] = field(
+        default_factory=list
+    )  # cases, and items seen to beat them just now
 
     @classmethod
     def of(cls, task: Task, block: Block, state: State, group: IntArray) -> Walk:
@@ -310,7 +312,7 @@ class Walk:
         from fullrank.observing import kernels as k
 
         task, group, state = self.task, self.group, self.state
-        targets, none, scored = np.asarray(self.block.targets, dtype=np.int64), np.zeros_like(self.ahead), 0
+        targets, scored = np.asarray(self.block.targets, dtype=np.int64), 0
         rows = np.flatnonzero(on & (self.depth < goal))
         while len(rows):
             left, begin = (goal - self.depth)[rows], self.depth[rows]
@@ -320,11 +322,14 @@ class Walk:
             for row, (g, place, number) in enumerate(zip(group[rows], begin, left, strict=True)):
                 asked[row, 1 : number + 1] = self.lists[g][place : place + number]
             scores = fixed(_score(task, self.block.users[group[rows]], asked))
-            for since, ahead, recent in ((early, self.ahead, self.recent), (half, none, self.late)):
-                k.count_listed(
-                    state.cases, state.rules, rows, group[rows], left, begin, since[rows], fixed(asked), scores, ahead,
-                    recent, state.status,
-                )  # fmt: skip
+            won = np.zeros((len(rows), width), dtype=bool)
+            k.mark_listed(state.cases, state.rules, rows, group[rows], left, fixed(asked), scores, won, state.status)
+            place = begin[:, None] + np.arange(width)
+            self.ahead[rows] += won.sum(1)
+            self.recent[rows] += (won & (place >= early[rows, None])).sum(1)
+            self.late[rows] += (won & (place >= half[rows, None])).sum(1)
+            case, column = np.nonzero(won)
+            self.beaten_by.append((rows[case], asked[case, column + 1]))
             scored += int(left.sum())
             self.depth[rows] += left
             rows = rows[self.depth[rows] < goal[rows]]
@@ -360,20 +365,18 @@ def _order_targets(task: Task, state: State, scores: Array) -> None:
     k.order_targets(state.cases, state.rules, scratch_of(task, state, np.zeros(0)), scores, state.order)
 
 
-def _drawn_before(
-    task: Task, block: Block, state: State, walk: Walk, before: IntArray, count: IntArray
-) -> tuple[Block, int]:
-    """What was drawn of a rest before more of it was compared: less those that are compared now, it is a sample still.
+def _drawn_before(task: Task, block: Block, walk: Walk, before: IntArray, count: IntArray) -> Block:
+    """The block with what is kept of a sample that was drawn of a rest before more of it was compared.
 
-    Negatives come in the same order whatever is left out, so that the sample goes on from there. Return the block with what
-    is kept of its sample, and how many scores it took to find out which of the others were hits.
+    Less those that are compared now, it is a sample still; which of these were hits is known, as they have just been
+    compared. Negatives come in the same order whatever is left out, so that the sample goes on from there.
     """
     from fullrank.observing import kernels as k
 
     group, depth = walk.group, walk.depth
     none, drawn, hits = np.zeros(len(group), dtype=np.int64), block.compared, block.hits
     if drawn is None or hits is None or block.explicit or (4 * (count - depth) < task.n_items).any():
-        return replace(block, compared=none, hits=none.copy()), 0
+        return replace(block, compared=none, hits=none.copy())
     cut = np.maximum.reduceat(before, block.ptr[:-1])  # that of the open cases
     part = replace(block, **_leave_out(block, np.arange(len(block.users)), walk.lists, cut))
     old = State.of(replace(task, guide=None), replace(part, compared=None, hits=None))
@@ -384,23 +387,13 @@ def _drawn_before(
         old.cases, old.rules, rows, group[rows], none[rows], drawn[rows], scratch_of(task, old, np.zeros(0)), old.pool, out,
         old.status,
     )  # fmt: skip
-    inside = [
-        own[1 : drawn[c] + 1][np.isin(own[1 : drawn[c] + 1], walk.lists[group[c]][before[c] : depth[c]])]
-        for c, own in zip(rows, out, strict=True)
-    ]
-    number = np.array([len(each) for each in inside], dtype=np.int64)
-    asked = np.repeat(np.asarray(block.targets, dtype=np.int64)[rows, None], number.max(initial=0) + 1, axis=1)
-    for own, some in zip(asked, inside, strict=True):
-        own[1 : len(some) + 1] = some
-    found = np.zeros((2, len(group)), dtype=np.int64)
-    if number.any():
-        k.count_listed(
-            state.cases, state.rules, rows, group[rows], number, none[rows], none[rows], fixed(asked),
-            fixed(_score(task, block.users[group[rows]], asked)), found[0], found[1], state.status,
-        )  # fmt: skip
-    kept, beaten = drawn.copy(), hits - found[0]
-    kept[rows] -= number
-    return replace(block, compared=kept, hits=beaten), int(number.sum())
+    cases, items = (np.concatenate(each) for each in zip(*walk.beaten_by, strict=True))
+    kept, beaten = drawn.copy(), hits.copy()
+    for c, own in zip(rows, out, strict=True):
+        sample = own[1 : drawn[c] + 1]
+        kept[c] -= np.isin(sample, walk.lists[group[c]][before[c] : depth[c]]).sum()
+        beaten[c] -= np.isin(sample, items[cases == c]).sum()
+    return replace(block, compared=kept, hits=beaten)
 
 
 def _leave_out(block: Block, users: IntArray, lists: list[IntArray], size: IntArray) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from fullrank.observing.compiled import NAN_SCORE, Array, kernel
 from fullrank.observing.kernel_scores import close_user, open_user, score_items, score_range
 from fullrank.observing.kernel_ties import beats, user_key
 
-__all__ = ["count_listed", "score_matrix", "score_rows"]
+__all__ = ["mark_listed", "score_matrix", "score_rows"]
 
 
 @kernel
@@ -46,23 +46,16 @@ def score_rows(model: Any, users: Array, work: Array, scores: Array, out: Array)
 
 
 @kernel
-def count_listed(
-    cases: Any, rules: Any, rows: Array, groups: Array, sizes: Array, begin: Array, early: Array, items: Array,
-    scores: Array, ahead: Array, recent: Array, status: Array,
+def mark_listed(
+    cases: Any, rules: Any, rows: Array, groups: Array, sizes: Array, items: Array, scores: Array, out: Array, status: Array
 ) -> None:  # fmt: skip
-    """Add to ``ahead`` how many of the ``sizes[k]`` items in row k beat the target in its first column.
-
-    The first of them has place ``begin[k]`` in the order; those from place ``early[k]`` on are added to ``recent`` too.
-    """
+    """Mark in ``out`` which of the ``sizes[k]`` items in row k beat the target in its first column."""
     users, targets, ties, tie_seed = cases.users, cases.targets, rules.ties, rules.tie_seed
     for k in range(len(rows)):
-        c = rows[k]
         key = user_key(tie_seed, users[groups[k]])
         if np.isnan(scores[k, 0]):
             status[groups[k]] = NAN_SCORE
         for d in range(1, sizes[k] + 1):
             if scores[k, d] != scores[k, d]:
                 status[groups[k]] = NAN_SCORE
-            if beats(scores[k, d], scores[k, 0], key, items[k, d], targets[c], ties):
-                ahead[c] += 1
-                recent[c] += begin[k] + d - 1 >= early[k]
+            out[k, d - 1] = beats(scores[k, d], scores[k, 0], key, items[k, d], targets[rows[k]], ties)

@@ -12,7 +12,7 @@ import numpy as np
 
 from fullrank.observing.compiled import CHUNK, NAN_SCORE, NO_CANDIDATE, Array, Cases, Rules, Scratch, folded, kernel
 from fullrank.observing.kernel_draws import draw_items, keep_range, list_negatives, mark_negatives, next_goal, unmark
-from fullrank.observing.kernel_guided import count_listed, score_matrix, score_rows
+from fullrank.observing.kernel_guided import mark_listed, score_matrix, score_rows
 from fullrank.observing.kernel_products import count_tile, row_norms
 from fullrank.observing.kernel_scores import (
     DenseItemModel,
@@ -40,9 +40,9 @@ from fullrank.observing.kernel_ties import (
 
 __all__ = [
     "CHUNK", "NAN_SCORE", "NO_CANDIDATE", "OPTIMISTIC", "PESSIMISTIC", "RANDOM", "Cases", "DenseItemModel", "FactorModel",
-    "RowModel", "Rules", "Scratch", "SparseModel", "beats", "choose_courses", "count_batch", "count_listed", "count_tile",
-    "exhaust", "fill_draws", "next_goals", "open_cases", "order_targets", "row_norms", "sample", "score_matrix",
-    "score_rows",
+    "RowModel", "Rules", "Scratch", "SparseModel", "beats", "choose_courses", "count_batch", "count_tile",
+    "exhaust", "fill_draws", "mark_listed", "next_goals", "open_cases", "order_targets", "row_norms", "sample",
+    "score_matrix", "score_rows",
 ]  # fmt: skip
 
 
