@@ -393,16 +393,31 @@ def _overview(by_name: Mapping[str, Result], judged: Mapping[str, Sequence[Cell]
         median = f"{np.median(off):.1%}" if off else ""
         line = (names, overall(cells), f"{len(columns)} of {there}", counts, median, _cell([*why, *missing]))
         out.append("| " + " | ".join(line) + " |")
-        total.update({"there": there, "measured": len(columns), **told})
+        away = sum(not _at_hand(data) for data, *_ in published(made.published))
+        total.update({"there": there, "measured": len(columns), "away": away, **told})
+    open_ = total["there"] - total["measured"] - total["away"]
     out += [
         "",
-        f"{total['measured']:,} of {total['there']:,} published cells are measured. Of those that are not exact values of a",
-        f"model, {total['reproduced']} are reproduced, {total['close']} close, {total['differs']} differ.",
+        f"{total['measured']:,} of {total['there']:,} published cells are measured; of the others {total['away']:,} are of "
+        f"data sets that are not at hand, and {open_ or 'none'} of those that are.",
+        "Of the measured ones that are not exact values of a model, "
+        f"{total['reproduced']} are reproduced, {total['close']} close, {total['differs']} differ.",
         "",
         "*Without* names data sets that are not at hand (`fullrank data` says where to find each), and *untrained* neural",
         "models that were not trained for this page (`make reproduce-neural` trains them).",
     ]
     return out
+
+
+def _at_hand(data: str) -> bool:
+    """Whether a data set is here; a toy, whose ranks are printed, always is."""
+    try:
+        split_of(data)
+    except NotHereError:
+        return False
+    except ValueError:
+        return True
+    return True
 
 
 def _cell(parts: Iterable[str]) -> str:
