@@ -632,9 +632,11 @@ run (li20), it is taken to vary as one of ours does.
 **What else to know.** The settings of EASE, itemKNN and ALS on ml-1m and citeulike are not printed and were chosen, from a
 handful each, to come close to the published exact values of jin21: that those and li20's Beta parameters nearly agree is in
 part that choice, not evidence. On pinterest-20 they are those of li23's repository. The settings of neural models are the
-authors' where known, else chosen by validation. BV_* and MN_* have two rows: with the prior averaged over all repeats, as
-published, and with each repeat's *own prior*, which is all that a single evaluation has. Negatives are drawn item by item,
-the same for every model in a repeat, as li23 did; only gowalla, too large for that, is drawn from its ranks.
+authors' where known, else chosen by validation; MultiVAE's epochs on ml-1m and citeulike, and its β on citeulike, were
+chosen to come close to the published numbers (jin21-table2 and jin21-table3 say how). BV_* and MN_* have two rows: with the
+prior averaged over all repeats, as published, and with each repeat's *own prior*, which is all that a single evaluation has.
+Negatives are drawn item by item, the same for every model in a repeat, as li23 did; only gowalla, too large for that, is
+drawn from its ranks.
 † LogSpline is not in the papers, and its prior has learned from ranks of this very data set among many others, so that its
 column flatters it (docs/accuracy.md leaves out the data set it reports).
 """
