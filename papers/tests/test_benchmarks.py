@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import fullrank as fr
+
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 
 
@@ -44,11 +46,18 @@ def test_epochs_measures_the_test_by_its_law(epochs, monkeypatch):
         drawn = np.array([rng.choice(open_, 12, replace=False) for _ in range(400)])
         rank = 1 + (table[user, drawn] > own[user]).sum(axis=1)
         hits += [np.mean(rank <= 10), np.mean(rank <= 1)]
-    np.testing.assert_allclose(found[3:], 100 * hits / n_users, atol=1.0)
+    np.testing.assert_allclose(found[3:5], 100 * hits / n_users, atol=1.0)
+
+    told = np.zeros(2)
+    for _ in range(400):  # 12 draws with replacement from the 39 others, and each estimator as anyone would call it
+        counts = fr.RankCounts.from_ranks(1 + rng.binomial(12, (ranks - 1) / (n_items - 1)), n_items, "uni12")
+        told += [each.fit(counts).expect("recall@10") for each in (fr.CLS(), fr.BiasVariance(0.1))]
+    np.testing.assert_allclose(found[5:], 100 * told / 400, atol=1.0)
 
 
 def test_epochs_repeats_what_the_papers_print(epochs):
-    assert epochs.printed("ml-1m") == pytest.approx([1.838, 0.708, 0.381, 71.77, 21.19])
+    assert epochs.printed("ml-1m") == pytest.approx([1.838, 0.708, 0.381, 71.77, 21.19, 4.523, 2.627])
+    assert np.isnan(epochs.printed("pinterest-20")).tolist() == [False] * 5 + [True, False]  # no CLS there
     assert epochs.printed("gowalla") == []
 
 

@@ -21,7 +21,7 @@ from fullrank_papers.figures import FIGURES, Panel, Series, stage_costs
 from fullrank_papers.keeping import keep, kept
 from fullrank_papers.kinds import TABLES, Bench, Row, alignment_gaps, check
 from fullrank_papers.neural import NeuMF
-from fullrank_papers.ranks import NotHereError, Ranks, rank_key, recipes, true_ranks
+from fullrank_papers.ranks import NotHereError, Ranks, rank_key, recipes, split_of, true_ranks
 from fullrank_papers.show import aligned, as_html, as_markdown, as_text, listing, pictures
 from fullrank_papers.simulate import METRICS, column, exact, fits, sampled, theory
 
@@ -519,6 +519,43 @@ def test_claims_about_figures_read_their_panels():
     # the corner: log C_j grows from 0.3 to 1.7 per doubling; softened, that is enough too
     assert [each.holds for each in told if each.evidence != "not run"] == [True, True, True]
     assert any("40 % at K = 1, 3 % at 50" in each.evidence for each in told)
+
+
+def test_bv_is_fooled_only_by_a_worse_model_that_it_takes_for_the_better():
+    def judged(exact, estimated):
+        rows = [
+            Row("citeulike", model, "recall@10", word, value, published=value)
+            for word, values in (("exact", exact), ("BV0.1", estimated))
+            for model, value in zip(("EASE", "MultiVAE"), values, strict=True)
+        ]
+        counts = [Row("citeulike", "winner", "recall@10", "BV0.1", 7.0, published=0.0)]
+        results = {
+            name: Result(experiment(name), 2, rows=tuple(each))
+            for name, each in (("jin21-table3", rows), ("jin21-table8", counts))
+        }
+        (claim,) = (claim for claim in CLAIMS if "takes MultiVAE for better" in claim.text)
+        return claim.judge(results)
+
+    fooled = judged((80.0, 50.0), (49.0, 52.0))
+    assert fooled.holds
+    assert "exact 80.0 and 50.0 (80.0 and 50.0); BV0.1 49.0 and 52.0" in fooled.evidence
+    assert fooled.evidence.endswith("finds the best in 7 of 100 (0)")
+    assert not judged((80.0, 50.0), (52.0, 49.0)).holds
+    assert not judged((50.0, 80.0), (49.0, 52.0)).holds
+
+
+def test_cells_that_are_not_measured_are_told_apart_by_whether_their_data_are_here(tmp_path, monkeypatch):
+    from fullrank_papers.show import _overview
+
+    monkeypatch.setenv("FULLRANK_DATA", str(tmp_path / "data"))
+    small_files(tmp_path / "data", "yelp")
+    split_of.cache_clear()
+    made = experiment("li20-table2")  # four models on each of four data sets
+    told = "\n".join(_overview({made.name: Result(made, 2)}, {made.name: []}))
+    assert (
+        "0 of 16 published cells are measured; of the others 12 are of data sets that are not at hand, and 4 of" in told
+    )
+    split_of.cache_clear()
 
 
 def test_neural_rows_say_how_to_get_them_and_run_once_ranks_are_kept(tmp_path, monkeypatch):

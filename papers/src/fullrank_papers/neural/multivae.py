@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import fullrank as fr
 
-from .training import Task, batches, need_torch, number, share, train, weights, whole, zeros
+from .training import Task, adam, batches, need_torch, number, share, train, weights, whole, zeros
 
 __all__ = ["MultiVAE"]
 
@@ -139,7 +139,7 @@ class _Network:
 
     def learn(self, how: MultiVAE, task: Task, rng: np.random.Generator, progress: bool) -> None:
         torch, v = self.torch, self.values
-        optimiser = torch.optim.Adam(v.values(), lr=how.learning_rate)
+        optimiser = adam(torch, v.values(), how.learning_rate)
         learners = np.flatnonzero(np.diff(task.train.indptr))
 
         steps = count()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import fullrank as fr
 
-from .training import Task, batches, need_torch, negatives, number, share, train, weights, whole, zeros
+from .training import Task, adam, batches, need_torch, negatives, number, share, train, weights, whole, zeros
 
 __all__ = ["NGCF"]
 
@@ -125,7 +125,7 @@ class _Network:
 
     def learn(self, how: NGCF, task: Task, rng: np.random.Generator, progress: bool) -> None:
         torch, v = self.torch, self.values
-        optimiser = torch.optim.Adam(v.values(), lr=how.learning_rate)
+        optimiser = adam(torch, v.values(), how.learning_rate)
         n_users = task.train.shape[0]
         learners = np.flatnonzero(np.diff(task.train.indptr))
         latest: dict[str, Any] = {}
