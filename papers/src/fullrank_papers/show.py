@@ -399,7 +399,7 @@ def _overview(by_name: Mapping[str, Result], judged: Mapping[str, Sequence[Cell]
     out += [
         "",
         f"{total['measured']:,} of {total['there']:,} published cells are measured; of the others {total['away']:,} are of "
-        f"data sets that are not at hand, and {open_ or 'none'} of those that are.",
+        f"data sets that are not at hand, and {open_ or 'none'} of data sets that are.",
         "Of the measured ones that are not exact values of a model, "
         f"{total['reproduced']} are reproduced, {total['close']} close, {total['differs']} differ.",
         "",
@@ -535,15 +535,10 @@ def _times(spent: Mapping[str, tuple[float, float, int]]) -> list[str]:
     words = {"plain": "all that needs no neural model", "neural": "training the neural models, and their rows"}
     if "plain" not in spent:
         words["neural"] = "everything, with the neural models trained on the way"
-    each = [
-        f"{words[kind]}, {cpu / 60:.0f} minutes of processor time in {jobs} processes ({clock / 60:.0f} by the clock)"
-        for kind, (clock, cpu, jobs) in spent.items()
-    ]
+    each = [f"{words[kind]}, {cpu / 60:.0f} minutes of processor time" for kind, (_, cpu, _) in spent.items()]
     return [
         f"What it took from an empty cache: {'; '.join(each)}.",
-        "Summed as one table or figure after the other is done: interrupted runs add up, but for what the table they were",
-        "interrupted in had taken. The clock also counts waiting for a machine that has other work. Page and pictures are",
-        "not in it.",
+        "Summed as one table or figure after the other is done, over interrupted runs too. Page and pictures are not in it.",
     ]
 
 
