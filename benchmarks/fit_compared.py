@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
@@ -118,23 +118,29 @@ def gone_on(first: np.ndarray, depth: int, deepest: float) -> tuple[np.ndarray, 
         reached = np.where(on, 2 * reached, reached)
 
 
-def patient_sets(without: str | None) -> list[Cases]:
-    """Open cases behind guides that know something, compared as deep as something is found."""
+def sets_of_pairs(
+    without: str | None, of_pair: Callable[[str, dict[str, np.ndarray], str], Iterator[Cases]]
+) -> list[Cases]:
+    """Some of the sets that ``of_pair`` finds behind guides that know something, as many of every catalogue."""
     rng, out = np.random.default_rng(1), []
     for name, found in pairs_left(without):
-        own = []
-        for key in (key for key in found if key.startswith("first_") and not key.endswith("_rnd")):
-            ranks, pool = found[f"R_{key.split('_')[1]}"], found["N"]
-            deepest = DEEPEST * float(found["n_items"])
-            for depth in (d for d in DEPTHS if d <= deepest):
-                reached, ahead, recent = gone_on(found[key], depth, deepest)
-                on = ahead < STOPS[0]
-                if on.sum() >= 20:
-                    better = (ranks - 1 - ahead)[on]
-                    rest = np.maximum((pool - 1 - reached)[on], better)
-                    own.append(Cases(name, key, float(reached[on].mean()), ahead[on], recent[on], rest, better))
+        keys = (key for key in found if key.startswith("first_") and not key.endswith("_rnd"))
+        own = [each for key in keys for each in of_pair(name, found, key)]
         out += [own[place] for place in rng.choice(len(own), min(SETS, len(own)), replace=False)]
     return out
+
+
+def patient_cases(name: str, found: dict[str, np.ndarray], key: str) -> Iterator[Cases]:
+    """Open cases of a pair, compared as deep as something is found."""
+    ranks, pool = found[f"R_{key.split('_')[1]}"], found["N"]
+    deepest = DEEPEST * float(found["n_items"])
+    for depth in (d for d in DEPTHS if d <= deepest):
+        reached, ahead, recent = gone_on(found[key], depth, deepest)
+        on = ahead < STOPS[0]
+        if on.sum() >= 20:
+            better = (ranks - 1 - ahead)[on]
+            rest = np.maximum((pool - 1 - reached)[on], better)
+            yield Cases(name, key, float(reached[on].mean()), ahead[on], recent[on], rest, better)
 
 
 def patient_chance_sets(without: str | None) -> list[Cases]:
@@ -163,22 +169,16 @@ def patient_chance_sets(without: str | None) -> list[Cases]:
     return of_some_catalogues(out, rng)
 
 
-def guided_sets(without: str | None) -> list[Cases]:
-    """Open cases behind guides that know something."""
-    rng, out = np.random.default_rng(1), []
-    for name, found in pairs_left(without):
-        own = []
-        for key in (key for key in found if key.startswith("first_") and not key.endswith("_rnd")):
-            model, first = key.split("_")[1], found[key]
-            for depth in (d for d in DEPTHS if d <= 0.35 * found["n_items"]):
-                ahead, early = ((first <= d).sum(1) for d in (depth, depth // 2))
-                for stop in STOPS if depth in (400, 1600) else STOPS[:1]:
-                    on = ahead < stop
-                    if on.sum() >= 20:
-                        a, R = ahead[on], found[f"R_{model}"][on]
-                        own.append(Cases(name, key, depth, a, a - early[on], found["N"][on] - 1 - depth, R - 1 - a))
-        out += [own[place] for place in rng.choice(len(own), min(SETS, len(own)), replace=False)]
-    return out
+def guided_cases(name: str, found: dict[str, np.ndarray], key: str) -> Iterator[Cases]:
+    """Open cases of a pair, all compared as deep."""
+    model, first = key.split("_")[1], found[key]
+    for depth in (d for d in DEPTHS if d <= 0.35 * found["n_items"]):
+        ahead, early = ((first <= d).sum(1) for d in (depth, depth // 2))
+        for stop in STOPS if depth in (400, 1600) else STOPS[:1]:
+            on = ahead < stop
+            if on.sum() >= 20:
+                a, R = ahead[on], found[f"R_{model}"][on]
+                yield Cases(name, key, depth, a, a - early[on], found["N"][on] - 1 - depth, R - 1 - a)
 
 
 def chance_sets(without: str | None) -> list[Cases]:
@@ -317,14 +317,14 @@ def behind_a_guide(name: str, sets: list[Cases], chance: list[Cases]) -> HyperPr
 
 def patient(without: str | None = None) -> HyperPrior:
     """The prior behind a guide where cases go on for which something is still found, perhaps without a catalogue."""
-    found = behind_a_guide("patient", patient_sets(without), patient_chance_sets(without))
+    found = behind_a_guide("patient", sets_of_pairs(without, patient_cases), patient_chance_sets(without))
     kinds = (replace(kind, covariance=PATIENT_SPREAD[kind.name] * kind.covariance) for kind in found.kinds)
     return replace(found, kinds=tuple(kinds))
 
 
 def guided(without: str | None = None) -> HyperPrior:
     """The prior behind a guide, perhaps without a catalogue."""
-    return behind_a_guide("guided", guided_sets(without), chance_sets(without))
+    return behind_a_guide("guided", sets_of_pairs(without, guided_cases), chance_sets(without))
 
 
 def evidence(cases: Cases, kind: Kind) -> float:
@@ -343,7 +343,7 @@ def evidence(cases: Cases, kind: Kind) -> float:
 
 def held_out() -> None:
     """Print how much more likely sets of a family left out are, per set, if the patient prior's models were others."""
-    rng, sets = np.random.default_rng(0), patient_sets(None)
+    rng, sets = np.random.default_rng(0), sets_of_pairs(None, patient_cases)
     print("| left out | half the covariance | twice | bins 30 % less alike |\n|---|---|---|---|")
     for name in CATALOGUES:
         kind = patient(name).kinds[0]

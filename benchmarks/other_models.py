@@ -25,10 +25,10 @@ import polars as pl
 import scipy.sparse as sp
 
 import fullrank as fr
-from accuracy import logspline
+from accuracy import LEAST, logspline
 from catalogues import folders
 
-#: Users that are observed, and the largest table of users × items or items × items that a model makes.
+#: Users that are observed, and the largest table of their scores.
 USERS, ROOM = 2000, 6e7
 #: User kNN: neighbours; RP3beta: power of an item's degree; SVD: factors.
 NEIGHBOURS, BETA, FACTORS = 100, 0.5, 50
@@ -133,7 +133,7 @@ def measured(path: Path, protocol: str) -> Iterator[dict]:
     candidates, several = PROTOCOLS[protocol]
     table, timed = interactions(path)
     split, train, chosen, last = split_of(table, several)
-    if max(len(chosen), 1) * float(train.shape[1]) > ROOM or train.shape[1] < 600:
+    if len(chosen) * train.shape[1] > ROOM or train.shape[1] < LEAST:
         return
     estimator = logspline(path.stem, protocol)
     for model, scores in models_of(table, train, chosen, last, timed):

@@ -646,8 +646,6 @@ def test_an_archive_that_claims_too_much_is_refused_before_memory_is_taken(rng, 
 
 
 def test_few_cases_take_little_memory_however_many_keys_could_occur():
-    import tracemalloc
-
     rng = np.random.default_rng(0)
     pools = rng.integers(900_000, 1_000_000, 1000)
     ranks = rng.integers(1, 101, 1000)

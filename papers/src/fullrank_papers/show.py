@@ -393,7 +393,9 @@ def _overview(by_name: Mapping[str, Result], judged: Mapping[str, Sequence[Cell]
         median = f"{np.median(off):.1%}" if off else ""
         line = (names, overall(cells), f"{len(columns)} of {there}", counts, median, _cell([*why, *missing]))
         out.append("| " + " | ".join(line) + " |")
-        away = sum(not _at_hand(data) for data, *_ in published(made.published))
+        away = sum(
+            n for data, n in Counter(data for data, *_ in published(made.published)).items() if not _at_hand(data)
+        )
         total.update({"there": there, "measured": len(columns), "away": away, **told})
     open_ = total["there"] - total["measured"] - total["away"]
     out += [
@@ -415,8 +417,8 @@ def _at_hand(data: str) -> bool:
         split_of(data)
     except NotHereError:
         return False
-    except ValueError:
-        return True
+    except ValueError:  # not the name of a data set
+        pass
     return True
 
 

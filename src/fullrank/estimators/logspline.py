@@ -15,7 +15,7 @@ Where a distribution without any smoothness explains the sample much better, it 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -63,6 +63,9 @@ SHARED = 0.7
 HEAD = 100
 #: Members whose weight is below this do not enter the average.
 LEAST_WEIGHT = 1e-3
+
+#: Cells of counts, the outcome of each, and the mean and the variance of a case's gain by draw and outcome.
+_Gains = tuple[IntArray, IntArray, FloatArray, FloatArray]
 
 
 @dataclass(frozen=True)
@@ -293,10 +296,11 @@ class Posterior:
         else:
             span = float(value * max(low, 0.0) / middle), float(value * high / middle)
         low, high = span
-        if self.guided and low > 0 and value > 0:
-            low, high = span = value * (low / value) ** GUIDED_STRETCH, value * (high / value) ** GUIDED_STRETCH
-        if self.rough and not self.unlike_shape and low > 0:
-            return value * (low / value) ** ROUGH_STRETCH, value * (high / value) ** ROUGH_STRETCH
+        further = GUIDED_STRETCH if self.guided else 1.0
+        if self.rough and not self.unlike_shape:
+            further *= ROUGH_STRETCH
+        if further > 1 and low > 0:
+            return value * (low / value) ** further, value * (high / value) ** further
         return span
 
     @cached_property
@@ -328,9 +332,7 @@ class Posterior:
             column[here] = starts[index] + columns_of(table, *counts.outcomes[here].T)
         return column
 
-    def gains_given_outcomes(
-        self, metric: Metric, n_items: float
-    ) -> Iterator[tuple[IntArray, IntArray, FloatArray, FloatArray]]:
+    def gains_given_outcomes(self, metric: Metric, n_items: float) -> Iterator[_Gains]:
         """Mean and variance of cases' gains, each given its own outcome, in every draw: draws × outcomes.
 
         Cells of the counts that gain alike come together: which they are, and the outcome of each.
@@ -346,10 +348,10 @@ class Posterior:
                 whole = np.maximum(draws @ A, 1e-300)
                 yield cells, place.ravel(), mean / whole, np.maximum(square / whole - (mean / whole) ** 2, 0.0)
 
-    def _sum_given_outcomes(self, metric: Metric, n_items: float) -> tuple[FloatArray, FloatArray]:
+    def _sum_given_outcomes(self, parts: Iterable[_Gains]) -> tuple[FloatArray, FloatArray]:
         """The sum of all gains in every draw, and its variance."""
         total, variance = np.zeros(len(self._draws[0])), np.zeros(len(self._draws[0]))
-        for cells, place, mean, left in self.gains_given_outcomes(metric, n_items):
+        for cells, place, mean, left in parts:
             weight = np.bincount(place, self.problem.counts.weight[cells])
             total += mean @ weight
             variance += left @ weight
@@ -361,10 +363,11 @@ class Posterior:
         In a draw a case has an expected gain t, given its outcome, and a variance v about it. The sum varies as Σ t does
         over draws, and by the mean of Σ v: a case adds Cov(t, Σ t) and the mean of v.
         """
-        total = self._sum_given_outcomes(metric, n_items)[0]
+        parts = list(self.gains_given_outcomes(metric, n_items))
+        total = self._sum_given_outcomes(parts)[0]
         total -= total.mean()
         out = np.zeros(len(self.problem.counts.keys))
-        for cells, place, mean, left in self.gains_given_outcomes(metric, n_items):
+        for cells, place, mean, left in parts:
             out[cells] = (total @ mean / len(total) + left.mean(0))[place]
         return np.maximum(out, 0.0)
 
@@ -379,7 +382,7 @@ class Posterior:
         number = len(self._draws[0])
         noise = np.random.default_rng(1).standard_normal(number)
         if self.trend is not None:  # gains of a stratum differ in shape, and those that matter most are compared most
-            total, variance = self._sum_given_outcomes(metric, n_items)
+            total, variance = self._sum_given_outcomes(self.gains_given_outcomes(metric, n_items))
             return np.asarray((total + np.sqrt(variance) * noise) / counts.users_weight)
         total, variance = np.zeros(number), np.zeros(number)
         some = slice(None, None, THINNED)

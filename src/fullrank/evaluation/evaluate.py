@@ -94,7 +94,7 @@ def evaluate(
             raise ValueError(f"`{name}` must be None or a number above zero, got {value!r}.")
     budget = Budget(max_items, max_seconds)
     forced = isinstance(design, str) and design.strip().lower() == "guided"
-    chosen = _chosen(None if forced else design, precision, guide, forced)
+    chosen = _chosen(design, forced, precision, guide)
     fixed = chosen is not None and precision is None
     wanted = None if fixed else check_precision(DEFAULT_PRECISION if precision is None else precision, absolute)
     first = getattr(chosen, "negatives", DEFAULT_START)
@@ -119,11 +119,11 @@ def evaluate(
     return _report(job, runs, [name for name in named if name not in runs], about)
 
 
-def _chosen(design: Design | str | None, precision: float | None, guide: Any, forced: bool) -> Design | None:
-    """Return the design that was asked for, or refuse one that does not go with the rest of the call."""
+def _chosen(design: Design | str | None, forced: bool, precision: float | None, guide: Any) -> Design | None:
+    """Return the design that was asked for, none if only the guide is ``forced``; refuse what excludes the other wishes."""
     if guide is None and (forced or (isinstance(design, Design) and design.compares)):
         raise ValueError("`guide` is missing: a guided design needs a scorer, lists of items or 'popularity'.")
-    chosen = None if design is None else parse_design(design)
+    chosen = None if design is None or forced else parse_design(design)
     if chosen is not None and precision is not None and not chosen.grows:
         raise ValueError(
             f"`precision` and `design` '{chosen}' exclude each other: a fixed design reaches what it reaches; "

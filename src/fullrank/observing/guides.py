@@ -239,9 +239,8 @@ class Walk:
     recent: IntArray
     late: IntArray  # hits in the last half, of what was compared just now
     depth: IntArray
-    beaten_by: list[tuple[IntArray, IntArray]] = field(
-        default_factory=list
-    )  # cases, and items seen to beat them just now
+    #: Cases, and items seen to beat them just now.
+    beaten_by: list[tuple[IntArray, IntArray]] = field(default_factory=list)
 
     @classmethod
     def of(cls, task: Task, block: Block, state: State, group: IntArray) -> Walk:
@@ -258,9 +257,8 @@ class Walk:
         walk = cls(task, block, state, group, kept, lists, ahead, recent, np.zeros_like(depth), depth)
         base = walk.base
         if task.design.goes_on:
-            recent[depth < base // 2] = (
-                0  # what came after the first half stands after the first quarter of twice as much
-            )
+            # what came after the first half stands after the first quarter of twice as much
+            recent[depth < base // 2] = 0
         else:
             recent[(depth <= base // 2) & (depth < base)] = 0  # what was late has become early
         return walk
