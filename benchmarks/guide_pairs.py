@@ -3,6 +3,7 @@
 ``FULLRANK_DATA`` and ``FULLRANK_MORE_DATA`` name the folders of catalogues. Models are trained once and what they show is kept
 under ``FULLRANK_PAIRS`` (default: a folder of the temporary directory). One file per catalogue holds, for each of 1,500 cases
 and every ordered pair, the true rank, the first 60 places that beat the target, and how many do up to depths in steps of √2.
+Popular items come between those of a guide, as `observe` has it, but not between those of a random order.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import polars as pl
 import scipy.sparse as sp
 
 import fullrank as fr
+from fullrank.observing.guides import BETWEEN_POPULAR, with_popular
 
 KEPT = Path(os.environ.get("FULLRANK_PAIRS", Path(tempfile.gettempdir()) / "fullrank-guide-pairs"))
 CASES, PLACES, MOST_USERS, MOST_ITEMS_OF_EASE = 1500, 60, 25_000, 17_000
@@ -24,7 +26,7 @@ CASES, PLACES, MOST_USERS, MOST_ITEMS_OF_EASE = 1500, 60, 25_000, 17_000
 
 def pairs_of(name: str) -> dict[str, np.ndarray]:
     """What was found on a catalogue: from the file, or by training now."""
-    path = KEPT / f"{name}.npz"
+    path = KEPT / f"{name}-{BETWEEN_POPULAR}.npz"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         np.savez_compressed(path, **make(name))
@@ -119,13 +121,21 @@ def make(name: str) -> dict[str, np.ndarray]:
     train, users, targets = split_of(name, rng)
     n, cases = train.shape[1], np.arange(len(users))
     seen = train[users].toarray() > 0
-    place = {}
+    times = np.asarray(train.sum(0)).ravel()
+    popular = np.argsort(-times, kind="stable")[: np.count_nonzero(times)]
+    place, order_of = {}, {}
     for model, scores in scores_of(train, users, rng).items():
         scores = scores.astype(np.float64)
         scores[seen] = -np.inf
-        place[model] = np.empty((len(users), n), np.int32)
+        place[model], order_of[model] = (np.empty((len(users), n), np.int32) for _ in range(2))
         for row in cases:
-            place[model][row, np.lexsort((rng.random(n), -scores[row]))] = np.arange(n)
+            chance = rng.random(n)
+            place[model][row, np.lexsort((chance, -scores[row]))] = np.arange(n)
+            if model not in ("pop", "rnd"):
+                own = np.lexsort((chance, -times, -scores[row]))
+                own = with_popular(own, popular[~seen[row, popular]], n)
+                order_of[model][row, own] = np.arange(n)
+    order_of |= {model: place[model] for model in ("pop", "rnd")}
     depths = np.unique(np.geomspace(10, n, int(2 * np.log2(n / 10)) + 1).round().astype(int))
     out = {"N": n - seen.sum(1), "grid": depths, "n_items": np.array(n)}
     for model in place.keys() - {"rnd"}:
@@ -134,7 +144,7 @@ def make(name: str) -> dict[str, np.ndarray]:
         for guide in place.keys() - {model}:
             ahead, first = np.zeros((len(users), len(depths)), np.int32), np.full((len(users), PLACES), n + 1, np.int32)
             for row in cases:
-                order = place[guide][row]
+                order = order_of[guide][row]
                 better = order[place[model][row] < own[row]]
                 better = np.sort(better + 1 - (better > order[targets[row]]))
                 ahead[row] = np.searchsorted(better, depths, side="right")

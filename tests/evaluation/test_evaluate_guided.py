@@ -87,7 +87,7 @@ def test_depth_is_decided_case_by_case(world):
 def test_negatives_go_to_cases_that_hold_what_is_open(world, monkeypatch):
     """Near the end not all open cases are sampled on, and those that are had more left open than the others."""
     split, factors, _, ranks = world
-    guide = factors[0], factors[1] + np.random.default_rng(1).normal(scale=2.5, size=factors[1].shape)
+    guide = factors[0], factors[1] + np.random.default_rng(1).normal(scale=4.0, size=factors[1].shape)
     chosen = []
     worth = GuidedRun._worth_it
 

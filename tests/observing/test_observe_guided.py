@@ -28,14 +28,25 @@ def world():
     return fr.Split(train, users, items), (U, V), (U, near)
 
 
+def in_turn(split, others, scores):
+    """The candidates in the order in which they are compared: two of the guide's, then a popular one, each once."""
+    own = sorted(others, key=lambda item: -scores[item])
+    times = [split.train[:, [item]].nnz for item in range(ITEMS)]
+    popular = sorted((item for item in others if times[item]), key=lambda item: (-times[item], item))
+    out = []
+    for turn in range(3 * ITEMS):
+        items, place = (popular, turn // 3) if turn % 3 == 2 else (own, turn - turn // 3)
+        out += [item for item in items[place : place + 1] if item not in out]
+    return np.array(out)
+
+
 def expected(split, model, guide, design, candidates="unseen"):
     """(ahead, rest, recent, B of the rest) of every case, by sorting."""
     scores, order = model[0] @ model[1].T, guide[0] @ guide[1].T
     out = []
     for u, target in zip(split.users, split.items, strict=True):
         left_out = set(split.train[u].indices if candidates == "unseen" else ()) | set(split.items[split.users == u])
-        others = np.array([i for i in range(ITEMS) if i not in left_out])
-        others = others[np.argsort(-order[u, others])]
+        others = in_turn(split, [i for i in range(ITEMS) if i not in left_out], order[u])
         beats = scores[u, others] > scores[u, target]
         limit = min(design.first, len(others))
         depth = limit
@@ -55,8 +66,7 @@ def expected_where_cases_go_on(split, model, guide, design):
     for u in range(USERS):
         targets = split.items[split.users == u]
         left_out = set(split.train[u].indices) | set(targets)
-        others = np.array([i for i in range(ITEMS) if i not in left_out])
-        others = others[np.argsort(-order[u, others])]
+        others = in_turn(split, [i for i in range(ITEMS) if i not in left_out], order[u])
         beats = [scores[u, others] > scores[u, target] for target in targets]
         depth, shut = [0] * len(targets), [False] * len(targets)
 
@@ -168,6 +178,21 @@ def test_what_is_compared_and_what_is_left(world, form, design):
     counts = seen.counts()
     assert counts.has_compared_part
     assert len(counts) == len(split.users)
+
+
+def test_items_that_a_guide_does_not_tell_apart_come_by_their_popularity(world):
+    split, model, _ = world
+    times = np.bincount(split.train.indices, minlength=ITEMS)
+    popular = np.argsort(-times, kind="stable")[:40]  # each of them occurs
+    few = np.zeros((USERS, ITEMS))
+    few[:, 7] = 1.0  # as of item kNN, whose scores are zero but for few items
+    design = fr.Guided(20, 10, stop_at=30)
+    seen = fr.observe(model, split, design, guide=fr.models.scorer.Rows(lambda users: few[users], ITEMS), **QUIET)
+    lists = [np.append(7, popular[popular != 7])] * USERS
+    assert times[popular].min() > 0
+    np.testing.assert_array_equal(
+        seen.column("ahead"), fr.observe(model, split, design, guide=lists, **QUIET).column("ahead")
+    )
 
 
 def test_what_is_drawn_follows_the_law_of_the_rest(world):

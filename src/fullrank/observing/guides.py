@@ -1,7 +1,8 @@
 """Guides: in which order a user's candidates are compared with the target one by one, before the rest is sampled.
 
 A guide is a scorer, asked for whole rows and never counted as scored; or lists of items, those a retrieval stage returned or
-the user's training items. What a block gives stays a pure function of (model, guide, block, design, seed).
+the user's training items. Popular items come between those of a scorer, as most models rank some of them high, which a guide
+of another kind misses. What a block gives stays a pure function of (model, guide, block, design, seed).
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ __all__ = ["Guide", "continues", "guide_of", "observe_guided", "training_items"]
 
 #: Users that are observed together behind a guide, and whose rows a guide is asked for together.
 TILE, ROWS = 512, 64
+#: After so many items of a guide comes the next of the popular ones.
+BETWEEN_POPULAR = 2
 #: More negatives than any case has: a case that comes with so many draws none.
 _NO_MORE = 1 << 40
 
@@ -40,11 +43,13 @@ class Guide:
     scorer: Any = None
     lists: Any = None  # CSR, the items of each user in their order
     ordered: bool = True  # whether those that come first are the more likely to beat the target
+    popular: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # items by popularity
 
     def first(self, task: Task, block: Block, places: IntArray, depth: IntArray) -> list[IntArray]:
         """The first ``depth`` candidates of the users at these places of the block, targets left out."""
         lists: list[IntArray] = []
         key = np.random.default_rng(task.seed).permutation(task.n_items)
+        key[self.popular] = np.arange(len(self.popular)) - task.n_items
         for start in range(0, len(places), ROWS):
             here = places[start : start + ROWS]
             users = np.array(block.users)[here]
@@ -52,7 +57,8 @@ class Guide:
             for row, (g, user, most) in enumerate(zip(here, users, depth[start : start + ROWS], strict=True)):
                 allowed = self.candidates(task, block, g)
                 if rows is not None:
-                    lists.append(_top(rows[row], np.flatnonzero(allowed), key, most))
+                    own = _top(rows[row], np.flatnonzero(allowed), key, most)
+                    lists.append(with_popular(own, self.popular[allowed[self.popular]], most))
                 else:
                     items = self.lists.indices[self.lists.indptr[user] : self.lists.indptr[user + 1]]
                     lists.append(items[allowed[items]][:most].astype(np.int64))
@@ -97,11 +103,24 @@ class Guide:
         digest = getattr(self.scorer, "digest", None)
         if self.lists is not None:
             return digest_of(self.lists.indptr, self.lists.indices)
-        return [self.name, None if digest is None else digest()]
+        return [self.name, None if digest is None else digest(), BETWEEN_POPULAR]
+
+
+def with_popular(items: IntArray, popular: IntArray, depth: int) -> IntArray:
+    """The first ``depth`` of a guide's items and of popular ones in turn, each item once.
+
+    >>> with_popular(np.array([7, 3, 9, 1, 4]), np.array([3, 0, 1]), depth=5)
+    array([7, 3, 9, 1, 0])
+    """
+    every = BETWEEN_POPULAR + 1
+    own, popular = np.arange(len(items)), popular[: depth // BETWEEN_POPULAR + 1]
+    turn = np.concatenate([own + own // BETWEEN_POPULAR, np.arange(BETWEEN_POPULAR, every * len(popular), every)])
+    both = np.concatenate([items, popular])[np.argsort(turn)]
+    return both[np.sort(np.unique(both, return_index=True)[1])][:depth]
 
 
 def _top(scores: Array, items: IntArray, key: IntArray, depth: int) -> IntArray:
-    """The items with the highest scores, in order; a seeded key decides between equal ones."""
+    """The items with the highest scores, in order; a key decides between equal ones."""
     own = scores[items]
     if len(items) > depth:
         least = np.partition(own, len(own) - depth)[len(own) - depth]
@@ -118,7 +137,7 @@ def guide_of(given: Any, split: Split) -> Guide | None:
             raise ValueError(f"`guide` must be a scorer, lists of items or 'popularity', got {given!r}.")
         from fullrank.models.popularity import Popularity
 
-        given = Popularity().fit(split.train)
+        return Guide(given, as_scorer(Popularity().fit(split.train), split))
     if isinstance(given, dict) or (isinstance(given, Sequence) and not isinstance(given, tuple)):
         return Guide("lists", lists=_as_lists(given, split))
     scorer = as_scorer(given, split, name=None)
@@ -127,7 +146,13 @@ def guide_of(given: Any, split: Split) -> Guide | None:
         check_sizes(scorer, split, name)
     except ValueError as error:
         raise ValueError(str(error).replace("model `", "guide `", 1)) from None
-    return Guide(name, scorer)
+    return Guide(name, scorer, popular=_by_popularity(split))
+
+
+def _by_popularity(split: Split) -> IntArray:
+    """The items that occur in the training data, those that occur most often first."""
+    times = np.bincount(split.train.indices, minlength=split.n_items)
+    return np.argsort(-times, kind="stable")[: np.count_nonzero(times)]
 
 
 def training_items(split: Split) -> Guide:

@@ -47,6 +47,8 @@ def observe(
 
     ``guide``: for :class:`fullrank.Guided`, what orders each user's candidates: any scorer, ``"popularity"``, or a list of
     items per user, such as those a retrieval stage returned. It is asked for whole rows, and what it scores is not counted.
+    After every two items of a scorer comes the next of the most popular ones in the training data, which also come first
+    among items that it scores alike; a list is taken as it is given.
     ``compare_train``: among ``"all"`` candidates, compare a user's training items one by one, and sample the others.
 
     ``ties``: an item whose score equals the target's ranks above it never (``"optimistic"``), always
