@@ -196,10 +196,12 @@ def chance_sets(without: str | None) -> list[Cases]:
     return of_some_catalogues(out, rng)
 
 
-def training_sets() -> list[Cases]:
-    """All cases of real recommenders, their training items compared in full."""
+def training_sets(without: str | None) -> list[Cases]:
+    """All cases of real recommenders outside the family of ``without``, their training items compared in full."""
     rng, out = np.random.default_rng(0), []
     for path in rank_files():
+        if without is not None and family(split_name(path)[0]) == family(without):
+            continue
         with np.load(path) as data:
             if "R_unmasked" not in data.files:
                 continue
@@ -327,6 +329,14 @@ def guided(without: str | None = None) -> HyperPrior:
     return behind_a_guide("guided", sets_of_pairs(without, guided_cases), chance_sets(without))
 
 
+def compared(without: str | None = None) -> HyperPrior:
+    """The prior behind a user's training items, perhaps without a catalogue."""
+    sets = training_sets(without)
+    popular = [each for each in sets if each.models.startswith("pop")]
+    personal = [each for each in sets if not each.models.startswith("pop")]
+    return prior("compared", {"personal": (0.5, personal), "popularity": (0.5, popular)})
+
+
 def evidence(cases: Cases, kind: Kind) -> float:
     """The log evidence of a set whose B are all known under a kind at all scales, by Laplace's approximation."""
     precision = np.kron(np.linalg.inv(kind.coupling), np.linalg.inv(kind.covariance))
@@ -366,11 +376,7 @@ def main() -> None:
     if len(sys.argv) > 1:
         print(priors_to_json({"guided": guided(sys.argv[1]), "patient": patient(sys.argv[1])}))
         return
-    sets = training_sets()
-    popular = [each for each in sets if each.models.startswith("pop")]
-    personal = [each for each in sets if not each.models.startswith("pop")]
-    compared = prior("compared", {"personal": (0.5, personal), "popularity": (0.5, popular)})
-    TARGET.write_text(priors_to_json({"guided": guided(), "patient": patient(), "compared": compared}) + "\n")
+    TARGET.write_text(priors_to_json({"guided": guided(), "patient": patient(), "compared": compared()}) + "\n")
 
 
 if __name__ == "__main__":

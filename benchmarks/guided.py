@@ -18,14 +18,16 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
 
 import fullrank as fr
+from accuracy import logspline
 from catalogues import rank_files, split_name
-from fit_compared import guided, patient
+from fit_compared import compared, guided, patient
 from fullrank.models.scorer import Rows
 from guide_pairs import beaten_items, pairs_of
 
@@ -33,6 +35,8 @@ METRICS = ("ndcg@10", "recall@10")
 CATALOGUES = ("ml-1m", "citeulike-a", "gowalla", "lastfm-hetrec", "yelp-hin", "foursquare-sg")
 POOR = ("pop", "rnd")
 PRECISION = 0.02
+#: Samples of each file with training items compared.
+DRAWS = 3
 
 
 @dataclass(frozen=True)
@@ -203,53 +207,68 @@ def rounds(name: str, pair: str) -> None:
     print("\n" + "; ".join(f"{what}: {items / whole:.2f} %" for what, items in parts.items()))
 
 
-def training_items() -> Iterator[tuple[str, int, list[float], list[bool]]]:
-    """Per file and number of negatives: NDCG@10's error among unseen items, and among all with training items compared.
+def ranks_of(path: Path, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """Of some cases of a file: ranks among unseen items and how many these are, training items ahead; and all items."""
+    with np.load(path) as data:
+        masked, whole, pool = (data[key].astype(int) for key in ("R_masked", "R_unmasked", "N_masked"))
+        total = int(data["N"])
+    some = rng.choice(len(masked), min(5000, len(masked)), replace=False)
+    masked, whole, pool = masked[some], whole[some], pool[some]
+    return masked, pool, np.clip(whole - masked, 0, total - pool), total
 
-    Both priors are those that are shipped, and know these catalogues.
+
+def training_items(name: str) -> Iterator[tuple[str, int, list[float], list[bool]]]:
+    """Per model, negatives and draw: NDCG@10's error among unseen items, and among all with training items compared.
+
+    Neither prior has seen the catalogue's family.
     """
-    for path in rank_files():
-        name, model = split_name(path)
-        with np.load(path) as data:
-            if name not in CATALOGUES or "R_unmasked" not in data.files:
-                continue
-            masked, whole, pool = (data[key].astype(int) for key in ("R_masked", "R_unmasked", "N_masked"))
-            total = int(data["N"])
+    plain = logspline(name, "unseen")
+    estimators = {"unseen": plain, "all": fr.LogSpline(replace(compared(name), together=plain.prior))}
+    for path in (path for path in rank_files() if split_name(path)[0] == name):
         rng = np.random.default_rng(0)
-        some = rng.choice(len(masked), min(5000, len(masked)), replace=False)
-        masked, whole, pool = masked[some], whole[some], pool[some]
-        ahead = np.clip(whole - masked, 0, total - pool)
-        if float((fr.NDCG @ 10).gain(masked + ahead).mean()) < 0.001:
+        masked, pool, ahead, total = ranks_of(path, rng)
+        true = {
+            among: float((fr.NDCG @ 10).gain(ranks).mean())
+            for among, ranks in (("unseen", masked), ("all", masked + ahead))
+        }
+        if true["all"] < 0.001:
             continue  # training items fill the head: nothing is left to be wrong about
-        for m in (99, 499):
+        for m in [99, 499] * DRAWS:
+            hits = rng.hypergeometric(masked - 1, pool - masked, np.minimum(m, pool - 1))
             errors, inside = [], []
-            for among in ("unseen", "all"):
-                hits = rng.hypergeometric(masked - 1, pool - masked, np.minimum(m, pool - 1))
+            for among, estimator in estimators.items():
                 about = {"ahead": ahead, "rest": pool - 1} if among == "all" else {}
                 size = np.full(len(pool), total) if among == "all" else pool
                 design = fr.Sample(m, replace=False)
-                counts = fr.RankCounts.from_ranks(hits + 1, size, design, candidates=among, **about)
-                dist = fr.LogSpline().fit(counts)
-                true = float((fr.NDCG @ 10).gain(masked + (ahead if among == "all" else 0)).mean())
+                dist = estimator.fit(fr.RankCounts.from_ranks(hits + 1, size, design, candidates=among, **about))
                 low, high = dist.interval("ndcg@10")
-                errors.append(abs(dist.expect("ndcg@10") / true - 1))
-                inside.append(low <= true <= high)
-            yield f"{name}/{model}", m, errors, inside
+                errors.append(abs(dist.expect("ndcg@10") / true[among] - 1))
+                inside.append(low <= true[among] <= high)
+            yield split_name(path)[1], m, errors, inside
 
 
-def compared_train() -> None:
+def compared_train(names: list[str]) -> None:
     """Print the errors with training items compared in full, against those among unseen items."""
-    print("| file | negatives | error, unseen | error, all with training items compared |\n|---|---|---|---|")
-    found = list(training_items())
-    for name, m, errors, inside in found:
-        cells = [f"{100 * e:.1f} %{'' if ok else ' MISSED'}" for e, ok in zip(errors, inside, strict=True)]
-        print(f"| {name} | {m} | {' | '.join(cells)} |")
-    for m in (99, 499):
-        errors = np.mean([each for _, number, each, _ in found if number == m], axis=0)
-        covered = [ok[1] for _, number, _, ok in found if number == m]
+    print(
+        "| catalogue | model | negatives | error, unseen | error, all with training items compared |\n|---|---|---|---|---|"
+    )
+    every: dict[int, list[list[float]]] = {99: [], 499: []}
+    held: dict[int, list[bool]] = {99: [], 499: []}
+    for name in names:
+        found = list(training_items(name))
+        for model, m in dict.fromkeys((model, m) for model, m, _, _ in found):
+            own = [(errors, inside) for each, number, errors, inside in found if (each, number) == (model, m)]
+            means = np.mean([errors for errors, _ in own], axis=0)
+            misses = sum(not inside[1] for _, inside in own)
+            note = f", {misses} of {len(own)} MISSED" if misses else ""
+            print(f"| {name} | {model} | {m} | {100 * means[0]:.1f} % | {100 * means[1]:.1f} %{note} |", flush=True)
+            every[m] += [errors for errors, _ in own]
+            held[m] += [inside[1] for _, inside in own]
+    for m, errors in every.items():
+        mean, middle = np.mean(errors, axis=0), np.median(errors, axis=0)
         print(
-            f"\n{m} negatives: mean error {100 * errors[0]:.1f} % and {100 * errors[1]:.1f} %, a ratio of "
-            f"{errors[1] / errors[0]:.2f}; {sum(covered)} of {len(covered)} intervals hold among all."
+            f"\n{m} negatives: mean error {100 * mean[0]:.1f} % and {100 * mean[1]:.1f} %, a ratio of "
+            f"{mean[1] / mean[0]:.2f} (medians: {middle[1] / middle[0]:.2f}); {sum(held[m])} of {len(held[m])} intervals hold among all."
         )
 
 
@@ -288,7 +307,7 @@ def main() -> None:
     elif "--rounds" in sys.argv:
         rounds(*sys.argv[2:])
     elif "--all" in sys.argv:
-        compared_train()
+        compared_train([each for each in sys.argv[1:] if each != "--all"] or list(CATALOGUES))
     else:
         pairs(sys.argv[1:] or list(CATALOGUES))
 

@@ -9,7 +9,7 @@ from scipy.interpolate import BSpline
 from scipy.optimize import minimize
 
 import fullrank as fr
-from fullrank.estimators import logspline
+from fullrank.estimators import posterior
 from fullrank.estimators.hyperprior import BINS, HyperPrior, bins_of, priors_to_json, shipped
 from fullrank.estimators.problem import build_problem
 from fullrank.estimators.splines import Outcomes, SplineModel, balanced_normals, posterior_mode, spline_basis
@@ -159,7 +159,7 @@ def test_a_mode_lost_on_the_way_is_looked_for_from_its_own_mean(monkeypatch):
         lost = len(starts) == 2
         return replace(mode, β=μ, value=mode.value - 1e6, steps=60) if lost else mode
 
-    monkeypatch.setattr(logspline, "posterior_mode", losing)
+    monkeypatch.setattr(posterior, "posterior_mode", losing)
     found = fr.LogSpline().fit(counts)
     prior = shipped("unseen")
     assert len(starts) == len(prior.kinds) * len(prior.scales) + 2 + 1  # two for anything, and one a second time
@@ -358,3 +358,28 @@ def test_the_prior_is_that_of_the_counts_candidates():
     assert [fr.LogSpline(prior).prior_name("all") for prior in (None, own)] == ["all", "own"]
     with pytest.raises(TypeError, match="`prior` must be a HyperPrior or None, got 'unseen'"):
         fr.LogSpline("unseen")
+
+
+def test_laws_given_what_is_ahead_follow_a_prior_of_all_of_them_together():
+    rng = np.random.default_rng(0)
+    ranks = np.minimum(np.exp(rng.exponential(2.2, 2000)).astype(int), 3000)
+    hits = rng.hypergeometric(ranks - 1, 3000 - ranks, 99)
+    design, ahead = fr.Sample(99, replace=False), rng.poisson(4, len(ranks))
+    about = {"candidates": "all", "ahead": ahead, "rest": np.full(len(ranks), 2999)}
+    counts = fr.RankCounts.from_ranks(hits + 1, np.full(len(ranks), 3060), design, **about)
+    prior = shipped("compared")
+    apart = fr.LogSpline(replace(prior, together=None)).fit(counts).posterior
+    both = fr.LogSpline().fit(counts).posterior
+    plain = (
+        fr.LogSpline().fit(fr.RankCounts.from_ranks(hits + 1, 3000, design)).posterior
+    )  # the rests, whatever is ahead
+    assert prior.together is shipped("unseen")
+    np.testing.assert_array_equal(apart.problem.grid.hi, plain.problem.grid.hi)
+    share = np.bincount(apart.problem.strata[counts.group_of], counts.weight) / len(ranks)
+    average = sum(each * law for each, law in zip(share, apart.blended, strict=True))
+    for law, before in zip(both.blended, apart.blended, strict=True):
+        wanted = before * (plain.blended[0] / average) ** 0.65
+        np.testing.assert_allclose(law, wanted / wanted.sum(), rtol=1e-6)
+    np.testing.assert_array_equal(
+        both._draws[0], apart._draws[0]
+    )  # intervals are as wide as before, about another value

@@ -110,6 +110,8 @@ class HyperPrior:
     #: Power of the evidence by which members are weighed: below one, since a real rank distribution is a draw from none of
     #: them, and thousands of cases would otherwise be sure of one that is merely the least unlike.
     trust: float = 1.0
+    #: Of laws given what is ahead: the prior of all of them together, which they follow.
+    together: HyperPrior | None = None
 
     @classmethod
     def from_json(cls, text: str, name: str = "unseen") -> HyperPrior:
@@ -286,4 +288,5 @@ def _rounded(values: FloatArray) -> Any:
 def shipped(name: str = "unseen") -> HyperPrior:
     """Return a prior that comes with fullrank: ``unseen``, ``all``, ``several``, ``guided``, ``patient`` or ``compared``."""
     file = "hyperprior_compared.json" if name in ("guided", "patient", "compared") else "hyperprior.json"
-    return HyperPrior.from_json(resources.files(__package__).joinpath(file).read_text(), name)
+    prior = HyperPrior.from_json(resources.files(__package__).joinpath(file).read_text(), name)
+    return replace(prior, together=shipped("unseen")) if name == "compared" else prior

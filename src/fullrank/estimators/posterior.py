@@ -1,0 +1,435 @@
+"""What a sample leaves open under LogSpline's prior: a mixture of Gaussians on spline coefficients, and what its draws say.
+
+Under every member of the prior, the mode by Newton and the evidence by Laplace's approximation; the members' answers are
+averaged by it, and take one EM step towards the data. Intervals come from draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fullrank._threads import ONE_BLAS_THREAD
+from fullrank._types import FloatArray, IntArray
+from fullrank.estimators.hyperprior import HyperPrior, anything
+from fullrank.estimators.intervals import columns_of
+from fullrank.estimators.problem import Problem
+from fullrank.estimators.splines import Mode, Outcomes, SplineModel, balanced_normals, em_step, posterior_mode
+from fullrank.metrics import Metric
+
+__all__ = ["MANY_STRATA", "Posterior"]
+
+
+#: Draws of the posterior behind an interval, for few and for many strata.
+DRAWS, FEWER_DRAWS, MANY_STRATA = 400, 200, 8
+#: So many times as many draws are made where they are resampled.
+MORE_DRAWS = 3
+#: Every so many draws tell how much of the variance within cases their outcomes explain.
+THINNED = 8
+#: Log odds of "a shape of any kind" above which a sample counts as unlike any recommender; 99 % of real ones lie below.
+UNLIKE_ODDS = -7.0
+#: The same behind a compared part, where a sample of nothing leaves them at −6.9.
+UNLIKE_ODDS_COMPARED = -4.0
+#: Gain in log-likelihood of free EM steps above which a sample counts as rough: at least so much, and this factor times a
+#: power of the cases of each stratum, at 99 negatives. Steps stop at a fixed number, so gains grow slower than cases.
+ROUGH_GAIN, ROUGH_RATE, ROUGH_POWER, FREE_STEPS = 15.0, 0.7, 0.65, 30
+#: Intervals of rough samples reach this many times as far, on the log scale.
+ROUGH_STRETCH = 1.2
+#: So do those behind a guide: its prior knows the guides of a few catalogues. Chosen on beibei-buy and delicious-baskets,
+#: each left out of the prior: 59 of 64 intervals held without it, all with it.
+GUIDED_STRETCH = 1.15
+#: Correlation of the errors of a user's cases that are ranked among the same negatives: that of ranks R < S is √(R/S).
+SHARED = 0.7
+#: Ranks at which every (j, T) has a distribution of its own, though it shares its stratum's shape.
+HEAD = 100
+#: Members whose weight is below this do not enter the average.
+LEAST_WEIGHT = 1e-3
+#: How far, in logs, laws follow the prior of all of them together. Chosen on families outside ``benchmarks/guided.py``.
+FOLLOWED = 0.65
+
+#: Cells of counts, the outcome of each, and the mean and the variance of a case's gain by draw and outcome.
+_Gains = tuple[IntArray, IntArray, FloatArray, FloatArray]
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """One member of the prior after the data: where its posterior is, and its share."""
+
+    mode: Mode
+    weight: float
+    spread: FloatArray  # lower triangular inverse of the root: rows of z @ spread are draws
+    mean: FloatArray  # of the prior, and its precision
+    precision: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """What the data leave open: a mixture of Gaussians on the coefficients of all strata, and answers from its draws."""
+
+    problem: Problem
+    model: SplineModel
+    prior: HyperPrior
+    data: Outcomes
+    members: list[Member]
+    blended: FloatArray  # strata × cells: the members' average
+    mass: FloatArray  # the same after one EM step: what is reported
+    evidence: float
+    steps: int
+    converged: bool
+    odds: float  # log odds of a shape of any kind
+    gain: float  # log-likelihood that free EM steps would gain
+    trend: FloatArray | None = None  # of what is behind a compared part
+    guided: bool = False  # whether it was compared in a guide's order
+    led_nowhere: bool = False  # whether this found no more than chance does
+
+    @classmethod
+    def of(
+        cls,
+        problem: Problem,
+        model: SplineModel,
+        prior: HyperPrior,
+        bins: IntArray,
+        data: Outcomes,
+        trend: FloatArray | None = None,
+    ) -> Posterior:
+        """Find the mode and the evidence under every member of the prior, and average."""
+        known = prior.members(bins, model.n_items, trend)
+        every = known + anything(len(bins), prior.coefficients)
+        modes: list[Mode] = []
+        evidence = np.empty(len(every))
+        for index, (log_weight, μ, Q, log_det) in enumerate(every):
+            mode = posterior_mode(model, data, μ, Q, modes[-1].β if modes else μ)
+            if modes and not mode.converged:  # lost on the way from where another member is: begin at its own mean
+                mode = max(mode, posterior_mode(model, data, μ, Q, μ), key=lambda each: each.value)
+            modes.append(mode)
+            evidence[index] = log_weight + mode.value + 0.5 * (log_det - mode.log_det)
+        whole = float(np.logaddexp.reduce(evidence))
+        seen, unseen = (np.logaddexp.reduce(each) for each in np.split(evidence, [len(known)]))
+        weights = np.exp(evidence - whole)
+        weights[: len(known)] = np.exp(seen - whole) * _shares(evidence[: len(known)], known, prior.trust)
+        weights[weights < LEAST_WEIGHT] = 0.0
+        weights /= weights.sum()
+        members = [
+            Member(mode, float(weight), _inverse(mode.root), μ, Q)
+            for mode, weight, (_, μ, Q, _) in zip(modes, weights, every, strict=True)
+            if weight > 0
+        ]
+        blended = _blend(model, members, prior)
+        return cls(
+            problem, model, prior, data, members, blended, _one_step(blended, data), whole,
+            max(each.steps for each in modes), all(each.mode.converged for each in members),
+            float(unseen - seen), _free_gain(blended, data), trend,
+        )  # fmt: skip
+
+    def following(self, together: HyperPrior) -> Posterior:
+        """Return the same with laws that follow what a prior of all of them together says of their average.
+
+        That prior has seen ranks whatever was ahead, and its errors are hardly related to those of the laws given what is.
+        """
+        model = SplineModel.on(self.problem.grid, together.coefficients)
+        seen = self.data.seen.sum(0, keepdims=True)
+        other = Posterior.of(self.problem, model, together, np.zeros(1, dtype=np.int64), Outcomes(self.data.A, seen))
+        average = self.data.seen.sum(1) @ self.blended / seen.sum()
+        blended = self.blended * (other.blended[0] / np.maximum(average, 1e-300)) ** FOLLOWED
+        blended = blended / blended.sum(1, keepdims=True)
+        return replace(self, blended=blended, mass=_one_step(blended, self.data))
+
+    # ------------------------------------------------------------------------------------------------ what it says
+
+    @property
+    def unlike(self) -> bool:
+        """Whether the sample looks like no recommender behind the prior: unlike in shape, or too rough."""
+        return self.unlike_shape or self.rough
+
+    @property
+    def unlike_shape(self) -> bool:
+        """Whether the evidence does not speak clearly against a shape of any kind, or a guide led nowhere."""
+        return self.led_nowhere or self.odds > (UNLIKE_ODDS if self.trend is None else UNLIKE_ODDS_COMPARED)
+
+    @property
+    def rough(self) -> bool:
+        """Whether a distribution without any smoothness would explain the sample much better: ranks heap up."""
+        counts = self.problem.counts
+        unknown = ~counts.all_compared
+        drawn, weight = counts.column("drawn")[unknown], counts.weight[unknown]
+        size = np.average(drawn, weights=weight) if counts.design.plain else drawn.min()
+        least = ROUGH_RATE * np.sqrt(max(size / 99, 1.0)) * float((self.data.seen.sum(1) ** ROUGH_POWER).sum())
+        return bool(self.gain > max(ROUGH_GAIN, least))
+
+    def notes(self) -> tuple[str, ...]:
+        """Warnings for people: a sample unlike any recommender seen, a catalogue beyond the sizes seen."""
+        out = []
+        remedy = "rank some cases in full, or draw more negatives, to know more."
+        if self.led_nowhere:
+            out.append(
+                "the guide found no more than chance does, which the prior does not expect of one, so the intervals are "
+                "widened to the bounds that the data alone allow; sample without it, or draw more negatives, to know more."
+            )
+        elif self.unlike_shape:
+            out.append(
+                "these ranks do not look like those of any recommender behind the prior, so the intervals are widened to "
+                f"the bounds that the data alone allow; {remedy}"
+            )
+        elif self.rough:
+            out.append(
+                "these ranks heap up in a few places, which those of recommenders behind the prior do not; the intervals "
+                f"are widened but may still miss: look at the bounds, and {remedy}"
+            )
+        N = self.model.n_items
+        if self.prior.beyond(N) > 0.05:
+            low, high = self.prior.sizes
+            side = f"larger than any of the catalogues behind the prior (up to {high:,.0f} items)"
+            if low > N:
+                side = f"smaller than any of the catalogues behind the prior (from {low:,.0f} items)"
+            out.append(f"a catalogue of {N:,.0f} items is {side}: intervals are widened for it.")
+        return tuple(out)
+
+    def interval(self, metric: Metric, value: float, level: float, target: str, n_items: float) -> tuple[float, float]:
+        """Quantiles of the posterior of the metric, laid around the estimate on the log scale.
+
+        ``population``: the metric of the drawn π. ``cases``: given π, each case's rank follows its own posterior; their mean
+        is one EM step from π and their variance adds Σ c_o Var[M(R) | o]/M².
+        """
+        with ONE_BLAS_THREAD:
+            drawn = self.values(metric, target, n_items)
+        tail = 0.5 - level / 2
+        low, middle, high = np.quantile(drawn, [tail, 0.5, 1 - tail])
+        if middle <= 0 or value <= 0:
+            span = float(min(value, low)), float(max(value, high))
+        else:
+            span = float(value * max(low, 0.0) / middle), float(value * high / middle)
+        low, high = span
+        further = GUIDED_STRETCH if self.guided else 1.0
+        if self.rough and not self.unlike_shape:
+            further *= ROUGH_STRETCH
+        if further > 1 and low > 0:
+            return value * (low / value) ** further, value * (high / value) ** further
+        return span
+
+    @cached_property
+    def heads(self) -> FloatArray:
+        """The expected weight of the cases of every (j, T) at each of the first ranks, given their own outcomes."""
+        from scipy.sparse import csr_array
+
+        problem, counts, column = self.problem, self.problem.counts, self._columns
+        first = slice(min(HEAD, len(problem.grid)))
+        out = np.zeros((len(problem.strata), first.stop))
+        for row, π in enumerate(self.blended):
+            here = np.flatnonzero(problem.strata[counts.group_of] == row)
+            used, place = np.unique(column[here], return_inverse=True)
+            A = self.data.A[:, used]
+            pull = (A[first] / np.maximum(π @ A, 1e-300)).T
+            shape = len(problem.strata), len(used)
+            seen = csr_array((counts.weight[here], (counts.group_of[here], place.ravel())), shape=shape)
+            out += (seen @ pull) * π[first]
+        return out
+
+    @cached_property
+    def _columns(self) -> IntArray:
+        """The column of the laws that each cell of the counts has."""
+        problem, counts = self.problem, self.problem.counts
+        starts = np.cumsum([0, *(len(table.hits) for table in problem.tables)])
+        column = np.zeros(len(counts.keys), dtype=np.int64)
+        for index, table in enumerate(problem.tables):
+            here = np.ones(len(column), dtype=bool) if problem.pools is None else problem.pools == index
+            column[here] = starts[index] + columns_of(table, *counts.outcomes[here].T)
+        return column
+
+    def gains_given_outcomes(self, metric: Metric, n_items: float) -> Iterator[_Gains]:
+        """Mean and variance of cases' gains, each given its own outcome, in every draw: draws × outcomes.
+
+        Cells of the counts that gain alike come together: which they are, and the outcome of each.
+        """
+        counts = self.problem.counts
+        for row, which, gains in self.problem.grid.gains(metric, n_items, counts.groups, self.problem.strata):
+            draws, size = self._draws[row], gains.shape[1]
+            for group, gain in zip(which, gains, strict=True):
+                cells = np.flatnonzero(counts.group_of == group)
+                used, place = np.unique(self._columns[cells], return_inverse=True)
+                A = self.data.A[:, used]
+                mean, square = ((draws[:, :size] * each) @ A[:size] for each in (gain, gain**2))
+                whole = np.maximum(draws @ A, 1e-300)
+                yield cells, place.ravel(), mean / whole, np.maximum(square / whole - (mean / whole) ** 2, 0.0)
+
+    def _sum_given_outcomes(self, parts: Iterable[_Gains]) -> tuple[FloatArray, FloatArray]:
+        """The sum of all gains in every draw, and its variance."""
+        total, variance = np.zeros(len(self._draws[0])), np.zeros(len(self._draws[0]))
+        for cells, place, mean, left in parts:
+            weight = np.bincount(place, self.problem.counts.weight[cells])
+            total += mean @ weight
+            variance += left @ weight
+        return total, variance
+
+    def open_variance(self, metric: Metric, n_items: float) -> FloatArray:
+        """What a case of each cell of the counts adds to the variance of the sum of all gains.
+
+        In a draw a case has an expected gain t, given its outcome, and a variance v about it. The sum varies as Σ t does
+        over draws, and by the mean of Σ v: a case adds Cov(t, Σ t) and the mean of v.
+        """
+        parts = list(self.gains_given_outcomes(metric, n_items))
+        total = self._sum_given_outcomes(parts)[0]
+        total -= total.mean()
+        out = np.zeros(len(self.problem.counts.keys))
+        for cells, place, mean, left in parts:
+            out[cells] = (total @ mean / len(total) + left.mean(0))[place]
+        return np.maximum(out, 0.0)
+
+    def values(self, metric: Metric, target: str, n_items: float) -> FloatArray:
+        """Return the metric in every draw."""
+        counts, grid = self.problem.counts, self.problem.grid
+        weight, rows = counts.groups.weight, self.problem.strata
+        pooled, squared = grid.pooled_gains(metric, n_items, counts.groups, rows)
+        if target == "population":
+            return np.asarray(sum(d @ g for d, g in zip(self._draws, pooled, strict=True)) / counts.users_weight)
+        parts = self.data.parts
+        number = len(self._draws[0])
+        noise = np.random.default_rng(1).standard_normal(number)
+        if self.trend is not None:  # gains of a stratum differ in shape, and those that matter most are compared most
+            total, variance = self._sum_given_outcomes(self.gains_given_outcomes(metric, n_items))
+            return np.asarray((total + np.sqrt(variance) * noise) / counts.users_weight)
+        total, variance = np.zeros(number), np.zeros(number)
+        some = slice(None, None, THINNED)
+        explained = np.zeros((len(parts), len(total[some])))
+        for row, which, gains in grid.gains(metric, n_items, counts.groups, rows):
+            # gains of one j differ by a factor: one of them stands for all
+            gain = np.sign(gains[0]) * np.sqrt(weight[which] @ gains**2)
+            A, seen = parts[row]
+            earned = self._draws[row][some, : len(gain)] * gain
+            by_outcome = (earned @ A[: len(gain)] * self._pull[row][some]) ** 2
+            explained[row] += np.sum(by_outcome / (seen / seen.sum()), axis=1)
+        for row, (gain, square) in enumerate(zip(pooled, squared, strict=True)):
+            head = slice(len(np.trim_zeros(square, "b")))
+            # an EM step multiplies every draw by the product of pull and law
+            after = self._draws[row][:, head] * (self._pull[row] @ parts[row][0][head].T)
+            total += after @ gain[head]
+            second = after @ square[head]
+            # Var[gain | outcome] is E[gain²] less what outcomes explain of it, a share that hardly differs between draws
+            unexplained = 1 - np.mean(explained[row] / np.maximum(second[some], 1e-300))
+            variance += max(float(unexplained), 0.0) * second
+        variance *= self.shared_negatives(metric, n_items)
+        return np.asarray((total + np.sqrt(np.maximum(variance, 0.0)) * noise) / counts.users_weight)
+
+    def shared_negatives(self, metric: Metric, n_items: float) -> float:
+        """Return by how much shared negatives raise the variance that is left within cases when π is known; at least 1.
+
+        A user's targets are commonly ranked among the same negatives: one that is missing makes all of them look better.
+        Given T, a user has one case for each j, so that errors that go together with correlation ρ have the variance
+        (1−ρ) Σ_j v_j + ρ (Σ_j √v_j)² where v_j is the mean of Var[gain | outcome] over the cases of (j, T).
+        """
+        counts, grid = self.problem.counts, self.problem.grid
+        groups = counts.groups
+        targets, weight = groups.targets, groups.weight
+        if groups.ahead.any() or not (targets > 1).any():  # negatives of one's own for every case
+            return 1.0
+        left = np.zeros(len(targets))
+        for row, which, gains in grid.gains(metric, n_items, groups, self.problem.strata):
+            A, seen = self.data.parts[row]
+            π, head = self.blended[row], gains.shape[1]
+            widest = gains[np.argmax(np.abs(gains).max(1, initial=0.0))]  # the others differ from it by a factor
+            scale = np.abs(gains).max(1, initial=0.0) / max(float(np.abs(widest).max(initial=0.0)), 1e-300)
+            likely = np.maximum(π @ A, 1e-300)
+            mean, square = ((π[:head] * each) @ A[:head] / likely for each in (widest, widest**2))
+            left[which] = scale**2 * max(float(seen @ (square - mean**2)) / float(seen.sum()), 0.0)
+        users, which = np.unique(targets, return_inverse=True)
+        number = np.bincount(which, weight / targets, len(users))
+        alone, together = (np.bincount(which, each, len(users)) for each in (left, np.sqrt(left)))
+        total = float(number @ alone)
+        return 1 - SHARED + SHARED * float(number @ together**2) / total if total > 0 else 1.0
+
+    @cached_property
+    def _draws(self) -> list[FloatArray]:
+        """π of every draw, stratum by stratum: members by weight, each Gaussian about its mode."""
+        rng = np.random.default_rng(0)
+        strata, size = self.members[0].mode.β.shape
+        number = DRAWS if strata <= MANY_STRATA else FEWER_DRAWS
+        share = np.array([member.weight for member in self.members])
+        numbers = np.diff(np.round(np.cumsum(share) * number), prepend=0).astype(np.int64)
+        parts = []
+        for member, each in zip(self.members, numbers, strict=True):
+            if self.guided and each:
+                parts.append(self._reweighted(member, int(each), rng))
+                continue
+            z = balanced_normals(int(each), strata * size, rng)
+            parts.append(member.mode.β.ravel() + self.prior.spread * z @ member.spread)
+        drawn = np.concatenate(parts).reshape(-1, strata, size)
+        return [self.model.mass(drawn[:, row]) for row in range(strata)]
+
+    def _reweighted(self, member: Member, number: int, rng: np.random.Generator) -> FloatArray:
+        """Draws of a member's posterior itself, not of the Gaussian about its mode: more of these, resampled by importance.
+
+        Behind a compared part little is better in most rests. Where nothing was seen of it, the posterior ends where more
+        would have been seen, and the Gaussian goes on. Weights are cut off at √n times their mean (Ionides 2008).
+        """
+        n, β = MORE_DRAWS * number, member.mode.β
+        z = balanced_normals(n, β.size, rng)
+        drawn = β.ravel() + z @ member.spread
+        left = drawn - member.mean.ravel()
+        log = 0.5 * (z**2).sum(1) - 0.5 * ((left @ member.precision) * left).sum(1)
+        for row, (A, seen) in enumerate(self.data.parts):
+            mass = self.model.mass(drawn.reshape(n, *β.shape)[:, row])
+            log += np.log(np.maximum(mass @ A, 1e-300)) @ seen
+        weight = np.exp(log - log.max())
+        weight = np.minimum(weight, np.sqrt(n) * weight.mean())
+        place = np.searchsorted(np.cumsum(weight) / weight.sum(), (np.arange(number) + 0.5) / number)
+        return np.asarray(drawn[np.minimum(place, n - 1)])
+
+    @cached_property
+    def _pull(self) -> list[FloatArray]:
+        """Share of each outcome over its probability, in every draw."""
+        return [
+            seen / seen.sum() / np.maximum(drawn @ A, 1e-300)
+            for drawn, (A, seen) in zip(self._draws, self.data.parts, strict=True)
+        ]
+
+
+def _shares(evidence: FloatArray, members: Sequence[tuple[float, Any, Any, float]], trust: float) -> FloatArray:
+    """Return the shares of the prior's own members: prior weight times likelihood to the power ``trust``."""
+    prior = np.array([log_weight for log_weight, *_ in members])
+    log = prior + trust * (evidence - prior)
+    return np.asarray(np.exp(log - np.logaddexp.reduce(log)))
+
+
+def _inverse(root: FloatArray) -> FloatArray:
+    """Return the inverse of a lower triangular matrix."""
+    from scipy.linalg import solve_triangular
+
+    return np.asarray(solve_triangular(root, np.eye(len(root)), lower=True, check_finite=False))
+
+
+def _blend(model: SplineModel, members: list[Member], prior: HyperPrior) -> FloatArray:
+    """Return one π per stratum: the members' modes, each pulled towards its median, averaged by weight."""
+    size = model.B.shape[1]
+    out = np.zeros((len(members[0].mode.β), len(model.base)))
+    for member in members:
+        π = model.mass(member.mode.β)
+        for row, mass in enumerate(π):
+            along = (model.B - mass @ model.B) @ member.spread[:, row * size : (row + 1) * size].T
+            log = np.log(np.maximum(mass, 1e-300)) - prior.shrink * (along**2).sum(1)
+            if prior.average_mass:
+                mass = np.exp(log - log.max())
+                out[row] += member.weight * mass / mass.sum()
+            else:
+                out[row] += member.weight * log
+    if not prior.average_mass:
+        out = np.exp(out - out.max(axis=1, keepdims=True))
+    return np.asarray(out / out.sum(axis=1, keepdims=True))
+
+
+def _one_step(blended: FloatArray, data: Outcomes) -> FloatArray:
+    """Every stratum's π after one EM step towards what was seen of it."""
+    return np.stack([em_step(π, A, seen) for π, (A, seen) in zip(blended, data.parts, strict=True)])
+
+
+def _free_gain(π: FloatArray, data: Outcomes) -> float:
+    """Log-likelihood that free EM steps from the fit gain, over all strata: large where no smooth shape will do."""
+    gain = 0.0
+    for mass, (A, seen) in zip(π, data.parts, strict=True):
+        free = mass
+        for _ in range(FREE_STEPS):
+            free = em_step(free, A, seen)
+        gain += float(seen @ np.log(np.maximum(free @ A, 1e-300) / np.maximum(mass @ A, 1e-300)))
+    return gain
