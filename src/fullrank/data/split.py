@@ -14,17 +14,8 @@ import scipy.sparse as sp
 
 from fullrank._checks import check_choice, check_whole, first_where, more
 from fullrank._types import RNG, Array, BoolArray, FloatArray, IntArray
-from fullrank.data.frames import (
-    Interactions,
-    among,
-    canonical_csr,
-    encode_together,
-    interactions,
-    raw_columns,
-    repeats,
-    same_sizes,
-    stored_in,
-)
+from fullrank.data import frames
+from fullrank.data.frames import Interactions
 
 HOW = ("last", "random", "ratio", "last-ratio", "given")
 
@@ -105,7 +96,7 @@ class Split:
                     f"`{what}` must be from 0 to {size - 1}, since `train` has {size:,} {what}, got {values[case]} in case "
                     f"{case} (user {self.users[case]}, item {self.items[case]})."
                 )
-        repeated = repeats(self.users * self.n_items + self.items)
+        repeated = frames.repeats(self.users * self.n_items + self.items)
         if len(repeated):
             case = int(repeated.min())
             raise ValueError(
@@ -122,7 +113,7 @@ class Split:
 
     def in_train(self, users: IntArray, items: IntArray) -> BoolArray:
         """Say for each pair of positions whether it is in `train`."""
-        return stored_in(self.train, users, items)
+        return frames.stored_in(self.train, users, items)
 
     def _checked_weights(self) -> FloatArray:
         try:
@@ -291,7 +282,7 @@ class Split:
         check_whole("min_items", min_items, 2)
         if how.endswith("ratio") and not 0 < share < 1:
             raise ValueError(f"`share` must be between 0 and 1, such as 0.2, got {share!r}.")
-        found = interactions(data, **columns).distinct()
+        found = frames.interactions(data, **columns).distinct()
         within = found.timestamps if how.startswith("last") else _random_keys(found, rng)
         if within is None:
             raise ValueError("the interactions have no time; hold out at random, or name the column with `timestamp=`.")
@@ -308,19 +299,19 @@ def given_test(data: Any, test: Any, *, name: str = "", **columns: Any) -> Split
     array([0], dtype=int32)
     """
     known, asked = _numbered_together(data, test, columns, "`data` and `test`")
-    return _split_of(known.take(~among(known.keys, np.sort(asked.keys))), asked, name)
+    return _split_of(known.take(~frames.among(known.keys, np.sort(asked.keys))), asked, name)
 
 
 def _numbered_together(data: Any, test: Any, columns: dict[str, Any], where: str) -> tuple[Interactions, Interactions]:
     """Give the users and items of two sets of interactions one numbering."""
     both_encoded = isinstance(data, Interactions) and isinstance(test, Interactions)
     if both_encoded and data.user_ids is test.user_ids and data.item_ids is test.item_ids:
-        return same_sizes(data, test)
+        return frames.same_sizes(data, test)
     n_users, n_items = data.shape if sp.issparse(data) else (columns.get("n_users"), columns.get("n_items"))
     names = {what: column for what, column in columns.items() if not what.startswith("n_")}
-    both = [raw_columns(each, **names) for each in (data, test)]
-    users, user_ids, n_users = encode_together([each["user"] for each in both], "user", n_users, where=where)
-    items, item_ids, n_items = encode_together([each["item"] for each in both], "item", n_items, where=where)
+    both = [frames.raw_columns(each, **names) for each in (data, test)]
+    users, user_ids, n_users = frames.encode_together([each["user"] for each in both], "user", n_users, where=where)
+    items, item_ids, n_items = frames.encode_together([each["item"] for each in both], "item", n_items, where=where)
     known, asked = (
         Interactions(*pairs, n_users, n_items, user_ids=user_ids, item_ids=item_ids)
         for pairs in zip(users, items, strict=True)
@@ -382,7 +373,7 @@ def _canonical(given: Any, name: str) -> Any:
         matrix.check_format(full_check=True)
     except ValueError as error:
         raise ValueError(f"`{name}` is not a valid sparse matrix: {str(error).rstrip('.')}.") from None
-    matrix = canonical_csr(matrix)
+    matrix = frames.canonical_csr(matrix)
     if matrix.data.dtype.kind != "f":
         if matrix.data.dtype.kind not in "biu":
             raise TypeError(f"`{name}` must hold real numbers, got {matrix.data.dtype} values.")

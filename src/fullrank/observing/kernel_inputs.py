@@ -186,13 +186,19 @@ def scratch_for(cases: Any, row: Array, n: int = 0, cards: int = 0) -> Any:
 
 
 def run_kernel(
-    task: Task, state: State, model: Any, row: Array, scores: Array | None = None, *, compare: bool = True
+    task: Task,
+    state: State,
+    given: tuple[Any, Array] | None = None,
+    scores: Array | None = None,
+    *,
+    compare: bool = True,
 ) -> Array:
     """Observe a state's cases by the compiled loop of its design, in threads; return the scores of the targets.
 
-    ``scores``: those of the targets, where they are known. Without ``compare``, targets are scored and put in order, and
-    their candidates are counted, and that is all.
+    ``given``: a model as :func:`structure` returns it, unless it is the task's own. ``scores``: those of the targets, where
+    they are known. Without ``compare``, targets are scored and put in order, and their candidates counted, and that is all.
     """
+    model, row = given or structure(task)
     known = scores is not None
     # a copy of what is known: kernels are compiled for an array that may be written to, and one from another node may not
     own = np.empty(len(state.hits), dtype=row.dtype) if scores is None else np.array(scores)

@@ -29,7 +29,8 @@ from fullrank.observing.budget import Budget
 from fullrank.observing.checkpoint import Checkpoint
 from fullrank.observing.guides import continues, guide_of, training_items
 from fullrank.observing.inputs import check_options, check_sizes, mapper, pools_of, seed_of
-from fullrank.observing.task import SCORES_PER_CALL, Task, is_compiled
+from fullrank.observing.kernel_inputs import is_compiled
+from fullrank.observing.task import SCORES_PER_CALL, Task
 from fullrank.ranks.counts import NOTHING, RankCounts
 from fullrank.ranks.design import ALL, Design, parse_design
 

@@ -113,7 +113,7 @@ def count_products(task: Task, state: State) -> bool:
     unit = (width + width / 8 + 24) * float(np.finfo(kind).eps) / 2
     user_bound *= unit
     # first no item at all: the scores of the targets, their order, and the sizes of the pools
-    scores = run_kernel(task, state, model, work, compare=False)
+    scores = run_kernel(task, state, (model, work), compare=False)
     if state.status.any():
         return True
     out_ptr, out = _left_out(cases, items.place)

@@ -87,7 +87,7 @@ class ShardTask:
             cases = cases._replace(course=fixed(course.ravel()))
             state.hits[:] = 0
         state = replace(state, cases=cases._replace(low=low, high=high), rules=rules)
-        run_kernel(task, state, model, row, part.scores)
+        run_kernel(task, state, (model, row), part.scores)
         state.complain(self.name)
         return part.block.first, state.hits
 

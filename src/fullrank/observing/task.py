@@ -11,21 +11,12 @@ import numpy as np
 from fullrank.models.scorer import Factors, Rows
 from fullrank.observing.blocks import Block, Result
 from fullrank.observing.guides import TILE, Guide, observe_behind
-from fullrank.observing.kernel_inputs import (
-    State,
-    fixed,
-    floats,
-    is_compiled,
-    run_kernel,
-    scratch_of,
-    structure,
-    whole_rows,
-)
+from fullrank.observing.kernel_inputs import State, fixed, is_compiled, run_kernel, scores_of, scratch_of, whole_rows
 from fullrank.observing.kernel_inputs import kernels as k
 from fullrank.observing.products import count_products
 from fullrank.ranks.design import Course, Design, Exhaustive
 
-__all__ = ["SCORES_PER_CALL", "Task", "is_compiled"]
+__all__ = ["SCORES_PER_CALL", "Task"]
 
 
 #: Scores asked at once of a model that is only known by its function: the shape is fixed, so batches cannot change a digit.
@@ -148,7 +139,7 @@ class Task:
         factors = isinstance(self.scorer, Factors) and self.scorer.users.shape[1] > 0
         products = self.exhaustive and factors and not block.explicit
         if not (products and count_products(self, state)):
-            run_kernel(self, state, *structure(self))
+            run_kernel(self, state)
         state.complain(self.name)
         return state.result(block, int(state.compared.sum()) - before)
 
@@ -159,7 +150,7 @@ def _by_rows(task: Task, block: Block) -> Result:
     scores = whole_rows(task.scorer, users, task.n_items, f"model `{task.name}`")
     state = State.of(task, block)
     state = replace(state, cases=state.cases._replace(rows=fixed(np.arange(len(users)))))
-    run_kernel(task, state, k.RowModel(fixed(scores)), np.zeros(0, dtype=scores.dtype))
+    run_kernel(task, state, (k.RowModel(fixed(scores)), np.zeros(0, dtype=scores.dtype)))
     state.complain(task.name)
     return state.result(block, len(users) * task.n_items)
 
@@ -179,7 +170,7 @@ def _by_pairs(task: Task, block: Block) -> Result:
             items = np.empty((len(rows), width + 1), dtype=np.int64)
             sizes, begin, users = np.minimum(left, width), state.compared[rows], group[rows]
             k.fill_draws(cases, rules, rows, users, begin, begin + sizes, scratch, state.pool, items, state.status)
-            scores = floats(task.scorer.score(np.array(cases.users[users]), items))
+            scores = scores_of(task, cases.users[users], items)
             k.count_batch(cases, rules, rows, users, sizes, fixed(items), fixed(scores), state.hits, state.status)
             state.complain(task.name)
             target_scores[rows] = scores[:, 0]
