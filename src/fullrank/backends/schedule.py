@@ -218,7 +218,9 @@ class _Schedule:
         """Have a block started again, unless its other copy still runs; give it up when it was lost too often."""
         self.losses[index] += lost.counts
         if self.losses[index] > self.retries:
-            raise _gone(self.task, self.held[index], lost, self.losses[index])
+            model, where = _where(self.task, self.held[index])
+            times = f"{self.losses[index]} attempts"
+            raise BlockError(f"{model}: {where} was given up after {times}, the last because {lost.reason}.")
         if not any(other.index == index for other in self.running.values()):
             self.waiting.append(index)
 
@@ -250,11 +252,6 @@ def _where(task: Any, block: Any) -> tuple[str, str]:
         return model, "a block"
     first, last = int(users[0]), int(users[-1])
     return model, f"the block of user {first}" if first == last else f"the block of users {first} to {last}"
-
-
-def _gone(task: Any, block: Any, lost: Lost, times: int) -> BlockError:
-    model, where = _where(task, block)
-    return BlockError(f"{model}: {where} was given up after {times} attempts, the last because {lost.reason}.")
 
 
 def _raised(task: Any, block: Any, failure: Failure) -> Exception:

@@ -51,10 +51,8 @@ def cells_of(
     ids = None if users is None else np.asarray(users)
     if ids is not None and len(ids) != M:
         raise ValueError(f"`users` has {len(ids)} entries for {M} cases: give one per case.")
-    j, T = (
-        per_case("order", 1 if order is None else order, M),
-        per_case("targets", 1 if targets is None else targets, M),
-    )
+    j = per_case("order", 1 if order is None else order, M)
+    T = per_case("targets", 1 if targets is None else targets, M)
     if order is None and (T > 1).any():
         raise ValueError("`order` is missing: with several targets per user every case needs its place among them.")
     refuse((j < 1) | (j > T), "order", j, "a place in 1..targets")
