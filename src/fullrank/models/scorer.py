@@ -333,7 +333,8 @@ def bias_of(bias: Any, n_items: int, kind: Any, name: str) -> Array | None:
 
 
 def _floating_csr(matrix: Any) -> Any:
-    return canonical_csr(matrix).astype(float_type(matrix.dtype), copy=False)
+    csr = canonical_csr(matrix)
+    return csr.astype(float_type(csr.dtype), copy=False)
 
 
 def to_numpy(values: Any) -> Array:
