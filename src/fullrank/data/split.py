@@ -320,7 +320,7 @@ def _numbered_together(data: Any, test: Any, columns: dict[str, Any], where: str
 
 
 def _hold_out(found: Interactions, within: Array, share: float, min_items: int) -> tuple[Interactions, Interactions]:
-    """Part each user's rows, ordered by ``within``, into all but the last one, or the last `share`, and those held out."""
+    """Hold out the last of each user's rows in the order of `within`, or the last `share` of them; returns (rest, held)."""
     sizes = np.bincount(found.users, minlength=found.n_users)
     held = np.floor(share * sizes + 0.5).astype(np.int64).clip(1, np.maximum(sizes - 1, 1))
     held[sizes < min_items] = 0

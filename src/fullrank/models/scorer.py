@@ -317,7 +317,7 @@ def matrix_of(values: Any, what: str) -> Array:
 
 
 def float_type(kind: Any) -> np.dtype[Any]:
-    """Return the type in which numbers of another are scored: float32 and float64 are kept, halves become float32."""
+    """Return the type of scores made from numbers of this type: float32 and float64 stay, half precision becomes float32."""
     kind = np.dtype(kind)
     return kind if kind in (np.float32, np.float64) else np.dtype(np.float32 if kind == np.float16 else np.float64)
 

@@ -88,7 +88,7 @@ class Block:
         return {**self.__dict__, "cases": self.cases[:0], "listed": listed, "lo": hi - sizes, "hi": hi}
 
     def so_far(self, name: str, otherwise: int = 0) -> IntArray:
-        """Return a copy of what every case brings along, the same for all where they bring nothing."""
+        """Return a copy of what each case brings along, or ``otherwise`` for all of them where they bring nothing."""
         values = getattr(self, name)
         return np.full(len(self.targets), otherwise, dtype=np.int64) if values is None else values.copy()
 

@@ -230,7 +230,7 @@ def scores_of(task: Task, users: IntArray, items: IntArray) -> Array:
 
 
 def whole_rows(scorer: Any, users: IntArray, n_items: int, called: str) -> Array:
-    """Ask a model that is not compiled, ``called`` so in messages, for the scores of all items."""
+    """Ask a model that is not compiled for the scores of all items; ``called`` names it in messages."""
     if isinstance(scorer, Rows):
         scores = floats(scorer.rows(users))
     else:
