@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from fullrank._checks import TIES, first_where
 from fullrank._types import IntArray
+from fullrank.data.frames import canonical_csr
 from fullrank.data.split import Split
 from fullrank.observing.blocks import Block, Pools, Result
 
@@ -66,24 +67,20 @@ def check_sizes(scorer: Any, split: Split, name: str) -> None:
 
 def pools_of(given: Any, split: Split) -> Pools:
     """Return what ``candidates`` means for a split; shares in a design are shares of its largest pool."""
-    listed, explicit = _candidates(given, split)
-    largest = split.n_items
-    if explicit:
-        largest = int(np.diff(listed.indptr)[np.unique(split.users)].max()) + 1
-    return Pools(listed, explicit, largest)
-
-
-def _candidates(given: Any, split: Split) -> tuple[Any, bool]:
-    """Sorted items per user as a CSR matrix, and whether they are the candidates or what is left out."""
-    shape = (split.n_users, split.n_items)
-    if isinstance(given, str):
-        if given == "unseen":
-            return _sorted_csr(split.train), False
-        if given == "all":
-            return sp.csr_matrix(shape, dtype=np.int8), False
+    if not isinstance(given, str):
+        pool = _pool_per_user(given, split)
+        return Pools(pool, True, int(np.diff(pool.indptr)[np.unique(split.users)].max()) + 1)
+    if given not in ("unseen", "all"):
         raise ValueError(f"`candidates` must be 'unseen', 'all', or a pool of items per user, got {given!r}.")
+    listed = split.train if given == "unseen" else sp.csr_matrix(split.train.shape, dtype=np.int8)
+    return Pools(listed, False, split.n_items)
+
+
+def _pool_per_user(given: Any, split: Split) -> Any:
+    """Return the candidates of every user as a canonical CSR matrix."""
+    shape = (split.n_users, split.n_items)
     if sp.issparse(given) or (isinstance(given, np.ndarray) and given.ndim == 2 and given.dtype == bool):
-        pool = sp.csr_matrix(given)
+        pool = canonical_csr(given)
         if pool.shape != shape:
             raise ValueError(
                 f"`candidates` must have the shape of the split, {shape[0]} users × {shape[1]} items, got {pool.shape}."
@@ -91,7 +88,7 @@ def _candidates(given: Any, split: Split) -> tuple[Any, bool]:
         if pool.nnz and not np.all(pool.data):
             pool = pool.copy()
             pool.eliminate_zeros()
-        return _sorted_csr(pool), True
+        return pool
     if not isinstance(given, dict | Sequence | np.ndarray):
         raise TypeError(
             f"`candidates` must be 'unseen', 'all', or a pool of items per user, got a {type(given).__name__}."
@@ -102,7 +99,7 @@ def _candidates(given: Any, split: Split) -> tuple[Any, bool]:
         raise ValueError(
             f"`candidates` of user {rows[wrong]} must be items from 0 to {shape[1] - 1}, got {flat[wrong]}."
         )
-    return _sorted_csr(sp.csr_matrix((np.ones(len(flat), dtype=np.int8), (rows, flat)), shape=shape)), True
+    return sp.csr_matrix((np.ones(len(flat), dtype=np.int8), (rows, flat)), shape=shape)
 
 
 def lists_of(given: Any, what: str, split: Split) -> list[IntArray]:
@@ -113,8 +110,3 @@ def lists_of(given: Any, what: str, split: Split) -> list[IntArray]:
             f"`{what}` must have a list for each of the split's {split.n_users} users, got {len(lists)} lists."
         )
     return [np.asarray(items, dtype=np.int64) for items in lists]
-
-
-def _sorted_csr(matrix: Any) -> Any:
-    out = matrix if getattr(matrix, "format", None) == "csr" else sp.csr_matrix(matrix)  # keeps what it knows of itself
-    return out if out.has_sorted_indices else out.sorted_indices()
