@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from types import TracebackType
 from typing import Any
 
 __all__ = ["bar"]
@@ -19,9 +18,7 @@ class _Silent:
     def __enter__(self) -> _Silent:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         pass
 
     def update(self, n: float = 1) -> None:

@@ -126,7 +126,9 @@ def read_table(path: str | Path) -> dict[str, Array]:
     elif kind in _SEPARATORS:
         head = _head(path)
         bare = is_number(head)  # one number per line and no header: a list of ranks
-        columns = _named(path, read_columns(path, _separator(head, _SEPARATORS[kind]), ["rank"] if bare else None))
+        # what stands between the columns: the usual character, unless the first line has more of another
+        separator = max((_SEPARATORS[kind], ",", ";", "\t", "|"), key=head.count)
+        columns = _named(path, read_columns(path, separator, ["rank"] if bare else None))
     elif kind in _PARQUET:
         columns = _named(path, read_columns(path))
     else:
@@ -265,11 +267,6 @@ def _named(path: Path, found: list[tuple[str, Array]]) -> dict[str, Array]:
     if names and all(map(is_number, names)):
         raise ValueError(f"{str(path)!r} has no header: name the columns in its first line, such as 'user_id,rank'.")
     return dict(found)
-
-
-def _separator(head: str, usual: str) -> str:
-    """Return what stands between the columns: the usual character, unless the first line has more of another."""
-    return max((usual, ",", ";", "\t", "|"), key=head.count)
 
 
 def place_of(path: Path, row: int) -> str:

@@ -91,7 +91,7 @@ def once(path: Path, result: Path, world: Any, how: str, rng: np.random.Generato
 def records(path: Path, users: Any) -> Counter[int]:
     """How often the checkpoint holds each user."""
     out: Counter[int] = Counter()
-    kept = Checkpoint(path, {})
+    kept = Checkpoint(path, dict)
     with kept:
         ptr = np.append(0, np.cumsum(np.unique(users, return_counts=True)[1]))
         for result in kept.restore(len(ptr) - 1, ptr):

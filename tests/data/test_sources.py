@@ -278,7 +278,7 @@ def test_import_from_elsewhere(how, folder, tmp_path):
     if how == "zip":
         with zipfile.ZipFile(source, "w") as archive:
             archive.write(away / "u.data", "ml-100k/u.data")
-    told = fd.import_(" ML-100K ", source)
+    told = fd.import_files(" ML-100K ", source)
     assert (told["interactions"], told["users"], told["items"], told["test"]) == (4, 2, 3, None)
     assert told == json.loads((folder / "ml-100k" / "provenance.json").read_text())
     assert told["sources"][0]["bytes"] == (source / "u.data" if how == "folder" else source).stat().st_size

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fullrank.data import Split, given_test, interactions, k_core, leave_last_out, leave_one_out, ratio
+from fullrank.data import Split, given_test, interactions, k_core
 
 TRAIN = sp.csr_matrix(np.array([[1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 0, 1]]))
 
@@ -210,7 +210,7 @@ def pairs(toy):
 
 def test_last_by_time_and_ties_go_to_the_later_row():
     users, items, times = [0, 0, 0, 1, 1, 1, 2], [0, 1, 2, 2, 1, 0, 3], [3, 9, 4, 5, 7, 7, 1]
-    toy = leave_last_out((users, items, None, times))
+    toy = Split.from_interactions((users, items, None, times), "last")
     assert toy.users.tolist() == [0, 1]
     assert toy.items.tolist() == [1, 0]  # user 1: items 1 and 0 share time 7, item 0 comes later in the data
     assert pairs(toy) == {(0, 0), (0, 2), (1, 2), (1, 1), (2, 3)}
@@ -218,13 +218,13 @@ def test_last_by_time_and_ties_go_to_the_later_row():
 
 def test_a_repeated_pair_counts_once_at_its_earliest_time():
     # item 0 was met first (time 1) although it comes up again last (time 9)
-    toy = leave_last_out(([0, 0, 0], [0, 1, 0], None, [1, 5, 9]))
+    toy = Split.from_interactions(([0, 0, 0], [0, 1, 0], None, [1, 5, 9]), "last")
     assert toy.items.tolist() == [1]
     assert toy.train.data.tolist() == [1]
 
 
 def test_min_items_keeps_small_users_in_train():
-    toy = leave_one_out(([0, 0, 0, 1, 1], [0, 1, 2, 0, 1]), min_items=3)
+    toy = Split.from_interactions(([0, 0, 0, 1, 1], [0, 1, 2, 0, 1]), "random", min_items=3)
     assert toy.test_users.tolist() == [0]
     assert toy.seen(1).tolist() == [0, 1]
 
@@ -238,7 +238,7 @@ def test_last_ratio_takes_the_latest_share():
     ("size", "share", "held"), [(2, 0.9, 1), (2, 0.1, 1), (10, 0.25, 3), (3, 0.5, 2), (5, 0.99, 4)]
 )
 def test_ratio_rounds_half_up_and_leaves_both_sides_something(size, share, held):
-    assert ratio(([0] * size, range(size)), share).cases == held
+    assert Split.from_interactions(([0] * size, range(size)), "ratio", share=share).cases == held
 
 
 def test_the_random_split_does_not_see_the_order_of_rows_and_follows_its_seed():
@@ -255,7 +255,7 @@ def test_the_random_split_does_not_see_the_order_of_rows_and_follows_its_seed():
 def test_leave_one_out_is_uniform():
     counts = np.zeros(5)
     for seed in range(100):
-        toy = leave_one_out((np.repeat(np.arange(50), 5), np.tile(np.arange(5), 50)), rng=seed)
+        toy = Split.from_interactions((np.repeat(np.arange(50), 5), np.tile(np.arange(5), 50)), "random", rng=seed)
         counts += np.bincount(toy.items, minlength=5)
     chi_square = ((counts - 1000) ** 2 / 1000).sum()
     assert chi_square < 13.3  # 99 % of chi-square with 4 degrees of freedom
@@ -283,9 +283,9 @@ def test_last_equals_a_naive_loop(rows):
     data = (users, items, None, times)
     if not held:
         with pytest.raises(ValueError, match="nothing to hold out"):
-            leave_last_out(data, n_users=4, n_items=5)
+            Split.from_interactions(data, "last", n_users=4, n_items=5)
         return
-    toy = leave_last_out(data, n_users=4, n_items=5)
+    toy = Split.from_interactions(data, "last", n_users=4, n_items=5)
     assert dict(zip(toy.users.tolist(), toy.items.tolist(), strict=True)) == held
     assert pairs(toy) == rest
 
@@ -333,15 +333,15 @@ def test_given_test_with_a_sparse_matrix_keeps_its_positions():
         (lambda: Split.from_interactions(([0, 0], [0, 1])), "have no time"),
         (lambda: Split.from_interactions(([0, 0], [0, 1]), "given"), "`test` is missing"),
         (lambda: Split.from_interactions(([0, 0], [0, 1]), "random", test=([0], [1])), "they go together"),
-        (lambda: ratio(([0, 0], [0, 1]), 1.0), "`share` must .*got 1.0"),
-        (lambda: ratio(([0, 0], [0, 1]), np.nan), "`share` must .*got nan"),
+        (lambda: Split.from_interactions(([0, 0], [0, 1]), "ratio", share=1.0), "`share` must .*got 1.0"),
+        (lambda: Split.from_interactions(([0, 0], [0, 1]), "ratio", share=np.nan), "`share` must .*got nan"),
         (
-            lambda: leave_one_out(([0, 0], [0, 1]), min_items=1),
+            lambda: Split.from_interactions(([0, 0], [0, 1]), "random", min_items=1),
             "`min_items` must .*got 1",
         ),
-        (lambda: leave_one_out(([0, 0], [0, 1]), min_items=3), "no user has 3 or more"),
-        (lambda: leave_one_out(([], [])), "nothing to hold out"),
-        (lambda: leave_one_out(([0, 0], [0, 1]), rng=-1), "`rng` must .*got -1"),
+        (lambda: Split.from_interactions(([0, 0], [0, 1]), "random", min_items=3), "no user has 3 or more"),
+        (lambda: Split.from_interactions(([], []), "random"), "nothing to hold out"),
+        (lambda: Split.from_interactions(([0, 0], [0, 1]), "random", rng=-1), "`rng` must .*got -1"),
         (lambda: given_test(([0, 0], [0, 1]), ([0, 0], [1, 1])), "twice"),
         (lambda: given_test(([0, 0], [0, 1]), ([], [])), "no test cases"),
     ],
@@ -353,7 +353,7 @@ def test_bad_splits(call, message):
 
 def test_bad_types_of_splits():
     with pytest.raises(TypeError, match=r"`rng` must .*got 'x'"):
-        leave_one_out(([0, 0], [0, 1]), rng="x")
+        Split.from_interactions(([0, 0], [0, 1]), "random", rng="x")
     with pytest.raises(TypeError, match="strings in one"):
         given_test(([0, 0], [0, 1]), (["0"], [1]))
 

@@ -9,6 +9,7 @@ import fullrank as fr
 import naive
 from fullrank.estimators import problem
 from fullrank.estimators._grid import Grid
+from fullrank.ranks.groups import with_like_hits, with_like_samples
 
 ESTIMATORS = [
     fr.MLE(),
@@ -256,7 +257,7 @@ def test_samples_of_very_many_sizes_keep_their_share_of_the_candidates(rng):
 
 def test_like_hits_keep_cases_and_few_hits_and_hardly_move_many(rng):
     counts, _ = pooled_samples(rng, users=60)
-    like = counts.with_like_hits(0.04)
+    like = with_like_hits(counts, 0.04)
     assert (len(like), like.n_items, len(like.groups[0])) == (len(counts), counts.n_items, len(counts.groups[0]))
     before, after = (np.bincount(each.column("hits"), each.weight, 2000) for each in (counts, like))
     np.testing.assert_array_equal(before[:20], after[:20])
@@ -266,7 +267,7 @@ def test_like_hits_keep_cases_and_few_hits_and_hardly_move_many(rng):
     for x in range(1, 1900):
         assert below[0][int(0.97 * x)] <= below[1][x] <= below[0][int(np.ceil(1.03 * x)) + 1]
     known = fr.RankCounts.from_ranks([1, 777, 778, 800], 900, "full")
-    assert known.with_like_hits(0.04) == known
+    assert with_like_hits(known, 0.04) == known
 
 
 def test_a_smooth_fit_loses_nothing_by_putting_like_ranks_and_hits_together(rng, monkeypatch):
@@ -302,7 +303,7 @@ def test_gains_of_another_metric_or_other_cases_are_not_those_kept(rng):
 
 def test_like_samples_keep_cases_hits_and_share(rng):
     counts, _ = pooled_samples(rng, users=60)
-    like = counts.with_like_samples(0.05)
+    like = with_like_samples(counts, 0.05)
     assert not like.varying_pool
     assert (len(like), like.n_items) == (len(counts), pytest.approx(counts.n_items))
     hits = [np.bincount(each.column("hits"), each.weight, 2000) for each in (counts, like)]

@@ -19,6 +19,7 @@ from fullrank._archive import _digest
 from fullrank.estimators.problem import pool_bins
 from fullrank.ranks.counts import BLOCKS, MAX_POOLS, RankCounts, unique_rows, user_blocks
 from fullrank.ranks.design import ALL
+from fullrank.ranks.groups import with_like_hits, with_like_samples
 
 
 def some_counts(rng, cases=300, design="uni9", N=100, **more):
@@ -391,8 +392,8 @@ def test_candidates_are_printed_compared_and_kept(rng):
         "coarsened": mine._coarsened(),
         "resample": mine.resample(0),
         "with_mean_pool": mine.with_mean_pool(),
-        "with_like_samples": mine.with_like_samples(0.05),
-        "with_like_hits": mine.with_like_hits(0.05),
+        "with_like_samples": with_like_samples(mine, 0.05),
+        "with_like_hits": with_like_hits(mine, 0.05),
         "select": mine.select(range(128)),
         "known": exact.known()[0],
         "unknown": exact.known()[1],

@@ -7,7 +7,6 @@ Compiled models (factors, item-item, stored scores) already use all cores in one
 from __future__ import annotations
 
 import contextlib
-import io
 import itertools
 import mmap
 import multiprocessing
@@ -93,15 +92,13 @@ class _Parcel:
     def __init__(self, task: Any) -> None:
         self.name = getattr(task, "name", "function")
         buffers: list[Any] = []
-        stream = io.BytesIO()
         try:
-            pickle.Pickler(stream, 5, buffer_callback=buffers.append).dump(task)
+            self.head = pickle.dumps(task, 5, buffer_callback=buffers.append)
         except Exception as error:  # an object may refuse in its own words
             raise TypeError(
                 f"model `{self.name}` cannot be sent to another process ({error}): use functions and classes defined at "
                 "the top level of a module, or leave the backend out."
             ) from None
-        self.head = stream.getvalue()
         raws = [buffer.raw() for buffer in buffers]
         starts = [0, *itertools.accumulate(-(-raw.nbytes // _ALIGNED) * _ALIGNED for raw in raws)]
         self.spans = [(start, start + raw.nbytes) for start, raw in zip(starts, raws, strict=False)]

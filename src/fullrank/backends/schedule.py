@@ -8,6 +8,7 @@ idle, a block that raises reported by its users and its model. Every block is ha
 from __future__ import annotations
 
 import dataclasses
+import math
 import statistics
 import time
 import traceback
@@ -184,11 +185,11 @@ class _Schedule:
             self.held[index] = block
             self.waiting.append(index)
         if not self.waiting and self.exhausted:
-            self.waiting.extend(_slow(self.running, self.seconds))
+            self.waiting.extend(self._slow())
 
     def ended(self) -> Iterator[Any]:
         """Wait until something ends or is due, and yield the results there are."""
-        for handle, outcome in self.runner.wait(_patience(self.running, self.timeout, self.seconds, self.exhausted)):
+        for handle, outcome in self.runner.wait(self._patience()):
             ended = self.running.pop(handle, None)
             if ended is None or ended.index not in self.held:
                 continue  # its other copy was faster
@@ -217,30 +218,30 @@ class _Schedule:
         """Have a block started again, unless its other copy still runs; give it up when it was lost too often."""
         self.losses[index] += lost.counts
         if self.losses[index] > self.retries:
-            raise _gone(self.task, self.held[index], lost, self.losses[index])
+            model, where = _where(self.task, self.held[index])
+            times = f"{self.losses[index]} attempts"
+            raise BlockError(f"{model}: {where} was given up after {times}, the last because {lost.reason}.")
         if not any(other.index == index for other in self.running.values()):
             self.waiting.append(index)
 
+    @property
+    def _limit(self) -> float:
+        """After how many seconds a block is slow."""
+        return max(SLOW_SECONDS, SLOW_TIMES * statistics.median(self.seconds)) if self.seconds else math.inf
 
-def _slow(running: dict[Hashable, _Running], seconds: deque[float]) -> list[int]:
-    """Return the block that has taken far longer than the others, if it is not running twice already."""
-    if not seconds:
-        return []
-    limit = max(SLOW_SECONDS, SLOW_TIMES * statistics.median(seconds))
-    copies = Counter(each.index for each in running.values())
-    late = [each for each in running.values() if copies[each.index] == 1 and time.monotonic() - each.since > limit]
-    return [min(late, key=lambda each: each.since).index] if late else []
+    def _slow(self) -> list[int]:
+        """Return the block that has taken far longer than the others, if it is not running twice already."""
+        copies, limit = Counter(each.index for each in self.running.values()), time.monotonic() - self._limit
+        late = [each for each in self.running.values() if copies[each.index] == 1 and each.since < limit]
+        return [min(late, key=lambda each: each.since).index] if late else []
 
-
-def _patience(
-    running: dict[Hashable, _Running], timeout: float | None, seconds: deque[float], exhausted: bool
-) -> float | None:
-    """Return how long to wait before something else than an ending block may need to be done."""
-    oldest = min(each.since for each in running.values())
-    until = [] if timeout is None else [oldest + timeout]
-    if exhausted and seconds:
-        until.append(max(time.monotonic() + 0.5, oldest + max(SLOW_SECONDS, SLOW_TIMES * statistics.median(seconds))))
-    return max(0.01, min(until) - time.monotonic()) if until else None
+    def _patience(self) -> float | None:
+        """Return how long to wait before something else than an ending block may need to be done."""
+        oldest = min(each.since for each in self.running.values())
+        until = math.inf if self.timeout is None else oldest + self.timeout
+        if self.exhausted:
+            until = min(until, max(time.monotonic() + 0.5, oldest + self._limit))
+        return max(0.01, until - time.monotonic()) if until < math.inf else None
 
 
 def _where(task: Any, block: Any) -> tuple[str, str]:
@@ -251,11 +252,6 @@ def _where(task: Any, block: Any) -> tuple[str, str]:
         return model, "a block"
     first, last = int(users[0]), int(users[-1])
     return model, f"the block of user {first}" if first == last else f"the block of users {first} to {last}"
-
-
-def _gone(task: Any, block: Any, lost: Lost, times: int) -> BlockError:
-    model, where = _where(task, block)
-    return BlockError(f"{model}: {where} was given up after {times} attempts, the last because {lost.reason}.")
 
 
 def _raised(task: Any, block: Any, failure: Failure) -> Exception:

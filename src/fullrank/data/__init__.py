@@ -15,13 +15,10 @@ from fullrank.data.readers import (
     read_users_dat,
 )
 from fullrank.data.sources import available, catalogue, data_folder, download, import_files, load
-from fullrank.data.split import Split, given_test, leave_last_out, leave_one_out, ratio
-
-import_ = import_files
+from fullrank.data.split import Split, given_test
 
 __all__ = [
     "Interactions", "Negatives", "Split", "available", "catalogue", "data_folder", "download", "given_test",
-    "import_", "import_files", "interactions", "k_core", "leave_last_out", "leave_one_out", "load", "ratio",
-    "read_adjacency", "read_book_ratings", "read_lightgcn", "read_ncf", "read_negatives", "read_rating",
-    "read_ratings_csv", "read_ratings_dat", "read_u_data", "read_users_dat",
+    "import_files", "interactions", "k_core", "load", "read_adjacency", "read_book_ratings", "read_lightgcn", "read_ncf",
+    "read_negatives", "read_rating", "read_ratings_csv", "read_ratings_dat", "read_u_data", "read_users_dat",
 ]  # fmt: skip

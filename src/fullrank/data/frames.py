@@ -45,11 +45,8 @@ class Interactions:
         return len(self.users)
 
     def __repr__(self) -> str:
-        extra = "".join(
-            f", with {what}"
-            for what, values in (("rating", self.ratings), ("time", self.timestamps))
-            if values is not None
-        )
+        known = {"rating": self.ratings, "time": self.timestamps}
+        extra = "".join(f", with {what}" for what, values in known.items() if values is not None)
         return f"Interactions({len(self):,} rows, {self.n_users:,} users, {self.n_items:,} items{extra})"
 
     @classmethod
@@ -91,9 +88,7 @@ class Interactions:
             return self
         # lexsort is stable: equal pairs at equal times keep the order of their rows
         order = np.argsort(keys, kind="stable") if self.timestamps is None else np.lexsort((self.timestamps, keys))
-        keys = keys[order]
-        first = np.r_[True, keys[1:] != keys[:-1]]
-        return self.take(np.sort(order[first]))
+        return self.take(np.sort(order[np.diff(keys[order], prepend=-1) > 0]))
 
     def compact(self) -> Interactions:
         """Return the same rows with the positions of absent users and items closed up; the names are kept."""
@@ -216,9 +211,8 @@ def encode(
         codes, names = _encode_strings(ids)
     if order == "first":
         first = np.empty(len(names), dtype=np.int64)
-        first[codes[::-1]] = np.arange(len(codes))[
-            ::-1
-        ]  # of several places the last that is written, the first row, stays
+        # of several places the last that is written, the first row, stays
+        first[codes[::-1]] = np.arange(len(codes))[::-1]
         by_appearance = np.argsort(first)
         codes, names = np.argsort(by_appearance)[codes], names[by_appearance]
     if names.dtype.kind == "i" and bool((names == np.arange(len(names))).all()):

@@ -152,9 +152,7 @@ def read_book_ratings(source: Source, *, min_rating: float | None = None, progre
     (the file has quotes and backslashes inside), exactly as written. Users and ISBNs are numbered in sorted order.
     """
     form = re.compile(r'"?(\d{1,18})"?;"?(.*?)"?;"?(\d{1,2})"?\s*')
-    users: list[int] = []
-    isbns: list[str] = []
-    ratings: list[int] = []
+    rows: list[tuple[int, str, int]] = []
     for number, line in lines_of(source, progress, newline_only=True):
         found = form.fullmatch(line.decode("latin-1"))
         if found is None and number == 1 and b"user" in line.lower():
@@ -164,14 +162,12 @@ def read_book_ratings(source: Source, *, min_rating: float | None = None, progre
         if not found[2].strip():
             raise unreadable(source, number, line, "an ISBN between the semicolons")
         if min_rating is None or int(found[3]) >= min_rating:
-            users.append(int(found[1]))
-            isbns.append(found[2])
-            ratings.append(int(found[3]))
-    if not isbns:
+            rows.append((int(found[1]), found[2], int(found[3])))
+    if not rows:
         raise no_interactions(source)
-    kinds = (np.int64, object, np.float32)
-    columns = (np.array(each, dtype=kind) for each, kind in zip((users, isbns, ratings), kinds, strict=True))
-    return Interactions.encoded(dict(zip(_COLUMNS, columns, strict=False)))
+    kinds = {"user": np.int64, "item": object, "rating": np.float32}
+    columns = zip(kinds.items(), zip(*rows, strict=True), strict=True)
+    return Interactions.encoded({name: np.array(values, dtype=kind) for (name, kind), values in columns})
 
 
 # ---- blocks of lines -------------------------------------------------------------------------------------------------

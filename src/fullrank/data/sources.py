@@ -248,7 +248,7 @@ def _opened(stack: ExitStack, file: _File) -> Any:
 
 def _find(path: Path, source: dict[str, Any]) -> tuple[dict[str, Any], list[_File]] | None:
     """Find the first complete set of official files in a folder, an archive or beside a file."""
-    plain = path.is_file() and not _is_zip(path)
+    plain = path.is_file() and path.suffix.lower() != ".zip" and not zipfile.is_zipfile(path)
     for option in source["sources"]:
         if plain and path.name not in option["files"]:
             continue
@@ -280,10 +280,6 @@ def _look(path: Path, name: str) -> _File | None:
         if members:
             return archive, min(members, key=len)
     return None
-
-
-def _is_zip(path: Path) -> bool:
-    return path.suffix.lower() == ".zip" or zipfile.is_zipfile(path)
 
 
 def _verified(origin: Path, option: dict[str, Any], verify: bool) -> dict[str, Any]:

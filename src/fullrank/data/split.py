@@ -14,17 +14,8 @@ import scipy.sparse as sp
 
 from fullrank._checks import check_choice, check_whole, first_where, more
 from fullrank._types import RNG, Array, BoolArray, FloatArray, IntArray
-from fullrank.data.frames import (
-    Interactions,
-    among,
-    canonical_csr,
-    encode_together,
-    interactions,
-    raw_columns,
-    repeats,
-    same_sizes,
-    stored_in,
-)
+from fullrank.data import frames
+from fullrank.data.frames import Interactions
 
 HOW = ("last", "random", "ratio", "last-ratio", "given")
 
@@ -105,7 +96,7 @@ class Split:
                     f"`{what}` must be from 0 to {size - 1}, since `train` has {size:,} {what}, got {values[case]} in case "
                     f"{case} (user {self.users[case]}, item {self.items[case]})."
                 )
-        repeated = repeats(self.users * self.n_items + self.items)
+        repeated = frames.repeats(self.users * self.n_items + self.items)
         if len(repeated):
             case = int(repeated.min())
             raise ValueError(
@@ -122,7 +113,7 @@ class Split:
 
     def in_train(self, users: IntArray, items: IntArray) -> BoolArray:
         """Say for each pair of positions whether it is in `train`."""
-        return stored_in(self.train, users, items)
+        return frames.stored_in(self.train, users, items)
 
     def _checked_weights(self) -> FloatArray:
         try:
@@ -193,15 +184,10 @@ class Split:
     def checksum(self) -> str:
         """SHA-256 of shape, training matrix, cases and weights, the same on every machine."""
         digest = hashlib.sha256(f"fullrank split {self.n_users} {self.n_items} {self.train.nnz} {self.cases}".encode())
-        for values, kind in (
-            (self.train.indptr, "<i8"),
-            (self.train.indices, "<i8"),
-            (self.train.data, "<f8"),
-            (self.users, "<i8"),
-            (self.items, "<i8"),
-            (self.weights, "<f8"),
-        ):
+        matrix = (self.train.indptr, self.train.indices, self.train.data)
+        for values in (*matrix, self.users, self.items, self.weights):
             if values is not None:
+                kind = "<f8" if values.dtype.kind == "f" else "<i8"
                 digest.update(np.ascontiguousarray(values, dtype=kind).data)
         return digest.hexdigest()
 
@@ -273,8 +259,18 @@ class Split:
         `"last"`: each user's last item by time · `"random"`: one item per user at random · `"ratio"`: a `share` of each
         user's items at random · `"last-ratio"`: the last `share` by time · `"given"`: the pairs in `test`.
 
+        A repeated pair counts once, at its earliest time. Of rows with the same user and time the one that comes later in
+        the data counts as later, as in the stable sort of the eALS and NCF code. A random draw depends on the set of pairs
+        and on `rng`, not on the order of the rows. Of n items a share holds out ⌊share · n + ½⌋, but at least 1 and at
+        most n − 1. Users with fewer than `min_items` distinct items stay in train whole and have no case.
+
         >>> Split.from_interactions({"user": [0, 0, 0], "item": [5, 6, 7], "time": [3, 9, 4]}).item_ids
         array([5, 6, 7])
+        >>> split = Split.from_interactions(([0, 0, 1, 1, 1], [0, 1, 1, 2, 0], None, [5, 5, 1, 9, 3]), "last")
+        >>> split.users, split.items
+        (array([0, 1]), array([1, 2]))
+        >>> Split.from_interactions(([0] * 10, range(10)), "ratio", share=0.3).targets_per_user
+        array([3])
         """
         check_choice("how", how, HOW)
         if (how == "given") != (test is not None):
@@ -283,52 +279,14 @@ class Split:
             )
         if how == "given":
             return given_test(data, test, name=name, **columns)
-        held = share if how.endswith("ratio") else None
-        return _hold_out(data, columns, min_items, name, by_time=how.startswith("last"), rng=rng, share=held)
-
-
-def leave_last_out(data: Any, *, min_items: int = 2, name: str = "", **columns: Any) -> Split:
-    """Hold out each user's last item by time.
-
-    Ties in time: of rows with the same user and time the one that comes later in the data counts as later, as in the
-    stable sort of the eALS and NCF code. A repeated pair counts once, at its earliest time. Users with fewer than
-    `min_items` distinct items stay in train whole and have no case.
-
-    >>> split = leave_last_out(([0, 0, 1, 1, 1], [0, 1, 1, 2, 0], None, [5, 5, 1, 9, 3]))
-    >>> split.users, split.items
-    (array([0, 1]), array([1, 2]))
-    """
-    return _hold_out(data, columns, min_items, name, by_time=True)
-
-
-def leave_one_out(data: Any, *, min_items: int = 2, rng: RNG = 0, name: str = "", **columns: Any) -> Split:
-    """Hold out one item of each user at random, each equally likely.
-
-    The draw depends on the set of pairs and on `rng`, not on the order of the rows. Users with fewer than `min_items`
-    distinct items stay in train whole and have no case.
-    """
-    return _hold_out(data, columns, min_items, name, rng=rng)
-
-
-def ratio(
-    data: Any,
-    share: float = 0.2,
-    *,
-    by_time: bool = False,
-    min_items: int = 2,
-    rng: RNG = 0,
-    name: str = "",
-    **columns: Any,
-) -> Split:
-    """Hold out a `share` of each user's items: at random, or the last with `by_time` (ties as in `leave_last_out`).
-
-    Of n items ⌊share · n + ½⌋ are held out, but at least 1 and at most n − 1. Users with fewer than `min_items`
-    distinct items stay in train whole and have no case.
-
-    >>> ratio(([0] * 10, range(10)), 0.3).targets_per_user
-    array([3])
-    """
-    return _hold_out(data, columns, min_items, name, by_time=by_time, rng=rng, share=share)
+        check_whole("min_items", min_items, 2)
+        if how.endswith("ratio") and not 0 < share < 1:
+            raise ValueError(f"`share` must be between 0 and 1, such as 0.2, got {share!r}.")
+        found = frames.interactions(data, **columns).distinct()
+        within = found.timestamps if how.startswith("last") else _random_keys(found, rng)
+        if within is None:
+            raise ValueError("the interactions have no time; hold out at random, or name the column with `timestamp=`.")
+        return _split_of(*_hold_out(found, within, share if how.endswith("ratio") else 0.0, min_items), name)
 
 
 def given_test(data: Any, test: Any, *, name: str = "", **columns: Any) -> Split:
@@ -341,19 +299,19 @@ def given_test(data: Any, test: Any, *, name: str = "", **columns: Any) -> Split
     array([0], dtype=int32)
     """
     known, asked = _numbered_together(data, test, columns, "`data` and `test`")
-    return _split_of(known.take(~among(known.keys, np.sort(asked.keys))), asked, name)
+    return _split_of(known.take(~frames.among(known.keys, np.sort(asked.keys))), asked, name)
 
 
 def _numbered_together(data: Any, test: Any, columns: dict[str, Any], where: str) -> tuple[Interactions, Interactions]:
     """Give the users and items of two sets of interactions one numbering."""
     both_encoded = isinstance(data, Interactions) and isinstance(test, Interactions)
     if both_encoded and data.user_ids is test.user_ids and data.item_ids is test.item_ids:
-        return same_sizes(data, test)
+        return frames.same_sizes(data, test)
     n_users, n_items = data.shape if sp.issparse(data) else (columns.get("n_users"), columns.get("n_items"))
     names = {what: column for what, column in columns.items() if not what.startswith("n_")}
-    both = [raw_columns(each, **names) for each in (data, test)]
-    users, user_ids, n_users = encode_together([each["user"] for each in both], "user", n_users, where=where)
-    items, item_ids, n_items = encode_together([each["item"] for each in both], "item", n_items, where=where)
+    both = [frames.raw_columns(each, **names) for each in (data, test)]
+    users, user_ids, n_users = frames.encode_together([each["user"] for each in both], "user", n_users, where=where)
+    items, item_ids, n_items = frames.encode_together([each["item"] for each in both], "item", n_items, where=where)
     known, asked = (
         Interactions(*pairs, n_users, n_items, user_ids=user_ids, item_ids=item_ids)
         for pairs in zip(users, items, strict=True)
@@ -361,36 +319,19 @@ def _numbered_together(data: Any, test: Any, columns: dict[str, Any], where: str
     return known, asked
 
 
-def _hold_out(
-    data: Any,
-    columns: dict[str, Any],
-    min_items: int,
-    name: str,
-    *,
-    by_time: bool = False,
-    rng: RNG = 0,
-    share: float | None = None,
-) -> Split:
-    """Hold out one item of each user, or a `share` of them: the last by time, or drawn at random."""
-    check_whole("min_items", min_items, 2)
-    if share is not None and not 0 < share < 1:
-        raise ValueError(f"`share` must be between 0 and 1, such as 0.2, got {share!r}.")
-    found = interactions(data, **columns).distinct()
-    within = found.timestamps if by_time else _random_keys(found, rng)
-    if within is None:
-        raise ValueError("the interactions have no time; hold out at random, or name the column with `timestamp=`.")
+def _hold_out(found: Interactions, within: Array, share: float, min_items: int) -> tuple[Interactions, Interactions]:
+    """Hold out the last of each user's rows in the order of `within`, or the last `share` of them; returns (rest, held)."""
     sizes = np.bincount(found.users, minlength=found.n_users)
-    held = np.floor((share or 0.0) * sizes + 0.5).astype(np.int64).clip(1, np.maximum(sizes - 1, 1))
+    held = np.floor(share * sizes + 0.5).astype(np.int64).clip(1, np.maximum(sizes - 1, 1))
     held[sizes < min_items] = 0
-    # by user and, within a user, by time (rows at the same time keep their order) or at random
-    order = np.lexsort((within, found.users))
+    order = np.lexsort((within, found.users))  # rows at the same time keep their order
     users = found.users[order]
     place = np.arange(len(order)) - (np.cumsum(sizes) - sizes)[users]  # place of the row within its user
     is_test = place >= (sizes - held)[users]
     if not is_test.any():
         raise ValueError(f"no user has {min_items} or more distinct items, so there is nothing to hold out.")
     pairs = replace(found, ratings=None, timestamps=None)
-    return _split_of(pairs.take(order[~is_test]), pairs.take(order[is_test]), name)
+    return pairs.take(order[~is_test]), pairs.take(order[is_test])
 
 
 def _random_keys(found: Interactions, rng: RNG) -> FloatArray:
@@ -432,7 +373,7 @@ def _canonical(given: Any, name: str) -> Any:
         matrix.check_format(full_check=True)
     except ValueError as error:
         raise ValueError(f"`{name}` is not a valid sparse matrix: {str(error).rstrip('.')}.") from None
-    matrix = canonical_csr(matrix)
+    matrix = frames.canonical_csr(matrix)
     if matrix.data.dtype.kind != "f":
         if matrix.data.dtype.kind not in "biu":
             raise TypeError(f"`{name}` must hold real numbers, got {matrix.data.dtype} values.")

@@ -14,6 +14,7 @@ from fullrank.estimators._grid import Grid
 from fullrank.metrics import Metric, rank_offset
 from fullrank.ranks.counts import MAX_POOLS, NO_RANK_LAW, PoolTable, RankCounts, unique_rows
 from fullrank.ranks.design import ALL, Design
+from fullrank.ranks.groups import with_like_hits, with_like_samples
 
 #: Laws are kept in memory as cells × outcomes: pool bins are merged until this many numbers suffice.
 MOST_NUMBERS = 2_000_000
@@ -106,7 +107,7 @@ def build_problem(
     if n_items == "bins":
         few = with_few_sizes(counts)
         smooth = smooth and few is not counts
-        counts = few.with_like_hits(HITS_WIDTH) if smooth else few
+        counts = with_like_hits(few, HITS_WIDTH) if smooth else few
     while True:
         pools = np.zeros(len(counts.keys), dtype=np.int64) if n_items == "mean" else pool_bins(counts, most)
         tables = counts.tables(pools, strata)
@@ -184,7 +185,7 @@ def with_few_sizes(counts: RankCounts) -> RankCounts:
         or len(unique_rows(counts.outcomes)[0]) <= MANY_OUTCOMES
     ):
         return counts
-    return counts.with_like_samples(SHARE_WIDTH)
+    return with_like_samples(counts, SHARE_WIDTH)
 
 
 def coarse_cells(grid: Grid, tables: list[PoolTable], design: Design) -> Grid:

@@ -73,7 +73,7 @@ class ItemCF:
         """Compute similarities, keep the nearest neighbours, and normalise."""
         history = history_of(train)
         if self.history_neighbours is None and self.scored_neighbours is None:
-            _refuse_above(self.max_gigabytes, history, "ItemCF", "set `history_neighbours`")
+            _refuse_above(self.max_gigabytes, history)
         forward, backward = [], []
         for strip in _similarities(history.T.tocsr(), "ItemCF", progress, keep_self=self.keep_self):
             strip.data **= self.power
@@ -160,13 +160,11 @@ def _similarities(weights: Any, what: str, progress: bool, *, keep_self: bool, c
 
 def _bm25(items: Any, k1: float, b: float) -> Any:
     n_items, n_users = items.shape
-    lengths = np.diff(items.indptr).astype(np.float64)
+    lengths = np.diff(items.indptr)
     mean = lengths.mean() or 1.0
     rarity = np.log(n_items) - np.log1p(np.bincount(items.indices, minlength=n_users))
     weights = items.copy()
-    weights.data = (
-        np.repeat((k1 + 1) / (k1 * (1 - b + b * lengths / mean) + 1), np.diff(items.indptr)) * rarity[items.indices]
-    )
+    weights.data = np.repeat((k1 + 1) / (k1 * (1 - b + b * lengths / mean) + 1), lengths) * rarity[items.indices]
     return weights
 
 
@@ -202,12 +200,12 @@ def _densest(similarity: Any) -> Any:
     return similarity.toarray() if similarity.nnz > _DENSE_SHARE * n * n else similarity
 
 
-def _refuse_above(gigabytes: float, history: Any, name: str, instead: str) -> None:
+def _refuse_above(gigabytes: float, history: Any) -> None:
     """Refuse to keep all similarities, at most Σ n_u² of 12 bytes, twice while strips are joined, if they do not fit."""
     pairs = int((np.diff(history.indptr).astype(np.int64) ** 2).sum())
     needed = 24 * min(pairs, history.shape[1] ** 2) / 1e9
     if needed > gigabytes:
         raise ValueError(
-            f"`{name}` with all neighbours may need {needed:.1f} GB for {history.shape[1]:,} items, and `max_gigabytes` is "
-            f"{gigabytes:g}: {instead}, or raise it where memory allows."
+            f"`ItemCF` with all neighbours may need {needed:.1f} GB for {history.shape[1]:,} items, and `max_gigabytes` is "
+            f"{gigabytes:g}: set `history_neighbours`, or raise it where memory allows."
         )

@@ -102,10 +102,8 @@ class ItemItem:
 
     def __post_init__(self) -> None:
         similarity, history = self.similarity, sp.csr_matrix(self.history)
-        if sp.issparse(similarity):
-            similarity = _floats(canonical_csr(similarity))
-        else:
-            similarity = matrix_of(similarity, "item similarities")
+        sparse = sp.issparse(similarity)
+        similarity = _floating_csr(similarity) if sparse else matrix_of(similarity, "item similarities")
         if similarity.shape[0] != similarity.shape[1]:
             raise ValueError(f"model `{self.name}` must have items × items similarities, got shape {similarity.shape}.")
         if history.shape[1] > similarity.shape[0]:
@@ -114,9 +112,7 @@ class ItemItem:
                 f"{history.shape[1]:,}; fit it on the split's own `train`."
             )
         history = canonical_csr(history).astype(similarity.dtype, copy=False)
-        _settle(
-            self, similarity=similarity, history=history, n_users=history.shape[0], n_items=similarity.shape[0]
-        )  # fmt: skip
+        _settle(self, similarity=similarity, history=history, n_users=history.shape[0], n_items=similarity.shape[0])
 
     def score(self, users: IntArray, items: IntArray) -> Array:
         """Multiply histories by similarities and pick the items."""
@@ -143,7 +139,7 @@ class Table:
     n_items: int = field(init=False)
 
     def __post_init__(self) -> None:
-        scores = _floats(canonical_csr(self.scores))
+        scores = _floating_csr(self.scores)
         _settle(self, scores=scores, n_users=scores.shape[0], n_items=scores.shape[1])
 
     def score(self, users: IntArray, items: IntArray) -> Array:
@@ -317,9 +313,13 @@ def matrix_of(values: Any, what: str) -> Array:
         raise ValueError(f"the {what} must be a matrix, got shape {array.shape}.")
     if array.dtype.kind not in "fiub":
         raise TypeError(f"the {what} must be numbers, got {array.dtype}.")
-    if array.dtype not in (np.float32, np.float64):
-        array = array.astype(np.float32 if array.dtype == np.float16 else np.float64)
-    return np.asarray(array, order="C")
+    return np.asarray(array, dtype=float_type(array.dtype), order="C")
+
+
+def float_type(kind: Any) -> np.dtype[Any]:
+    """Return the type of scores made from numbers of this type: float32 and float64 stay, half precision becomes float32."""
+    kind = np.dtype(kind)
+    return kind if kind in (np.float32, np.float64) else np.dtype(np.float32 if kind == np.float16 else np.float64)
 
 
 def bias_of(bias: Any, n_items: int, kind: Any, name: str) -> Array | None:
@@ -332,8 +332,9 @@ def bias_of(bias: Any, n_items: int, kind: Any, name: str) -> Array | None:
     return np.asarray(bias)
 
 
-def _floats(matrix: Any) -> Any:
-    return matrix if matrix.dtype in (np.float32, np.float64) else matrix.astype(np.float64)
+def _floating_csr(matrix: Any) -> Any:
+    csr = canonical_csr(matrix)
+    return csr.astype(float_type(csr.dtype), copy=False)
 
 
 def to_numpy(values: Any) -> Array:

@@ -24,7 +24,7 @@ from fullrank._columns import listed
 from fullrank._files import replacing
 from fullrank._tables import map_npy, require_pyarrow
 from fullrank._types import Array
-from fullrank.models.scorer import Factors, bias_of, digest_of
+from fullrank.models.scorer import Factors, bias_of, digest_of, float_type
 
 __all__ = ["StoredFactors", "StoredTable", "read_factors"]
 
@@ -85,8 +85,8 @@ class StoredFactors(Factors):
             )
         kind = np.result_type(users.dtype, items.dtype)
         self.__dict__.update(
-            _tables=(users.as_type(kind), items.as_type(kind)), _only=only, bias=bias_of(bias, items.rows, kind, name),
-            name=name, n_users=users.rows, n_items=items.rows,
+            _tables=tuple(replace(each, dtype=kind.str) for each in (users, items)), _only=only,
+            bias=bias_of(bias, items.rows, kind, name), name=name, n_users=users.rows, n_items=items.rows,
         )  # fmt: skip
 
     @cached_property
@@ -127,10 +127,6 @@ class StoredTable:
     vectors: tuple[str, ...] = ()
     ids: str | None = None
 
-    def as_type(self, kind: Any) -> StoredTable:
-        """Return the same table, to be opened as another type."""
-        return replace(self, dtype=np.dtype(kind).str)
-
     def open(self, low: int = 0, high: int | None = None) -> Array:
         """Map all rows, in their places; those outside low..high−1 are not filled."""
         if isinstance(self.source, np.ndarray):
@@ -140,8 +136,12 @@ class StoredTable:
             if mapped.dtype == np.dtype(self.dtype):
                 return mapped
         high = self.rows if high is None else high
-        key = _mark(self.fingerprint, self.dtype, low, high)[:32]
-        path = _folder(self.cache) / f"{key}.npy"
+        folder = self.cache
+        if folder is None:
+            import platformdirs
+
+            folder = os.path.join(platformdirs.user_cache_dir("fullrank"), "factors")
+        path = Path(folder) / f"{_mark(self.fingerprint, self.dtype, low, high)[:32]}.npy"
         if not path.exists():
             self._convert(path, low, high)
         return map_npy(str(path))
@@ -206,14 +206,6 @@ class StoredTable:
                     yield np.asarray(batch.column(self.ids).to_numpy(zero_copy_only=False), dtype=np.int64), values
 
 
-def _folder(cache: str | None) -> Path:
-    if cache is not None:
-        return Path(cache)
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("fullrank")) / "factors"
-
-
 # ------------------------------------------------------------------------------------------------------- finding tables
 
 
@@ -233,16 +225,11 @@ def _table(source: Any, what: str, cache: Any, filesystem: Any, vectors: str | N
         raise ValueError(
             f"`{what}` in {where} must be a matrix of numbers, got shape {array.shape} and type {array.dtype}."
         )
-    return StoredTable(source, len(array), array.shape[1], _float(array.dtype), mark, cache)
+    return StoredTable(source, len(array), array.shape[1], float_type(array.dtype).str, mark, cache)
 
 
 def _mark(*parts: Any) -> str:
     return hashlib.sha256(" ".join(map(str, parts)).encode()).hexdigest()
-
-
-def _float(kind: Any) -> str:
-    kind = np.dtype(kind)
-    return (kind if kind in (np.float32, np.float64) else np.dtype(np.float32 if kind == np.float16 else float)).str
 
 
 def _dataset(paths: Any, kind: str, filesystem: Any, **options: Any) -> Any:
@@ -276,7 +263,7 @@ def _of_dataset(
     marks = [f"{each.path} {each.size} {each.mtime_ns}" for each in system.get_file_info(paths)]
     mark = _mark("\n".join([*marks, repr(columns), repr(place)]))
     return StoredTable(
-        (tuple(paths), kind, system), found.count_rows(), width, _float(dtype), mark, cache, columns, place
+        (tuple(paths), kind, system), found.count_rows(), width, float_type(dtype).str, mark, cache, columns, place
     )  # fmt: skip
 
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fullrank._types import Array, BoolArray, IntArray
+from fullrank.data.split import Split
 
-if TYPE_CHECKING:
-    from fullrank.data.split import Split
-    from fullrank.observing.inputs import Pools
-
-__all__ = ["OUTCOME", "Block", "Result", "unfinished"]
+__all__ = ["OUTCOME", "Block", "Pools", "Result", "unfinished"]
 
 
 #: What is known of a case once it was observed.
@@ -34,6 +31,14 @@ class Result(NamedTuple):
         """Put the results of parts that follow one another together."""
         outcome = tuple(np.concatenate(each) for each in zip(*(result.outcome for result in results), strict=True))
         return cls(results[0].first, results[-1].last, outcome, sum(result.scored for result in results))
+
+
+class Pools(NamedTuple):
+    """Sorted items per user as a CSR matrix, whether they are the candidates or what is left out, and the largest pool."""
+
+    listed: Any
+    explicit: bool
+    largest: int
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,11 @@ class Block:
         hi = np.cumsum(sizes)
         listed = np.concatenate([np.zeros(0, dtype=self.listed.dtype), *own])
         return {**self.__dict__, "cases": self.cases[:0], "listed": listed, "lo": hi - sizes, "hi": hi}
+
+    def so_far(self, name: str, otherwise: int = 0) -> IntArray:
+        """Return a copy of what each case brings along, or ``otherwise`` for all of them where they bring nothing."""
+        values = getattr(self, name)
+        return np.full(len(self.targets), otherwise, dtype=np.int64) if values is None else values.copy()
 
     def part(self, first: int, last: int) -> Block:
         """Users first..last−1 of the block."""

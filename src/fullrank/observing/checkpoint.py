@@ -45,17 +45,15 @@ _WORDS = {
 
 
 class Checkpoint:
-    """Finished blocks of one run; a context manager that holds the file, and its lock, while the run lasts."""
+    """Finished blocks of one run; a context manager that holds the file, and its lock, while the run lasts.
 
-    def __init__(self, path: Path | None, identity: dict[str, Any]) -> None:
-        self._path, self._identity = path, identity
+    Without a path it keeps nothing, and never asks for the identity of the run.
+    """
+
+    def __init__(self, path: Path | None, identity: Callable[[], dict[str, Any]]) -> None:
+        self._path, self._identity = path, {} if path is None else identity()
         self._file: BinaryIO | None = None
         self._synced = time.monotonic()
-
-    @classmethod
-    def open(cls, path: str | os.PathLike[str] | None, identity: Callable[[], dict[str, Any]]) -> Checkpoint:
-        """Return the checkpoint at ``path``; without a path, one that keeps nothing (and never asks for the identity)."""
-        return cls(None, {}) if path is None else cls(Path(path), identity())
 
     def __enter__(self) -> Checkpoint:
         if self._path is None:

@@ -15,17 +15,18 @@ import numpy as np
 import scipy.sparse as sp
 
 from fullrank._types import Array, BoolArray, IntArray
-from fullrank.models.scorer import Rows, as_scorer
+from fullrank.data.split import Split
+from fullrank.models.scorer import as_scorer, digest_of
 from fullrank.observing.blocks import Block, Result
-from fullrank.observing.inputs import check_sizes
-from fullrank.observing.kernel_inputs import State, fixed, floats, scratch_of, structure
+from fullrank.observing.inputs import check_sizes, lists_of
+from fullrank.observing.kernel_inputs import State, fixed, is_compiled, scores_of, scratch_of, structure, whole_rows
+from fullrank.observing.kernel_inputs import kernels as k
 from fullrank.ranks.design import Design
 
 if TYPE_CHECKING:
-    from fullrank.data.split import Split
     from fullrank.observing.task import Task
 
-__all__ = ["Guide", "continues", "guide_of", "observe_guided", "training_items"]
+__all__ = ["Guide", "continues", "guide_of", "observe_behind", "training_items"]
 
 #: Users that are observed together behind a guide, and whose rows a guide is asked for together.
 TILE, ROWS = 512, 64
@@ -74,22 +75,13 @@ class Guide:
 
     def _rows(self, task: Task, users: IntArray) -> Array:
         from fullrank.observing import kernels as k
-        from fullrank.observing.task import is_compiled
 
         if is_compiled(self.scorer):
             model, work = structure(replace(task, scorer=self.scorer))
             scores = np.empty((len(users), task.n_items), dtype=work.dtype)
             k.score_rows(model, users, work.copy(), np.empty(k.CHUNK, dtype=work.dtype), scores)
-        elif isinstance(self.scorer, Rows):
-            scores = floats(self.scorer.rows(users))
         else:
-            catalogue = np.arange(task.n_items, dtype=np.int64)
-            scores = floats(self.scorer.score(users, np.tile(catalogue, (len(users), 1))))
-        if scores.ndim != 2 or scores.shape[0] != len(users) or scores.shape[1] < task.n_items:
-            raise ValueError(
-                f"guide `{self.name}` must give a score for each of {task.n_items} items, got rows of shape {scores.shape} "
-                f"for {len(users)} users."
-            )
+            scores = whole_rows(self.scorer, users, task.n_items, f"guide `{self.name}`")
         wrong = np.flatnonzero(np.isnan(scores[:, : task.n_items]).any(1))
         if len(wrong):
             raise ValueError(f"guide `{self.name}` gave a score that is not a number (NaN) for user {users[wrong[0]]}.")
@@ -98,8 +90,6 @@ class Guide:
     @property
     def identity(self) -> Any:
         """What a checkpoint must agree on."""
-        from fullrank.models.scorer import digest_of
-
         digest = getattr(self.scorer, "digest", None)
         if self.lists is not None:
             return digest_of(self.lists.indptr, self.lists.indices)
@@ -161,20 +151,11 @@ def training_items(split: Split) -> Guide:
 
 
 def _as_lists(given: Any, split: Split) -> Any:
-    lists = [given.get(user, ()) for user in range(split.n_users)] if isinstance(given, dict) else given
-    if len(lists) != split.n_users:
-        raise ValueError(
-            f"`guide` must have a list for each of the split's {split.n_users} users, got {len(lists)} lists."
-        )
-    parts = [np.asarray(items, dtype=np.int64) for items in lists]
-    flat = np.concatenate([np.zeros(0, dtype=np.int64), *parts])
-    if len(flat) and (flat.min() < 0 or flat.max() >= split.n_items):
-        wrong = flat[(flat < 0) | (flat >= split.n_items)][0]
-        raise ValueError(f"`guide` must list items from 0 to {split.n_items - 1}, got {wrong}.")
-    unique = [items[np.sort(np.unique(items, return_index=True)[1])] for items in parts]
-    ptr = np.cumsum([0, *map(len, unique)])
-    data = np.ones(int(ptr[-1]), dtype=np.int8)
-    return sp.csr_matrix((data, np.concatenate([flat[:0], *unique]), ptr), shape=(split.n_users, split.n_items))
+    unique = [items[np.sort(np.unique(items, return_index=True)[1])] for items in lists_of(given, "guide", split)]
+    flat, ptr = np.concatenate(unique), np.cumsum([0, *map(len, unique)])
+    if len(wrong := flat[(flat < 0) | (flat >= split.n_items)]):
+        raise ValueError(f"`guide` must list items from 0 to {split.n_items - 1}, got {wrong[0]}.")
+    return sp.csr_matrix((np.ones(len(flat), dtype=np.int8), flat, ptr), shape=(split.n_users, split.n_items))
 
 
 def continues(before: Design, after: Design) -> tuple[bool, bool]:
@@ -202,30 +183,20 @@ def _stop(design: Design) -> int:
 # -------------------------------------------------------------------------------------------------- observing
 
 
-def observe_guided(task: Task, block: Block) -> Result:
-    """Compare the guide's first items of every case, then sample the rest of those that are open."""
-    users, tile = len(block.users), task.tile
-    results = [_observe_tile(task, block.part(first, min(first + tile, users))) for first in range(0, users, tile)]
-    outcome = tuple(np.concatenate(each) for each in zip(*(result.outcome for result in results), strict=True))
-    return Result(block.first, block.last, outcome, sum(result.scored for result in results))
-
-
-def _observe_tile(task: Task, block: Block) -> Result:
-    from fullrank.observing.compiled import NO_CANDIDATE
-
-    guide, design = task.guide, task.design
-    if guide is None:
-        raise ValueError("there is no guide to observe behind.")
-    state = State.of(replace(task, guide=None), replace(block, compared=None, hits=None))
-    group = np.repeat(np.arange(len(block.users)), np.diff(block.ptr))
+def observe_behind(guide: Guide, task: Task, block: Block) -> Result:
+    """Compare the guide's first items of every case of a tile, then sample the rest of those that are open."""
+    design = task.design
+    state = State.of(task, replace(block, compared=None, hits=None))
+    group = state.group
     count = np.array([guide.candidates(task, block, g).sum() for g in range(len(block.users))], dtype=np.int64)[group]
     if not count.all():
-        state.status[group[count == 0]] = NO_CANDIDATE
-    walk = Walk.of(task, block, state, group)
+        state.status[group[count == 0]] = k.NO_CANDIDATE
+    walk = Walk.of(guide, task, block, state, group)
     before = walk.depth.copy()
     if block.order is None:
-        scores = _score(task, block.users[group], np.asarray(block.targets, dtype=np.int64)[:, None])
-        _order_targets(task, state, scores[:, 0].astype(np.float64))
+        scores = scores_of(task, block.users[group], np.asarray(block.targets, dtype=np.int64)[:, None])
+        scratch = scratch_of(task, state, np.zeros(0))
+        k.order_targets(state.cases, state.rules, scratch, scores[:, 0].astype(np.float64), state.order)
     scored = walk.compare()
     state.complain(task.name)
     ahead, recent, depth, kept = walk.ahead, walk.recent, walk.depth, walk.kept
@@ -254,6 +225,7 @@ def _observe_tile(task: Task, block: Block) -> Result:
 class Walk:
     """The cases of a tile on their way along the guide's order."""
 
+    guide: Guide
     task: Task
     block: Block
     state: State
@@ -268,18 +240,13 @@ class Walk:
     beaten_by: list[tuple[IntArray, IntArray]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, task: Task, block: Block, state: State, group: IntArray) -> Walk:
+    def of(cls, guide: Guide, task: Task, block: Block, state: State, group: IntArray) -> Walk:
         """Cases that have come as far as the block says."""
-        ahead, recent, depth = (
-            np.zeros(len(group), dtype=np.int64) if each is None else each.copy()
-            for each in (block.ahead, block.recent, block.depth)
-        )
-        guide, first = task.guide, task.design.compares or task.n_items
-        assert guide is not None
-        places = np.arange(len(block.users))
-        lists = guide.first(task, block, places, np.maximum(first, np.maximum.reduceat(depth, block.ptr[:-1])))
+        ahead, recent, depth = (block.so_far(name) for name in ("ahead", "recent", "depth"))
+        deepest = np.maximum(task.design.compares or task.n_items, np.maximum.reduceat(depth, block.ptr[:-1]))
+        lists = guide.first(task, block, np.arange(len(block.users)), deepest)
         kept = _kept_open(task, block.users[group], block.targets)
-        walk = cls(task, block, state, group, kept, lists, ahead, recent, np.zeros_like(depth), depth)
+        walk = cls(guide, task, block, state, group, kept, lists, ahead, recent, np.zeros_like(depth), depth)
         base = walk.base
         if task.design.goes_on:
             # what came after the first half stands after the first quarter of twice as much
@@ -325,15 +292,12 @@ class Walk:
 
     def lengthen(self, users: IntArray, depth: int) -> None:
         """Ask the guide for more items of some users."""
-        guide = self.task.guide
-        assert guide is not None
-        for g, items in zip(users, guide.first(self.task, self.block, users, np.full(len(users), depth)), strict=True):
+        more = self.guide.first(self.task, self.block, users, np.full(len(users), depth))
+        for g, items in zip(users, more, strict=True):
             self.lists[g] = items
 
     def to(self, goal: IntArray, on: BoolArray, early: IntArray, half: IntArray) -> int:
         """Compare cases up to a place; hits from ``early`` on are recent, those from ``half`` on late."""
-        from fullrank.observing import kernels as k
-
         task, group, state = self.task, self.group, self.state
         targets, scored = np.asarray(self.block.targets, dtype=np.int64), 0
         rows = np.flatnonzero(on & (self.depth < goal))
@@ -344,7 +308,7 @@ class Walk:
             asked = np.repeat(targets[rows, None], width + 1, axis=1)
             for row, (g, place, number) in enumerate(zip(group[rows], begin, left, strict=True)):
                 asked[row, 1 : number + 1] = self.lists[g][place : place + number]
-            scores = fixed(_score(task, self.block.users[group[rows]], asked))
+            scores = fixed(scores_of(task, self.block.users[group[rows]], asked))
             won = np.zeros((len(rows), width), dtype=bool)
             k.mark_listed(state.cases, state.rules, rows, group[rows], left, fixed(asked), scores, won, state.status)
             place = begin[:, None] + np.arange(width)
@@ -368,41 +332,19 @@ def _kept_open(task: Task, users: IntArray, targets: Array) -> BoolArray:
     return np.array([np.random.default_rng([task.seed, 11, *pair]).random() < share for pair in pairs], dtype=bool)
 
 
-def _score(task: Task, users: IntArray, items: IntArray) -> Array:
-    """Scores of the model, by the same arithmetic as that of its samples."""
-    from fullrank.observing import kernels as k
-
-    users, items = np.ascontiguousarray(users), np.ascontiguousarray(items)
-    if not task.compiled:
-        return floats(task.scorer.score(users, items))
-    model, work = structure(task)
-    out = np.empty(items.shape, dtype=work.dtype)
-    ids, scores = np.empty(k.CHUNK, dtype=np.int64), np.empty(k.CHUNK, dtype=work.dtype)
-    k.score_matrix(model, users, items, work.copy(), ids, scores, out)
-    return out
-
-
-def _order_targets(task: Task, state: State, scores: Array) -> None:
-    from fullrank.observing import kernels as k
-
-    k.order_targets(state.cases, state.rules, scratch_of(task, state, np.zeros(0)), scores, state.order)
-
-
 def _drawn_before(task: Task, block: Block, walk: Walk, before: IntArray, count: IntArray) -> Block:
     """The block with what is kept of a sample that was drawn of a rest before more of it was compared.
 
     Less those that are compared now, it is a sample still; which of these were hits is known, as they have just been
     compared. Negatives come in the same order whatever is left out, so that the sample goes on from there.
     """
-    from fullrank.observing import kernels as k
-
     group, depth = walk.group, walk.depth
     none, drawn, hits = np.zeros(len(group), dtype=np.int64), block.compared, block.hits
     if drawn is None or hits is None or block.explicit or (4 * (count - depth) < task.n_items).any():
         return replace(block, compared=none, hits=none.copy())
     cut = np.maximum.reduceat(before, block.ptr[:-1])  # that of the open cases
     part = replace(block, **_leave_out(block, np.arange(len(block.users)), walk.lists, cut))
-    old = State.of(replace(task, guide=None), replace(part, compared=None, hits=None))
+    old = State.of(task, replace(part, compared=None, hits=None))
     rows = np.flatnonzero((drawn > 0) & (depth > before))
     width = int(drawn[rows].max(initial=0))
     out = np.empty((len(rows), width + 1), dtype=np.int64)
@@ -434,10 +376,7 @@ def _sample_rest(task: Task, block: Block, walk: Walk, more: IntArray, order: In
     group = walk.group
     users = np.unique(group[more])
     cases = np.flatnonzero(np.isin(group, users))
-    compared, hits = (
-        np.zeros(len(cases), dtype=np.int64) if each is None else each[cases].copy()
-        for each in (block.compared, block.hits)
-    )
+    compared, hits = (block.so_far(name)[cases] for name in ("compared", "hits"))
     compared[~np.isin(cases, more)] = _NO_MORE
     depth = np.zeros(len(block.users), dtype=np.int64)
     depth[group[more]] = walk.depth[more]  # the same for all of a user's

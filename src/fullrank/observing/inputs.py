@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from fullrank.observing.blocks import Block, Result
+from fullrank._checks import TIES, first_where
+from fullrank._types import IntArray
+from fullrank.data.frames import canonical_csr
+from fullrank.data.split import Split
+from fullrank.observing.blocks import Block, Pools, Result
 
-if TYPE_CHECKING:
-    from fullrank.data.split import Split
-
-__all__ = ["TIES", "Pools", "candidates_name", "check_options", "check_sizes", "mapper", "pools_of", "seed_of"]
-
-TIES = ("random", "optimistic", "pessimistic")
+__all__ = ["TIES", "check_options", "check_sizes", "lists_of", "mapper", "pools_of", "seed_of"]
 
 
 def seed_of(rng: int | np.random.Generator | None) -> int:
@@ -46,16 +45,13 @@ def check_options(ties: str, batch: int | None) -> None:
 
 
 def check_sizes(scorer: Any, split: Split, name: str) -> None:
-    """Refuse a split without cases, or one that names users and items that the model does not know."""
-    if len(split.users) == 0:
-        raise ValueError("`split` has no test cases.")
-    for what, values, size in (("user", split.users, split.n_users), ("item", split.items, split.n_items)):
-        low, high = int(values.min()), int(values.max())
-        if low < 0 or high >= size:
-            wrong = low if low < 0 else high
-            raise ValueError(f"`split` must have {what}s from 0 to {size - 1} in its cases, got {what} {wrong}.")
+    """Refuse a split with users or items that the model does not know, and one with too many items."""
+    for what, least, size in (
+        ("user", int(split.users.max()) + 1, split.n_users),
+        ("item", split.n_items, split.n_items),
+    ):
         known = getattr(scorer, f"n_{what}s", None)
-        if known is not None and known < (high + 1 if what == "user" else size):
+        if known is not None and known < least:
             raise ValueError(
                 f"model `{name}` knows {known:,} {what}s, but the split has {size:,}: fit it on the split's own `train`."
             )
@@ -69,39 +65,22 @@ def check_sizes(scorer: Any, split: Split, name: str) -> None:
         raise ValueError(f"`split` must have at most {most:,} items, got {split.n_items:,}.")
 
 
-def candidates_name(given: Any) -> str:
-    """Return what counts call these candidates: a pool per user is ``"given"``."""
-    return given if isinstance(given, str) else "given"
-
-
-class Pools(NamedTuple):
-    """Sorted items per user as a CSR matrix, whether they are the candidates or what is left out, and the largest pool."""
-
-    listed: Any
-    explicit: bool
-    largest: int
-
-
 def pools_of(given: Any, split: Split) -> Pools:
     """Return what ``candidates`` means for a split; shares in a design are shares of its largest pool."""
-    listed, explicit = _candidates(given, split)
-    largest = split.n_items
-    if explicit:
-        largest = int(np.diff(listed.indptr)[np.unique(split.users)].max()) + 1
-    return Pools(listed, explicit, largest)
-
-
-def _candidates(given: Any, split: Split) -> tuple[Any, bool]:
-    """Sorted items per user as a CSR matrix, and whether they are the candidates or what is left out."""
-    shape = (split.n_users, split.n_items)
-    if isinstance(given, str):
-        if given == "unseen":
-            return _sorted_csr(split.train), False
-        if given == "all":
-            return sp.csr_matrix(shape, dtype=np.int8), False
+    if not isinstance(given, str):
+        pool = _pool_per_user(given, split)
+        return Pools(pool, True, int(np.diff(pool.indptr)[np.unique(split.users)].max()) + 1)
+    if given not in ("unseen", "all"):
         raise ValueError(f"`candidates` must be 'unseen', 'all', or a pool of items per user, got {given!r}.")
+    listed = split.train if given == "unseen" else sp.csr_matrix(split.train.shape, dtype=np.int8)
+    return Pools(listed, False, split.n_items)
+
+
+def _pool_per_user(given: Any, split: Split) -> Any:
+    """Return the candidates of every user as a canonical CSR matrix."""
+    shape = (split.n_users, split.n_items)
     if sp.issparse(given) or (isinstance(given, np.ndarray) and given.ndim == 2 and given.dtype == bool):
-        pool = sp.csr_matrix(given)
+        pool = canonical_csr(given)
         if pool.shape != shape:
             raise ValueError(
                 f"`candidates` must have the shape of the split, {shape[0]} users × {shape[1]} items, got {pool.shape}."
@@ -109,31 +88,25 @@ def _candidates(given: Any, split: Split) -> tuple[Any, bool]:
         if pool.nnz and not np.all(pool.data):
             pool = pool.copy()
             pool.eliminate_zeros()
-        return _sorted_csr(pool), True
-    if isinstance(given, dict):
-        lists: Any = [given.get(user, ()) for user in range(shape[0])]
-    elif isinstance(given, Sequence | np.ndarray):
-        lists = given
-    else:
+        return pool
+    if not isinstance(given, dict | Sequence | np.ndarray):
         raise TypeError(
             f"`candidates` must be 'unseen', 'all', or a pool of items per user, got a {type(given).__name__}."
         )
-    if len(lists) != shape[0]:
+    lists = lists_of(given, "candidates", split)
+    flat, rows = np.concatenate(lists), np.repeat(np.arange(shape[0]), [len(items) for items in lists])
+    if (wrong := first_where((flat < 0) | (flat >= shape[1]))) is not None:
         raise ValueError(
-            f"`candidates` must have a list for each of the split's {shape[0]} users, got {len(lists)} lists."
+            f"`candidates` of user {rows[wrong]} must be items from 0 to {shape[1] - 1}, got {flat[wrong]}."
         )
-    sizes = np.array([len(items) for items in lists], dtype=np.int64)
-    flat = np.concatenate(
-        [np.zeros(0, dtype=np.int64), *(np.asarray(items, dtype=np.int64) for items in lists if len(items))]
-    )
-    if len(flat) and (flat.min() < 0 or flat.max() >= shape[1]):
-        wrong = int(np.flatnonzero((flat < 0) | (flat >= shape[1]))[0])
-        user = int(np.searchsorted(np.cumsum(sizes), wrong, side="right"))
-        raise ValueError(f"`candidates` of user {user} must be items from 0 to {shape[1] - 1}, got {flat[wrong]}.")
-    rows = np.repeat(np.arange(shape[0]), sizes)
-    return _sorted_csr(sp.csr_matrix((np.ones(len(flat), dtype=np.int8), (rows, flat)), shape=shape)), True
+    return sp.csr_matrix((np.ones(len(flat), dtype=np.int8), (rows, flat)), shape=shape)
 
 
-def _sorted_csr(matrix: Any) -> Any:
-    out = matrix if getattr(matrix, "format", None) == "csr" else sp.csr_matrix(matrix)  # keeps what it knows of itself
-    return out if out.has_sorted_indices else out.sorted_indices()
+def lists_of(given: Any, what: str, split: Split) -> list[IntArray]:
+    """Return the items of every user, given as a sequence of lists or as a dict, in which users may be missing."""
+    lists = [given.get(user, ()) for user in range(split.n_users)] if isinstance(given, dict) else given
+    if len(lists) != split.n_users:
+        raise ValueError(
+            f"`{what}` must have a list for each of the split's {split.n_users} users, got {len(lists)} lists."
+        )
+    return [np.asarray(items, dtype=np.int64) for items in lists]

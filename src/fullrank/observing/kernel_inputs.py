@@ -4,23 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from fullrank._types import Array, IntArray
-from fullrank.models.scorer import Factors, ItemItem, Rows, Table
+from fullrank.models.scorer import Factors, ItemItem, Rows, Table, float_type, to_numpy
 from fullrank.observing.blocks import Block, Result
-from fullrank.observing.threads import Team
+from fullrank.observing.threads import share_out
 from fullrank.ranks.design import Course
 
 if TYPE_CHECKING:
     from fullrank.observing.task import Task
 
 __all__ = [
-    "State", "fixed", "floats", "is_compiled", "rules_of", "run_kernel", "scratch_for", "scratch_of", "structure",
+    "State", "fixed", "floats", "is_compiled", "kernels", "rules_of", "run_kernel", "scores_of", "scratch_for", "scratch_of",
+    "structure", "whole_rows",
 ]  # fmt: skip
+
+
+class _Kernels:
+    """The compiled loops of :mod:`fullrank.observing.kernels`, which bring numba: loaded when one is first asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module("fullrank.observing.kernels"), name)
+
+
+kernels = k = _Kernels()
 
 
 @dataclass(frozen=True)
@@ -38,8 +50,6 @@ class State:
     @classmethod
     def of(cls, task: Task, block: Block) -> State:
         """Return a block that nothing has been done with, but for what it brings along."""
-        from fullrank.observing import kernels as k
-
         n = len(block.targets)
         rules = rules_of(task.courses, task.ties, task.seed)
         users = fixed(block.users)
@@ -52,14 +62,9 @@ class State:
         )  # fmt: skip
         if len(task.courses) > 1:
             k.choose_courses(cases, rules, np.cumsum([each.share for each in task.courses]), course)
-        return cls(
-            cases, rules,
-            np.zeros(n, dtype=np.int64) if block.compared is None else block.compared.copy(),
-            np.zeros(n, dtype=np.int64) if block.hits is None else block.hits.copy(),
-            np.zeros(n, dtype=np.int64),
-            np.ones(n, dtype=np.int64) if block.order is None else block.order.copy(),
-            np.zeros(len(block.users), dtype=np.int8),
-        )  # fmt: skip
+        compared, hits, order = block.so_far("compared"), block.so_far("hits"), block.so_far("order", 1)
+        status = np.zeros(len(block.users), dtype=np.int8)
+        return cls(cases, rules, compared, hits, np.zeros(n, dtype=np.int64), order, status)
 
     @property
     def group(self) -> IntArray:
@@ -76,24 +81,18 @@ class State:
 
     def find_pools(self, scratch: Any) -> None:
         """Find out how many candidates every case has, before anything is drawn."""
-        from fullrank.observing import kernels as k
-
         n = len(self.pool)
         none, out = np.zeros(n, dtype=np.int64), np.empty((n, 1), dtype=np.int64)
         k.fill_draws(self.cases, self.rules, np.arange(n), self.group, none, none, scratch, self.pool, out, self.status)
 
     def next_goals(self) -> IntArray:
         """Return how many negatives each case goes on to; as many as it has where it rests."""
-        from fullrank.observing import kernels as k
-
         out = np.empty_like(self.compared)
         k.next_goals(self.cases, self.rules, self.compared, self.hits, self.pool, out)
         return out
 
     def complain(self, name: str) -> None:
         """Raise an error about the first user with whom something is wrong, if there is one."""
-        from fullrank.observing import kernels as k
-
         wrong = np.flatnonzero(self.status)
         if not len(wrong):
             return
@@ -108,8 +107,6 @@ class State:
 
 def rules_of(courses: tuple[Course, ...], ties: str, seed: int) -> Any:
     """Return how to draw and compare, as the kernels take it."""
-    from fullrank.observing import kernels as k
-
     rule = {"random": k.RANDOM, "optimistic": k.OPTIMISTIC, "pessimistic": k.PESSIMISTIC}[ties]
     tie_seed, draw_seed = np.random.SeedSequence(seed).generate_state(2, np.uint64)
     most = max(len(course.stages) for course in courses)
@@ -141,8 +138,6 @@ def is_compiled(scorer: Any) -> bool:
 
 def structure(task: Task) -> tuple[Any, Array]:
     """Return the model as the kernels take it, and an empty working row."""
-    from fullrank.observing import kernels as k
-
     scorer, stored = task.scorer, _stored(task.scorer)
     if stored is not None:
         return k.RowModel(fixed(stored)), np.zeros(0, dtype=stored.dtype)
@@ -178,8 +173,6 @@ def scratch_for(cases: Any, row: Array, n: int = 0, cards: int = 0) -> Any:
 
     Pages that are never touched cost nothing, so what one design does not need is harmless.
     """
-    from fullrank.observing import kernels as k
-
     return k.Scratch(
         row=row.copy(),
         places=np.empty(max(cases.longest, n // 4 + 1), dtype=np.int32),
@@ -193,15 +186,19 @@ def scratch_for(cases: Any, row: Array, n: int = 0, cards: int = 0) -> Any:
 
 
 def run_kernel(
-    task: Task, state: State, model: Any, row: Array, scores: Array | None = None, *, compare: bool = True
+    task: Task,
+    state: State,
+    given: tuple[Any, Array] | None = None,
+    scores: Array | None = None,
+    *,
+    compare: bool = True,
 ) -> Array:
     """Observe a state's cases by the compiled loop of its design, in threads; return the scores of the targets.
 
-    ``scores``: those of the targets, where they are known. Without ``compare``, targets are scored and put in order, and
-    their candidates are counted, and that is all.
+    ``given``: a model as :func:`structure` returns it, unless it is the task's own. ``scores``: those of the targets, where
+    they are known. Without ``compare``, targets are scored and put in order, and their candidates counted, and that is all.
     """
-    from fullrank.observing import kernels as k
-
+    model, row = given or structure(task)
     known = scores is not None
     # a copy of what is known: kernels are compiled for an array that may be written to, and one from another node may not
     own = np.empty(len(state.hits), dtype=row.dtype) if scores is None else np.array(scores)
@@ -213,20 +210,42 @@ def run_kernel(
         for first, last in spans:
             kernel(model, state.cases, state.rules, first, last, scratch, known, own, *seen)
 
-    Team().share(len(state.cases.users), run, least=1 if task.exhaustive else 64)
+    share_out(len(state.cases.users), run, least=1 if task.exhaustive else 64)
     # with one target each there is nothing to order, nor to compile for it
     if not known and len(state.cases.targets) > len(state.cases.users) and not state.status.any():
         k.order_targets(state.cases, state.rules, scratch_of(task, state, row), own, state.order)
     return own
 
 
+def scores_of(task: Task, users: IntArray, items: IntArray) -> Array:
+    """Return the scores of some items of each user, by the same arithmetic as those of samples."""
+    users, items = np.ascontiguousarray(users), np.ascontiguousarray(items)
+    if not task.compiled:
+        return floats(task.scorer.score(users, items))
+    model, work = structure(task)
+    out = np.empty(items.shape, dtype=work.dtype)
+    ids, scores = np.empty(k.CHUNK, dtype=np.int64), np.empty(k.CHUNK, dtype=work.dtype)
+    k.score_matrix(model, users, items, work.copy(), ids, scores, out)
+    return out
+
+
+def whole_rows(scorer: Any, users: IntArray, n_items: int, called: str) -> Array:
+    """Ask a model that is not compiled for the scores of all items; ``called`` names it in messages."""
+    if isinstance(scorer, Rows):
+        scores = floats(scorer.rows(users))
+    else:
+        scores = floats(scorer.score(users, np.tile(np.arange(n_items, dtype=np.int64), (len(users), 1))))
+    if scores.ndim != 2 or scores.shape[0] != len(users) or scores.shape[1] < n_items:
+        raise ValueError(
+            f"{called} must give a score for each of {n_items} items, got rows of shape {scores.shape} for {len(users)} "
+            "users."
+        )
+    return scores
+
+
 def floats(scores: Any) -> Array:
     """Return what a model returned, as an array of floats."""
-    from fullrank.models.scorer import to_numpy
-
     array = to_numpy(scores)
-    if array.dtype not in (np.float32, np.float64):
-        if array.dtype.kind not in "fiub":
-            raise TypeError(f"scores must be numbers, got {array.dtype}.")
-        array = array.astype(np.float32 if array.dtype == np.float16 else np.float64)
-    return np.ascontiguousarray(array)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"scores must be numbers, got {array.dtype}.")
+    return np.ascontiguousarray(array, dtype=float_type(array.dtype))

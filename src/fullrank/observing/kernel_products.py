@@ -41,10 +41,9 @@ def count_tile(
 ) -> None:  # fmt: skip
     """Count in a tile of a matrix product: the users ``group``; ``items[place]``, ``items[place+1]``, …
 
-    The product rounds as the BLAS pleases. |product − score| ≤ user_bound · item_bound, so scores further from the
-    target's than that are decided by the product, and the few others by :func:`dot_rows`: the same count as by
-    :func:`exhaust`, to the last tie, whatever the BLAS. Tiles of a user come in ascending order of places; ``cursor`` is
-    how far their left-out items have been crossed out.
+    |product − score| ≤ user_bound · item_bound, so scores further from the target's than that are decided by the product,
+    and the few others by :func:`dot_rows`: the same count as by :func:`exhaust`, to the last tie, whatever the BLAS. Tiles
+    of a user come in ascending order of places; ``cursor`` is how far their left-out items have been crossed out.
 
     A case is closed when ``limit`` items beat its target, or when no later item can: their scores are at most
     user_bound · ``later``. ``going`` says whose cases are not all closed.

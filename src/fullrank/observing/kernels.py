@@ -86,11 +86,9 @@ def sample(
     model: Any, cases: Any, rules: Any, first: int, last: int, scratch: Any, known: bool, target_scores: Array,
     compared: Array, hits: Array, pool: Array, status: Array,
 ) -> None:  # fmt: skip
-    """Draw, score and count for the users first..last−1.
+    """Draw, score and count for the users first..last−1; ``known``: the scores of the targets come in.
 
-    ``compared`` and ``hits`` come in as what each case has seen so far (0, 0 for a new one) and go out as what it has
-    seen when its design lets it rest. A case that has stopped at the end of a stage stays stopped. ``known``: the scores of
-    the targets come in, too.
+    ``compared`` and ``hits`` come in as what each case has seen so far and go out as what it has seen when it rests.
     """
     users, model_rows, ptr, targets, lo, hi = cases.users, cases.rows, cases.ptr, cases.targets, cases.lo, cases.hi
     listed, explicit, n_items, low, high = cases.listed, cases.explicit, cases.n_items, cases.low, cases.high

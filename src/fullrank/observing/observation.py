@@ -16,24 +16,23 @@ import time
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fullrank._progress import bar
-from fullrank._types import BoolArray, FloatArray, IntArray
-from fullrank.models.scorer import Rows, as_scorer
+from fullrank._types import RNG, BoolArray, FloatArray, IntArray
+from fullrank.data.split import Split
+from fullrank.models.scorer import Rows, as_scorer, digest_of
 from fullrank.observing.blocks import OUTCOME, Block, Result, unfinished
 from fullrank.observing.budget import Budget
 from fullrank.observing.checkpoint import Checkpoint
 from fullrank.observing.guides import continues, guide_of, training_items
-from fullrank.observing.inputs import candidates_name, check_options, check_sizes, mapper, pools_of, seed_of
-from fullrank.observing.task import Task, is_compiled
+from fullrank.observing.inputs import check_options, check_sizes, mapper, pools_of, seed_of
+from fullrank.observing.kernel_inputs import is_compiled
+from fullrank.observing.task import SCORES_PER_CALL, Task
 from fullrank.ranks.counts import NOTHING, RankCounts
 from fullrank.ranks.design import ALL, Design, parse_design
-
-if TYPE_CHECKING:
-    from fullrank.data.split import Split
 
 __all__ = ["Observation", "file_name"]
 
@@ -76,7 +75,7 @@ class Observation:
         compare_train: bool = False,
         guide: Any = None,
         ties: str = "random",
-        rng: int | np.random.Generator | None = 0,
+        rng: RNG = 0,
         map: Any = map,
         checkpoint: str | os.PathLike[str] | None = None,
         progress: bool = True,
@@ -90,7 +89,7 @@ class Observation:
         self.name = str(name or self.scorer.name)
         check_sizes(self.scorer, split, self.name)
         self.seed = seed_of(rng)
-        self.candidates = candidates_name(candidates)
+        self.candidates = candidates if isinstance(candidates, str) else "given"  # as counts call a pool per user
         self.checkpoint = None if checkpoint is None else Path(checkpoint)
         self._pools = pools_of(candidates, split)
         self._guide = guide_of(guide, split)
@@ -150,6 +149,7 @@ class Observation:
         of the new design or before its first. A ``budget`` is asked after every block of users; when it is spent, and on
         Ctrl-C, the blocks that were finished have their new outcomes and the others keep what they had.
         """
+        budget = budget or Budget()  # one without limits
         task = self._task(parse_design(design), budget)
         chosen = self._whole_users(cases)
         self._refuse_other_draws(task.design, chosen)
@@ -235,30 +235,30 @@ class Observation:
 
     # ------------------------------------------------------------------------------------------------ inside
 
-    def _task(self, design: Design, budget: Budget | None) -> Task:
+    def _task(self, design: Design, budget: Budget) -> Task:
         guide = self._guide if design.compares else None if design.exhaustive else self._train
         if design.compares and guide is None:
             raise ValueError(
                 f"`guide` is missing: '{design}' compares what a guide puts first; give one, or 'popularity'."
             )
-        task = Task.of(self.scorer, self.name, design, self._pools.largest, self.split.n_items, self.ties, self.seed)
-        task = replace(task, guide=guide)
-        if budget is None or not budget.limited or task.compiled:
+        task = Task.of(
+            self.scorer, self.name, design, self._pools.largest, self.split.n_items, self.ties, self.seed, guide
+        )
+        if not budget.limited or task.compiled:
             return task
-        return task.with_calls_of(SHARE_PER_CALL * budget.affordable(self.seconds_per_item))
+        most = SHARE_PER_CALL * budget.affordable(self.seconds_per_item)
+        return replace(task, scores_per_call=int(np.clip(most, 1, SCORES_PER_CALL)))
 
     def _whole_users(self, cases: Any) -> IntArray:
         if cases is None:
             return np.arange(len(self.split.users))
         chosen = np.unique(np.asarray(cases, dtype=np.int64))
-        if self.targets[chosen].sum() != len(chosen) and not self._of_whole_users(chosen):
+        users = self.split.users
+        if self.targets[chosen].sum() != len(chosen) and np.isin(users, users[chosen]).sum() != len(chosen):
             raise ValueError(
                 "`cases` must hold all cases of each of their users: targets of one user are ranked together."
             )
         return chosen
-
-    def _of_whole_users(self, chosen: IntArray) -> bool:
-        return int(np.isin(self.split.users, self.split.users[chosen]).sum()) == len(chosen)
 
     def _refuse_other_draws(self, design: Design, chosen: IntArray) -> None:
         if self.design is not None and self.begun[chosen].any() and bool(design.compares) != bool(self.design.compares):
@@ -278,7 +278,7 @@ class Observation:
                 "the start."
             )
 
-    def _run(self, task: Task, cases: IntArray, budget: Budget | None) -> bool:
+    def _run(self, task: Task, cases: IntArray, budget: Budget) -> bool:
         """Observe cases that are all new or all begun; false if the budget ended it."""
         before = None
         if self.begun[cases[0]] and not task.exhaustive:
@@ -286,15 +286,14 @@ class Observation:
         grouped = Block.of(self.split, cases, self._pools, before)
         users = len(grouped.users)
         done = np.zeros(users, dtype=bool)
-        pace = None if budget is None or not budget.limited else budget.pace(task.most_scores(users, len(cases)))
-        with Checkpoint.open(self._path(task, cases), lambda: self._identity(task, cases)) as kept:
+        pace = budget.pace(task.most_scores(users, len(cases)))
+        with Checkpoint(self._path(task, cases), lambda: self._identity(task, cases)) as kept:
             for result in kept.restore(users, grouped.ptr):
                 self._take(grouped, result)
                 done[result.first : result.last] = True
-                if budget is not None:
-                    budget.spend(result.scored)
+                budget.spend(result.scored)
             size = task.block_users(grouped, self.batch)
-            if pace is not None:
+            if budget.limited:
                 size = min(size, max(users // 32, 1))
             blocks = [grouped.part(first, last) for first, last in unfinished(done, size, task.tile)]
             ready = int(np.diff(grouped.ptr)[done].sum())
@@ -308,9 +307,8 @@ class Observation:
                     self.seconds, self._timed = self.seconds + now - begin, self._timed + result.scored
                     begin = now
                     shown.update(int(grouped.ptr[result.last] - grouped.ptr[result.first]))
-                    if budget is not None:
-                        budget.spend(result.scored)
-                    if pace is not None and not done.all() and not pace.goes_on(result.scored):
+                    budget.spend(result.scored)
+                    if not done.all() and not pace.goes_on(result.scored):
                         return False
         if not done.all():
             raise RuntimeError(
@@ -347,8 +345,6 @@ class Observation:
 
     def _identity(self, task: Task, cases: IntArray) -> dict[str, Any]:
         """Return what a checkpoint must agree on before it is continued."""
-        from fullrank.models.scorer import digest_of
-
         listed, explicit = self._pools.listed, self._pools.explicit
         begun = bool(self.begun[cases[0]])
         return {
@@ -366,26 +362,20 @@ class Observation:
     @functools.cached_property
     def _fingerprint(self) -> dict[str, Any]:
         """The content of a model that can be digested; of one known by its function, what it says of cases all over."""
-        digest = getattr(self.scorer, "digest", None)
-        out: dict[str, Any] = {
-            "kind": type(self.scorer).__name__,
-            "content": None if digest is None else digest(),
-            "scores": [],
-        }
-        if digest is None:
-            scores = probe(self.scorer, self.split)
-            self.items_scored += scores.size
-            out["scores"] = [float(f"{x:.6g}") if np.isfinite(x) else str(x) for x in scores.ravel()]
-        return out
+        kind, digest = type(self.scorer).__name__, getattr(self.scorer, "digest", None)
+        if digest is not None:
+            return {"kind": kind, "content": digest(), "scores": []}
+        scores = probe(self.scorer, self.split).ravel()
+        self.items_scored += scores.size
+        written = [float(f"{x:.6g}") if np.isfinite(x) else str(x) for x in scores]
+        return {"kind": kind, "content": None, "scores": written}
 
 
 def probe(scorer: Any, split: Split, cases: int = 64, items: int = 8) -> FloatArray:
     """Scores of a model for cases spread over the split: of the target, and of items spread over the catalogue."""
     chosen = np.unique(np.linspace(0, len(split.users) - 1, cases).astype(np.int64))
-    places = np.arange(len(chosen))[:, None] * 7919 + np.linspace(0, split.n_items, items, endpoint=False).astype(
-        np.int64
-    )
-    asked = places % split.n_items
+    spread = np.linspace(0, split.n_items, items, endpoint=False).astype(np.int64)
+    asked = (np.arange(len(chosen))[:, None] * 7919 + spread) % split.n_items
     asked[:, 0] = split.items[chosen]
     return np.asarray(scorer.score(split.users[chosen], asked), dtype=np.float64)
 

@@ -8,16 +8,13 @@ and the result is the same to the digit. How items are compared, drawn and score
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-
+from fullrank._types import RNG
+from fullrank.data.split import Split
 from fullrank.observing.observation import Observation
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import Design
-
-if TYPE_CHECKING:
-    from fullrank.data.split import Split
 
 __all__ = ["observe"]
 
@@ -31,7 +28,7 @@ def observe(
     compare_train: bool = False,
     guide: Any = None,
     ties: str = "random",
-    rng: int | np.random.Generator | None = 0,
+    rng: RNG = 0,
     map: Any = map,
     checkpoint: str | os.PathLike[str] | None = None,
     progress: bool = True,

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fullrank._threads import ONE_BLAS_THREAD
+from fullrank._threads import ONE_BLAS_THREAD, usable_threads
 from fullrank._types import Array
 from fullrank.observing.kernel_inputs import State, fixed, run_kernel, structure
-from fullrank.observing.threads import Team
+from fullrank.observing.kernel_inputs import kernels as k
+from fullrank.observing.threads import share_out
 
 if TYPE_CHECKING:
     from fullrank.observing.task import Task
@@ -46,23 +47,21 @@ class _ByNorm:
         return np.take(items, self.order[first:last], axis=0, out=room[: last - first], mode="clip")
 
 
-def _norms(team: Team, matrix: Array) -> Array:
-    from fullrank.observing import kernels as k
-
+def _norms(matrix: Array) -> Array:
     out = np.empty(len(matrix))
 
     def run(spans: Iterator[tuple[int, int]]) -> None:
         for first, last in spans:
             k.row_norms(fixed(matrix), first, last, out)
 
-    team.share(len(matrix), run, least=1024)
+    share_out(len(matrix), run, least=1024)
     return out
 
 
-def _by_norm(team: Team, task: Task) -> _ByNorm:
+def _by_norm(task: Task) -> _ByNorm:
     found, scorer, n = _BOUNDS.get(task), task.scorer, task.n_items
     if found is None:
-        bound = _norms(team, scorer.items[:n])
+        bound = _norms(scorer.items[:n])
         if scorer.bias is not None:
             bound = np.hypot(bound, scorer.bias[:n])
         order = np.argsort(-bound, kind="stable")
@@ -73,7 +72,7 @@ def _by_norm(team: Team, task: Task) -> _ByNorm:
     return found
 
 
-def _left_out(team: Team, cases: Any, place: Array) -> tuple[Array, Array]:
+def _left_out(cases: Any, place: Array) -> tuple[Array, Array]:
     """The places, ascending, of each user's listed items and targets, which are no candidates: where they begin, and all."""
     listed, targets = cases.hi - cases.lo, np.diff(cases.ptr)
     ptr = np.append(0, np.cumsum(listed + targets))
@@ -89,7 +88,7 @@ def _left_out(team: Team, cases: Any, place: Array) -> tuple[Array, Array]:
             left.sort(axis=1)
             out[ptr[first] : ptr[last]] = left[np.arange(left.shape[1]) < size + own]
 
-    team.share(len(listed), run, step=64)
+    share_out(len(listed), run, step=64)
     return ptr, out
 
 
@@ -98,15 +97,12 @@ def count_products(task: Task, state: State) -> bool:
 
     Items come by falling norm: rounding is then bounded tightly in each tile, and cases are closed early (`count_tile`).
     """
-    from fullrank.observing import kernels as k
-
-    team = Team()
     model, work = structure(task)
     cases, kind, width = state.cases, model.items.dtype, model.items.shape[1]
     n = len(cases.users)
     rows = np.ascontiguousarray(model.users[cases.users])
-    user_bound = _norms(team, rows)
-    items = _by_norm(team, task)
+    user_bound = _norms(rows)
+    items = _by_norm(task)
     item_bound, order = items.bound, items.order
     if task.scorer.bias is not None:
         user_bound = np.hypot(user_bound, 1.0)
@@ -117,17 +113,16 @@ def count_products(task: Task, state: State) -> bool:
     unit = (width + width / 8 + 24) * float(np.finfo(kind).eps) / 2
     user_bound *= unit
     # first no item at all: the scores of the targets, their order, and the sizes of the pools
-    scores = run_kernel(task, state, model, work, compare=False)
+    scores = run_kernel(task, state, (model, work), compare=False)
     if state.status.any():
         return True
-    out_ptr, out = _left_out(team, cases, items.place)
+    out_ptr, out = _left_out(cases, items.place)
     cursor = out_ptr[:-1].copy()
     closed = np.zeros(len(state.hits), dtype=bool)
-    limit = np.full(len(state.hits), task.n_items)
-    if task.limit:
-        limit[state.pool - 1 > task.few] = task.limit
-    turns = -(-n // (team.size * TILE_USERS))
-    tall = -(-n // (team.size * turns))  # every thread has the same number of tiles, all of one height
+    limit = np.where((task.limit > 0) & (state.pool - 1 > task.few), task.limit, task.n_items)
+    threads = usable_threads()
+    turns = -(-n // (threads * TILE_USERS))
+    tall = -(-n // (threads * turns))  # every thread has the same number of tiles, all of one height
 
     def count(spans: Iterator[tuple[int, int]]) -> None:
         buffer = np.empty(max(TILE_SCORES, 64 * tall), dtype=kind)
@@ -152,7 +147,7 @@ def count_products(task: Task, state: State) -> bool:
 
     with ONE_BLAS_THREAD as alone:
         if alone:
-            team.share(n, count, step=tall)
+            share_out(n, count, step=tall)
         else:  # the products themselves use all threads
             count(iter([(u, min(u + tall, n)) for u in range(0, n, tall)]))
     return True

@@ -18,7 +18,8 @@ import numpy as np
 from fullrank._types import Array, IntArray
 from fullrank.models.scorer import Factors
 from fullrank.observing.blocks import Block, Result
-from fullrank.observing.kernel_inputs import State, fixed, run_kernel, scratch_of, structure
+from fullrank.observing.kernel_inputs import State, fixed, run_kernel, scores_of, scratch_of, structure
+from fullrank.observing.kernel_inputs import kernels as k
 from fullrank.observing.task import Task
 
 __all__ = ["Part", "ShardTask", "spread"]
@@ -69,20 +70,15 @@ class ShardTask:
 
     def __call__(self, part: Part) -> tuple[int, Array]:
         """Return the first user of the block, and an array with one entry per case."""
-        from fullrank.observing import kernels as k
-
         task, low, high = self._range(part.shard)
         state = State.of(task, part.block)
         model, row = structure(task)
         cases, rules = state.cases, state.rules
         if part.scores is None:
             here = np.flatnonzero((low <= cases.targets) & (cases.targets < high))
-            own, out = np.empty((len(here), 1), dtype=row.dtype), np.zeros(len(cases.targets), dtype=row.dtype)
             users, targets = cases.users[state.group[here]], cases.targets[here, None].astype(np.int64)
-            k.score_matrix(
-                model, users, targets, row.copy(), np.empty(1, dtype=np.int64), np.empty_like(row, shape=1), own
-            )
-            out[here] = own[:, 0]
+            out = np.zeros(len(cases.targets), dtype=row.dtype)
+            out[here] = scores_of(task, users, targets)[:, 0]
             return part.block.first, out
         if not task.exhaustive:  # a course of one stage for every goal
             goals, course = np.unique(2 * part.goal + rules.replace[cases.course], return_inverse=True)
@@ -91,15 +87,13 @@ class ShardTask:
             cases = cases._replace(course=fixed(course.ravel()))
             state.hits[:] = 0
         state = replace(state, cases=cases._replace(low=low, high=high), rules=rules)
-        run_kernel(task, state, model, row, part.scores)
+        run_kernel(task, state, (model, row), part.scores)
         state.complain(self.name)
         return part.block.first, state.hits
 
 
 def _questions(task: Task, block: Block) -> Generator[dict[str, Any], Array, Result]:
     """Yield what every range is asked about a block, one question after the other; the sum of the answers is sent back."""
-    from fullrank.observing import kernels as k
-
     state = State.of(task, block)
     before = int(state.compared.sum())
     scores = yield {"block": block}  # a target is in one range, and 0 elsewhere

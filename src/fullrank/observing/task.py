@@ -10,12 +10,13 @@ import numpy as np
 
 from fullrank.models.scorer import Factors, Rows
 from fullrank.observing.blocks import Block, Result
-from fullrank.observing.guides import TILE, Guide, observe_guided
-from fullrank.observing.kernel_inputs import State, fixed, floats, is_compiled, run_kernel, scratch_of, structure
+from fullrank.observing.guides import TILE, Guide, observe_behind
+from fullrank.observing.kernel_inputs import State, fixed, is_compiled, run_kernel, scores_of, scratch_of, whole_rows
+from fullrank.observing.kernel_inputs import kernels as k
 from fullrank.observing.products import count_products
 from fullrank.ranks.design import Course, Design, Exhaustive
 
-__all__ = ["SCORES_PER_CALL", "Task", "is_compiled"]
+__all__ = ["SCORES_PER_CALL", "Task"]
 
 
 #: Scores asked at once of a model that is only known by its function: the shape is fixed, so batches cannot change a digit.
@@ -39,14 +40,16 @@ class Task:
     guide: Guide | None = None  # what is compared one by one, before the rest is sampled
 
     @classmethod
-    def of(cls, scorer: Any, name: str, design: Design, pool: int, n_items: int, ties: str, seed: int) -> Task:
+    def of(
+        cls, scorer: Any, name: str, design: Design, pool: int, n_items: int, ties: str, seed: int, guide: Guide | None
+    ) -> Task:
         """Return the task for pools of at most so many candidates."""
         design = design.resolve(pool)
         courses = design.courses(pool)
         limit = few = 0
         if design.beyond is not None:
             limit, few = int(design.exact_to), max(max(course.stages) for course in courses)
-        return cls(scorer, name, design, courses, n_items, ties, seed, limit, few, SCORES_PER_CALL)
+        return cls(scorer, name, design, courses, n_items, ties, seed, limit, few, guide=guide)
 
     @property
     def exhaustive(self) -> bool:
@@ -104,10 +107,6 @@ class Task:
             return max(1, min(ROWS_PER_CALL, scores // self.n_items))
         return max(1, min(ROWS_PER_CALL, self.scores_per_call // (1 + self.first_stage)))
 
-    def with_calls_of(self, scores: float) -> Task:
-        """Return the same task with no more scores per call of the model, where that is possible."""
-        return replace(self, scores_per_call=int(np.clip(scores, 1, SCORES_PER_CALL)))
-
     def block_users(self, cases: Block, batch: int | None) -> int:
         """Users per block: enough work to be worth a call, little enough to show progress and lose nothing."""
         if batch is not None:
@@ -126,51 +125,38 @@ class Task:
             raise
 
     def _observe(self, block: Block) -> Result:
-        if self.guide is not None:
-            return observe_guided(self, block)
-        if self.parts is not None:
+        if self.guide is None and self.parts is not None:
             sample, ranks = self.parts
             return self.joined(sample._observe(block), ranks._observe(block))
-        if not self.compiled:
+        if self.guide is not None or not self.compiled:
             ask = _by_rows if self.exhaustive or isinstance(self.scorer, Rows) else _by_pairs
-            n = len(block.users)
-            tiles = (block.part(first, min(first + self.tile, n)) for first in range(0, n, self.tile))
-            return Result.joined([ask(self, tile) for tile in tiles])
+            if self.guide is not None:
+                ask = functools.partial(observe_behind, self.guide)
+            n, tile = len(block.users), self.tile
+            return Result.joined([ask(self, block.part(a, min(a + tile, n))) for a in range(0, n, tile)])
         state = State.of(self, block)
         before = int(state.compared.sum())
         factors = isinstance(self.scorer, Factors) and self.scorer.users.shape[1] > 0
         products = self.exhaustive and factors and not block.explicit
         if not (products and count_products(self, state)):
-            run_kernel(self, state, *structure(self))
+            run_kernel(self, state)
         state.complain(self.name)
         return state.result(block, int(state.compared.sum()) - before)
 
 
 def _by_rows(task: Task, block: Block) -> Result:
     """Observe a tile of a model that gives whole rows, or of any model when every candidate is compared."""
-    from fullrank.observing import kernels as k
-
     users = np.array(block.users)
-    if isinstance(task.scorer, Rows):
-        scores = floats(task.scorer.rows(users))
-        if scores.ndim != 2 or scores.shape[0] != len(users) or scores.shape[1] < task.n_items:
-            raise ValueError(
-                f"model `{task.name}` must give a score for each of {task.n_items} items, got rows of shape "
-                f"{scores.shape} for {len(users)} users."
-            )
-    else:
-        scores = floats(task.scorer.score(users, np.tile(np.arange(task.n_items, dtype=np.int64), (len(users), 1))))
+    scores = whole_rows(task.scorer, users, task.n_items, f"model `{task.name}`")
     state = State.of(task, block)
     state = replace(state, cases=state.cases._replace(rows=fixed(np.arange(len(users)))))
-    run_kernel(task, state, k.RowModel(fixed(scores)), np.zeros(0, dtype=scores.dtype))
+    run_kernel(task, state, (k.RowModel(fixed(scores)), np.zeros(0, dtype=scores.dtype)))
     state.complain(task.name)
     return state.result(block, len(users) * task.n_items)
 
 
 def _by_pairs(task: Task, block: Block) -> Result:
     """Observe a tile of a model that is known by its function only: the target and its negatives, stage by stage."""
-    from fullrank.observing import kernels as k
-
     state, scored = State.of(task, block), 0
     cases, rules, group = state.cases, state.rules, state.group
     scratch = scratch_of(task, state, np.zeros(0))
@@ -184,7 +170,7 @@ def _by_pairs(task: Task, block: Block) -> Result:
             items = np.empty((len(rows), width + 1), dtype=np.int64)
             sizes, begin, users = np.minimum(left, width), state.compared[rows], group[rows]
             k.fill_draws(cases, rules, rows, users, begin, begin + sizes, scratch, state.pool, items, state.status)
-            scores = floats(task.scorer.score(np.array(cases.users[users]), items))
+            scores = scores_of(task, cases.users[users], items)
             k.count_batch(cases, rules, rows, users, sizes, fixed(items), fixed(scores), state.hits, state.status)
             state.complain(task.name)
             target_scores[rows] = scores[:, 0]

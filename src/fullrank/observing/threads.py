@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from fullrank._threads import usable_threads
 
-__all__ = ["Team"]
+__all__ = ["share_out"]
 
 
 _HELPERS: dict[tuple[int, int], ThreadPoolExecutor] = {}
@@ -28,38 +28,33 @@ def _helpers(threads: int) -> ThreadPoolExecutor:
     return found
 
 
-class Team:
-    """As many threads as there are cores, this one included, that share out spans of work.
+def share_out(
+    n: int, work: Callable[[Iterator[tuple[int, int]]], None], *, least: int = 64, step: int | None = None
+) -> None:
+    """Call ``work`` in every thread, this one included, with spans of 0..n−1 until none is left.
 
-    Plain threads around kernels that release the GIL: unlike a parallel runtime they survive forks, nest in any ``map``
-    and cost no compilation.
+    Spans are ``step`` long, or at least ``least``. Plain threads around kernels that release the GIL: unlike a parallel
+    runtime they survive forks, nest in any ``map`` and cost no compilation.
     """
+    size = usable_threads()
+    threads = min(size, -(-n // (step or least)))
+    step = step or max(least, -(-n // (8 * threads)))
+    spans = [(a, min(a + step, n)) for a in range(0, n, step)]
+    if threads <= 1:
+        work(iter(spans))
+        return
+    queue = deque(spans)  # popping is atomic
 
-    def __init__(self) -> None:
-        self.size = usable_threads()
+    def taken() -> Iterator[tuple[int, int]]:
+        with contextlib.suppress(IndexError):
+            while True:
+                yield queue.popleft()
 
-    def share(
-        self, n: int, work: Callable[[Iterator[tuple[int, int]]], None], least: int = 64, step: int | None = None
-    ) -> None:
-        """Call ``work`` in every thread with spans of 0..n−1 (``step`` or at least ``least`` long) until none is left."""
-        threads = min(self.size, -(-n // (step or least)))
-        step = step or max(least, -(-n // (8 * threads)))
-        spans = [(a, min(a + step, n)) for a in range(0, n, step)]
-        if threads <= 1:
-            work(iter(spans))
-            return
-        queue = deque(spans)  # popping is atomic
-
-        def taken() -> Iterator[tuple[int, int]]:
-            with contextlib.suppress(IndexError):
-                while True:
-                    yield queue.popleft()
-
-        others = [_helpers(self.size - 1).submit(work, taken()) for _ in range(threads - 1)]
-        try:
-            work(taken())
-        finally:
-            queue.clear()  # after an error nothing more is begun; otherwise it is empty
-            for future in others:
-                if not future.cancel():  # one that has not begun, because others use the threads, is not needed
-                    future.result()
+    others = [_helpers(size - 1).submit(work, taken()) for _ in range(threads - 1)]
+    try:
+        work(taken())
+    finally:
+        queue.clear()  # after an error nothing more is begun; otherwise it is empty
+        for future in others:
+            if not future.cancel():  # one that has not begun, because others use the threads, is not needed
+                future.result()

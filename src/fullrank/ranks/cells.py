@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fullrank._types import Array, FloatArray, IntArray
+from fullrank.ranks.checks import check_weights, constant, per_case, refuse
 from fullrank.ranks.laws import ALL, NOTHING
 from fullrank.ranks.protocol import Design
 
@@ -35,11 +36,32 @@ SUMS = ("cases", "scored", "weight", "pool_weight", "auc_weight", "compared_weig
 
 
 def cells_of(
-    design: Design, ids: Array | None, w: FloatArray, a: IntArray, left: IntArray | None, m: IntArray, x: IntArray,
-    N: IntArray, late: IntArray, j: IntArray, T: IntArray,
+    drawn: ArrayLike, hits: ArrayLike, n_items: ArrayLike, design: Design, *,
+    users: ArrayLike | None = None, weights: ArrayLike | None = None, order: ArrayLike | None = None,
+    targets: ArrayLike | None = None, ahead: ArrayLike | None = None, rest: ArrayLike | None = None,
+    recent: ArrayLike | None = None,
 ) -> tuple[Any, ...]:  # fmt: skip
-    """The level of the bins, the keys and the sums of cases: ids of users, weights, outcomes, pools, (j, T), one each."""
+    """The level of the bins, the keys and the sums of cases; see :meth:`fullrank.RankCounts.from_outcomes`."""
+    m, x = np.asarray(drawn, dtype=np.int64), np.asarray(hits, dtype=np.int64)
     M = len(x)
+    if not M:
+        raise ValueError("`hits` is empty: there is nothing to estimate from.")
+    N = per_case("n_items", n_items, M)
+    w = constant(1.0, M) if weights is None else check_weights(weights, M)
+    ids = None if users is None else np.asarray(users)
+    if ids is not None and len(ids) != M:
+        raise ValueError(f"`users` has {len(ids)} entries for {M} cases: give one per case.")
+    j = per_case("order", 1 if order is None else order, M)
+    T = per_case("targets", 1 if targets is None else targets, M)
+    if order is None and (T > 1).any():
+        raise ValueError("`order` is missing: with several targets per user every case needs its place among them.")
+    refuse((j < 1) | (j > T), "order", j, "a place in 1..targets")
+    a = constant(0, M) if ahead is None else np.asarray(ahead, dtype=np.int64)
+    left = None if rest is None else np.asarray(rest, dtype=np.int64)
+    late = constant(UNKNOWN, M) if design.compares else a
+    if recent is not None:
+        late = per_case("recent", recent, M)
+        refuse((late < UNKNOWN) | (late > a), "recent", late, "between 0 and `ahead`, or −1 where it is not known")
     chunks = [slice(first, min(first + CHUNK, M)) for first in range(0, M, CHUNK)]
     # a case of weight zero says nothing, and a pool of such cases has no mean size
     some = [slice(None) if w[part].all() else w[part] > 0 for part in chunks]
@@ -81,11 +103,9 @@ class _Cells:
                 self.lots = [_joined(self.lots)]
             return
         block, pool, ahead, rest, *others = columns
-        packed, size = np.zeros(len(block), dtype=np.int64), 1
         keys: list[Any] = [block, pool, rest > 0, ahead, *others]
-        for digit, (low, radix) in zip(keys, self.room, strict=True):
-            packed, size = packed * radix + (digit - low) if radix > 1 else packed, size * radix
-        more = [np.bincount(packed, each, size).astype(each.dtype, copy=False) for each in sums]
+        packed, size = _packed([(digit, low, radix) for digit, (low, radix) in zip(keys, self.room, strict=True)])
+        more = [np.bincount(packed, each, int(size)).astype(each.dtype, copy=False) for each in sums]
         self.table = [a + b for a, b in zip(self.table, more, strict=True)] if self.table else more
 
     def sums(self) -> tuple[Any, ...]:
@@ -93,12 +113,8 @@ class _Cells:
         if self.room is None:
             return _joined(self.lots)
         cells = np.flatnonzero(self.table[0])
-        digits = []
-        packed = cells
-        for low, radix in reversed(self.room):
-            packed, digit = packed // radix, packed % radix + low
-            digits.append(digit)
-        block, pool, some, ahead, *others = reversed(digits)
+        digits = np.unravel_index(cells, [radix for _, radix in self.room])
+        block, pool, some, ahead, *others = (each + low for each, (low, _) in zip(digits, self.room, strict=True))
         return np.stack([block, pool, ahead, np.where(some, pool, 0), *others]), *(each[cells] for each in self.table)
 
 
@@ -219,10 +235,11 @@ def _distinct(columns: Sequence[IntArray] | IntArray) -> tuple[IntArray, IntArra
 
     Columns are packed into one integer (mixed radix), unchanged where their ranges leave room, else as codes.
     """
-    ranges = map(_range, columns)
-    packed, room = _packed([(column - low if high > low else column, high - low + 1) for column, low, high in ranges])
+    ranges = [(int(column.min()), int(column.max())) for column in columns]
+    digits = [(column, low, high - low + 1) for column, (low, high) in zip(columns, ranges, strict=True)]
+    packed, room = _packed(digits)
     if room >= 2.0**40:
-        packed, room = _packed([(code, len(distinct)) for distinct, code in map(codes, columns)])
+        packed, room = _packed([(code, 0, len(distinct)) for distinct, code in map(codes, columns)])
     if room >= 2.0**62:
         _, first, inverse = np.unique(np.asarray(columns).T, axis=0, return_index=True, return_inverse=True)
         return first, inverse.ravel()
@@ -232,16 +249,12 @@ def _distinct(columns: Sequence[IntArray] | IntArray) -> tuple[IntArray, IntArra
     return first, inverse
 
 
-def _range(column: IntArray) -> tuple[IntArray, int, int]:
-    return column, int(column.min()), int(column.max())
-
-
-def _packed(digits: Sequence[tuple[IntArray, int]]) -> tuple[IntArray, float]:
-    """Numbers of mixed radix, and how many there could be."""
+def _packed(digits: Sequence[tuple[IntArray, int, int]]) -> tuple[IntArray, float]:
+    """Numbers of mixed radix, from the digits, the least value and the radix of each place; and how many there could be."""
     packed, room = np.zeros(len(digits[0][0]), dtype=np.int64), 1.0
-    for digit, radix in digits:
+    for digit, low, radix in digits:
         if radix > 1:
-            packed, room = packed * radix + digit, room * radix
+            packed, room = packed * radix + (digit - low if low else digit), room * radix
     return packed, room
 
 
@@ -268,9 +281,9 @@ def codes(values: IntArray) -> tuple[IntArray, IntArray]:
     return ordered[fresh] + low, inverse
 
 
-def sum_by(which: IntArray, values: FloatArray, size: int) -> FloatArray:
-    """Return the sum of the values of each of ``size`` groups."""
-    return np.bincount(which, values, size).astype(np.float64)
+def sum_by(which: IntArray, values: FloatArray) -> FloatArray:
+    """Return the sum of the values of each group, groups being numbered from 0 without gaps."""
+    return np.asarray(np.bincount(which, values), dtype=np.float64)
 
 
 def _bins(sizes: IntArray) -> IntArray:

@@ -7,16 +7,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fullrank._checks import first_where
 from fullrank._types import Array, BoolArray, FloatArray, IntArray
 from fullrank.ranks.laws import ALL, NOTHING
 
-__all__ = [
-    "check_candidates", "check_compared_part", "check_rest", "check_weights", "constant", "per_case", "refuse",
-    "whole_numbers",
-]  # fmt: skip
+__all__ = ["MOST_ITEMS", "check_candidates", "check_ranks", "check_weights", "constant", "per_case", "refuse"]
+
+#: More candidates than this are refused: ranks near 2**53 are no longer distinct as floating-point numbers.
+MOST_ITEMS = 2**50
 
 
-def whole_numbers(name: str, values: ArrayLike) -> IntArray:
+def _whole_numbers(name: str, values: ArrayLike) -> IntArray:
     """Return the values as whole numbers, one per case, or refuse them."""
     array = np.asarray(values)
     if array.ndim != 1:
@@ -27,12 +28,9 @@ def whole_numbers(name: str, values: ArrayLike) -> IntArray:
         floats = array.astype(np.float64)
     except (TypeError, ValueError):
         raise TypeError(f"`{name}` must be whole numbers, not {array.dtype}.") from None
-    if len(floats) and np.isnan(floats).any():
-        first = int(np.flatnonzero(np.isnan(floats))[0])
+    if (first := first_where(np.isnan(floats))) is not None:
         raise ValueError(f"`{name}` has a missing value (NaN) at case {first}: drop such cases or give their rank.")
-    odd = (floats != np.round(floats)) | (np.abs(floats) >= 2.0**63)
-    if odd.any():
-        first = int(np.flatnonzero(odd)[0])
+    if (first := first_where((floats != np.round(floats)) | (np.abs(floats) >= 2.0**63))) is not None:
         limit = " below 2**63" if 2.0**63 <= abs(floats[first]) < np.inf else ""
         raise ValueError(f"`{name}` must be whole numbers{limit}, got {array[first]!s} at case {first}.")
     return floats.astype(np.int64)
@@ -41,7 +39,7 @@ def whole_numbers(name: str, values: ArrayLike) -> IntArray:
 def per_case(name: str, values: ArrayLike, cases: int) -> IntArray:
     """Return a whole number per case; one number stands for all."""
     array = np.asarray(values)
-    numbers = whole_numbers(name, np.atleast_1d(array) if array.ndim == 0 else array)
+    numbers = _whole_numbers(name, np.atleast_1d(array) if array.ndim == 0 else array)
     if array.ndim == 0:
         return constant(numbers[0], cases)
     if len(numbers) != cases:
@@ -66,8 +64,7 @@ def check_weights(values: ArrayLike, cases: int) -> FloatArray:
 
 def refuse(bad: BoolArray, name: str, values: IntArray, allowed: str) -> None:
     """Raise a ValueError that names the first case where ``bad`` holds."""
-    if bad.any():
-        first = int(np.flatnonzero(bad)[0])
+    if (first := first_where(bad)) is not None:
         more = f" ({int(bad.sum()):,} cases in all)" if bad.sum() > 1 else ""
         raise ValueError(f"`{name}` is {int(values[first])} at case {first}{more}: it must be {allowed}.")
 
@@ -82,9 +79,27 @@ def check_candidates(candidates: object) -> str:
     return candidates
 
 
-def check_compared_part(
-    design: Any, ahead: ArrayLike | None, rest: ArrayLike | None, N: IntArray
-) -> tuple[IntArray, IntArray]:
+def check_ranks(
+    design: Any, ranks: ArrayLike, n_items: ArrayLike, drawn: ArrayLike | None, ahead: Any, rest: Any
+) -> tuple[Any, ...]:
+    """Return ``drawn`` as designs give it, hits, pools, the design with its numbers, ``ahead`` and ``rest``, all checked."""
+    hits = _whole_numbers("ranks", ranks) - 1
+    M = len(hits)
+    if M == 0:
+        raise ValueError("`ranks` is empty: there is nothing to estimate from.")
+    N = per_case("n_items", n_items, M)
+    refuse(N < 1, "n_items", N, "a positive number of candidates (target included)")
+    refuse(N > MOST_ITEMS, "n_items", N, f"at most 2**50, that is {MOST_ITEMS:,}")
+    m = None if drawn is None else per_case("drawn", drawn, M)
+    if ahead is None and rest is None and not design.compares:
+        design = design.resolve(int(N.max()))
+        return design.check(m, hits, N), hits, N, design, None, None
+    a, left = _check_compared_part(design, ahead, rest, N)
+    design = design.resolve(int(left.max()) + 1)
+    return _check_rest(design, m, hits, a, left), hits, N, design, a, left
+
+
+def _check_compared_part(design: Any, ahead: Any, rest: Any, N: IntArray) -> tuple[IntArray, IntArray]:
     """Return ``ahead`` and ``rest`` of every case, or refuse them."""
     if ahead is None and rest is None:
         raise ValueError(f"`ahead` and `rest` are missing: '{design}' compares a part of the candidates one by one.")
@@ -102,7 +117,7 @@ def check_compared_part(
     return a, left
 
 
-def check_rest(design: Any, m: IntArray | None, hits: IntArray, ahead: IntArray, left: IntArray) -> IntArray:
+def _check_rest(design: Any, m: IntArray | None, hits: IntArray, ahead: IntArray, left: IntArray) -> IntArray:
     """``drawn`` of every case, as designs give it, after the design has checked those that it drew from."""
     nothing = (left == 0) | (design.closed(ahead) if m is None else m == 0)
     refuse(nothing & (hits != 0), "ranks", hits + 1, "1 where nothing was drawn")

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fullrank._archive import read_archive, write_archive
-from fullrank._types import Array, IntArray
+from fullrank._types import Array
 from fullrank.ranks.cells import SUMS, grouped
 from fullrank.ranks.design import ALL, parse_design
+
+if TYPE_CHECKING:
+    from fullrank.ranks.counts import RankCounts
 
 __all__ = ["read_counts", "write_counts"]
 
@@ -19,7 +22,7 @@ _FORMAT = "fullrank.RankCounts"
 _VERSION = 4
 
 
-def write_counts(counts: Any, path: str | os.PathLike[str]) -> None:
+def write_counts(counts: RankCounts, path: str | os.PathLike[str]) -> None:
     """Write counts to a file, atomically."""
     header = {
         "format": _FORMAT,
@@ -31,7 +34,7 @@ def write_counts(counts: Any, path: str | os.PathLike[str]) -> None:
     write_archive(path, header, {"keys": counts.keys, **{name: getattr(counts, name) for name in SUMS}}, compress=True)
 
 
-def read_counts(kind: Any, path: str | os.PathLike[str]) -> Any:
+def read_counts(kind: type[RankCounts], path: str | os.PathLike[str]) -> RankCounts:
     """Make counts of class ``kind`` from a file; a file of an older version is brought up to date."""
     what = "a file of rank counts"
     header, arrays = read_archive(path, _FORMAT, _VERSION, what)
@@ -41,11 +44,11 @@ def read_counts(kind: Any, path: str | os.PathLike[str]) -> Any:
         if header["version"] < 4:  # what was compared had no order
             keys = arrays["keys"]
             arrays["keys"] = np.insert(keys, 6, np.where(keys[:, 3] == 0, 0, keys[:, 2]), axis=1)
-        sums = [arrays[name] for name in SUMS]
+        sums: list[Any] = [arrays[name] for name in SUMS]
         counts = kind(parse_design(header["design"]), int(header["level"]), arrays["keys"], *sums)
-        pools = None if header["version"] > 1 else counts.pool_range
-        named = header["candidates"] if pools is None else _candidates_of_version_1(pools, arrays["keys"])
-        return replace(counts, candidates=named)
+        return replace(
+            counts, candidates=header["candidates"] if header["version"] > 1 else _candidates_of_version_1(counts)
+        )
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise ValueError(f"{os.fspath(path)!r} is not {what}, or is damaged: {str(error).rstrip('.')}.") from None
 
@@ -54,20 +57,13 @@ def _of_version_2(arrays: dict[str, Array]) -> dict[str, Array]:
     """Return the arrays of files before a part could be compared: ``drawn`` = 0 meant that every candidate was."""
     block, pool, drawn, hits, order, targets = arrays["keys"].T
     known, none = drawn == ALL, np.zeros_like(drawn)
-    keys = [
-        block,
-        pool,
-        np.where(known, hits, 0),
-        np.where(known, 0, pool),
-        drawn,
-        np.where(known, 0, hits),
-        order,
-        targets,
-    ]
+    ahead, rest, hits = np.where(known, hits, 0), np.where(known, 0, pool), np.where(known, 0, hits)
+    keys = [block, pool, ahead, rest, drawn, hits, order, targets]
     sums = [arrays[name] for name in SUMS[:5]]
     return dict(zip(("keys", *SUMS), grouped(keys, [*sums, none.astype(np.float64)]), strict=True))
 
 
-def _candidates_of_version_1(pools: tuple[float, float], keys: IntArray) -> str:
+def _candidates_of_version_1(counts: RankCounts) -> str:
     """Return what old files meant: ``unseen`` where pools vary by more than the number of targets does, else ``all``."""
-    return "unseen" if pools[1] - pools[0] > float(keys[:, -1].max()) - 0.5 else "all"
+    low, high = counts.pool_range
+    return "unseen" if high - low > float(counts.column("targets").max()) - 0.5 else "all"

@@ -37,25 +37,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fullrank._types import Array, BoolArray, FloatArray, IntArray
-from fullrank.ranks import checks
-from fullrank.ranks.cells import (
-    BLOCKS,
-    EVERY,
-    FINEST,
-    KEYS,
-    MAX_POOLS,
-    SUMS,
-    UNKNOWN,
-    cells_of,
-    codes,
-    finest_level,
-    grouped,
-    pool_key,
-    sum_by,
-    unique_rows,
-    user_blocks,
-)  # fmt: skip
-from fullrank.ranks.checks import check_candidates
+from fullrank.ranks import cells, checks
+from fullrank.ranks.cells import BLOCKS, EVERY, KEYS, MAX_POOLS, SUMS, unique_rows, user_blocks
+from fullrank.ranks.checks import MOST_ITEMS, check_candidates
 from fullrank.ranks.count_files import read_counts, write_counts
 from fullrank.ranks.design import ALL, Design, parse_design
 from fullrank.ranks.groups import LEAD_BINS, Groups, PoolTable, lead_bins, strata_of, tables_of
@@ -65,9 +49,6 @@ __all__ = [
     "BLOCKS", "LEAD_BINS", "MAX_POOLS", "MOST_ITEMS", "NOTHING", "NO_RANK_LAW", "Groups", "PoolTable", "RankCounts",
     "check_candidates", "unique_rows", "user_blocks",
 ]  # fmt: skip
-
-#: More candidates than this are refused: ranks near 2**53 are no longer distinct as floating-point numbers.
-MOST_ITEMS = 2**50
 
 
 class _Later:
@@ -137,26 +118,10 @@ class RankCounts:
         >>> print(RankCounts.from_ranks([1, 3], 1000, "uni9", ahead=[4, 0], rest=[900, 990]))
         2 cases of uni9 among 1,000 items (unseen)
         """
-        design = parse_design(design)
-        r = checks.whole_numbers("ranks", ranks)
-        M = len(r)
-        if M == 0:
-            raise ValueError("`ranks` is empty: there is nothing to estimate from.")
-        N = checks.per_case("n_items", n_items, M)
-        checks.refuse(N < 1, "n_items", N, "a positive number of candidates (target included)")
-        checks.refuse(N > MOST_ITEMS, "n_items", N, f"at most 2**50, that is {MOST_ITEMS:,}")
-        hits = r - 1
-        m = None if drawn is None else checks.per_case("drawn", drawn, M)
-        if ahead is None and rest is None and not design.compares:
-            design = design.resolve(int(N.max()))
-            m = design.check(m, hits, N)
-        else:
-            ahead, rest = checks.check_compared_part(design, ahead, rest, N)
-            design = design.resolve(int(rest.max()) + 1)
-            m = checks.check_rest(design, m, hits, ahead, rest)
+        *outcome, ahead, rest = checks.check_ranks(parse_design(design), ranks, n_items, drawn, ahead, rest)
         return cls.from_outcomes(
-            m, hits, N, design, users=users, weights=weights, order=order, targets=targets, candidates=candidates,
-            ahead=ahead, rest=rest, recent=recent,
+            *outcome, users=users, weights=weights, order=order, targets=targets, candidates=candidates, ahead=ahead,
+            rest=rest, recent=recent,
         )  # fmt: skip
 
     @classmethod
@@ -167,45 +132,16 @@ class RankCounts:
         n_items: ArrayLike,
         design: Design,
         *,
-        users: ArrayLike | None = None,
-        weights: ArrayLike | None = None,
-        order: ArrayLike | None = None,
-        targets: ArrayLike | None = None,
         candidates: str = "unseen",
-        ahead: ArrayLike | None = None,
-        rest: ArrayLike | None = None,
-        recent: ArrayLike | None = None,
+        **about: ArrayLike | None,
     ) -> RankCounts:
         """Counts from outcomes that are known to be right.
 
-        ``ahead`` of the candidates that were compared one by one beat the target, and ``rest`` were left to draw from
-        (``None``: none was compared, all are left). ``drawn`` and ``hits`` as the design gives them: ``ALL`` where every one
-        of the rest was compared; ``NOTHING`` where none of them was. ``recent`` of those ahead came after the first half
-        of those compared (``None``: they have no order).
+        ``drawn`` and ``hits`` as the design gives them: ``ALL`` where every one of the rest was compared; ``NOTHING`` where
+        none of them was. ``about`` the cases: any of ``users``, ``weights``, ``order``, ``targets``, ``ahead``, ``rest``
+        (``None``: none was compared, all are left) and ``recent`` (``None``: they have no order), as in :meth:`from_ranks`.
         """
-        m, x = np.asarray(drawn, dtype=np.int64), np.asarray(hits, dtype=np.int64)
-        M = len(x)
-        if not M:
-            raise ValueError("`hits` is empty: there is nothing to estimate from.")
-        N = checks.per_case("n_items", n_items, M)
-        w = checks.constant(1.0, M) if weights is None else checks.check_weights(weights, M)
-        ids = None if users is None else np.asarray(users)
-        if ids is not None and len(ids) != M:
-            raise ValueError(f"`users` has {len(ids)} entries for {M} cases: give one per case.")
-        j = checks.constant(1, M) if order is None else checks.per_case("order", order, M)
-        T = checks.constant(1, M) if targets is None else checks.per_case("targets", targets, M)
-        if order is None and (T > 1).any():
-            raise ValueError("`order` is missing: with several targets per user every case needs its place among them.")
-        checks.refuse((j < 1) | (j > T), "order", j, "a place in 1..targets")
-        a = checks.constant(0, M) if ahead is None else np.asarray(ahead, dtype=np.int64)
-        left = None if rest is None else np.asarray(rest, dtype=np.int64)
-        late = checks.constant(UNKNOWN, M) if design.compares else a
-        if recent is not None:
-            late = checks.per_case("recent", recent, M)
-            checks.refuse(
-                (late < UNKNOWN) | (late > a), "recent", late, "between 0 and `ahead`, or −1 where it is not known"
-            )
-        return replace(cls(design, *cells_of(design, ids, w, a, left, m, x, N, late, j, T)), candidates=candidates)
+        return replace(cls(design, *cells.cells_of(drawn, hits, n_items, design, **about)), candidates=candidates)
 
     #: Counts from what other tools leave behind; see the functions of these names for what they take.
     from_frame = _Later("fullrank.reading.tables", "counts_from_frame")
@@ -219,16 +155,15 @@ class RankCounts:
     def __add__(self, other: RankCounts) -> RankCounts:
         if not isinstance(other, RankCounts):
             return NotImplemented
-        if self.design != other.design:
-            raise ValueError(
-                f"cannot add counts of '{self.design}' to counts of '{other.design}': "
-                "outcomes of different designs follow different laws; fit each on its own."
-            )
-        if self.candidates != other.candidates:
-            raise ValueError(
-                f"cannot add counts among candidates '{self.candidates}' to counts among candidates '{other.candidates}': "
-                "ranks among different candidates follow different laws; fit each on its own."
-            )
+        for what, different, mine, its in (
+            ("of", "outcomes of different designs", self.design, other.design),
+            ("among candidates", "ranks among different candidates", self.candidates, other.candidates),
+        ):
+            if mine != its:
+                raise ValueError(
+                    f"cannot add counts {what} '{mine}' to counts {what} '{its}': {different} follow different laws; fit "
+                    "each on its own."
+                )
         level = min(self.level, other.level)
         keys = np.concatenate([self._keys_at(level), other._keys_at(level)])
         sums = [np.concatenate(both) for both in zip(self._sums, other._sums, strict=True)]
@@ -276,11 +211,10 @@ class RankCounts:
     @property
     def items_compared(self) -> int:
         """How many of them were compared one by one before the rest was sampled, over all cases that have a rest."""
-        left = self.column("rest") > 0
-        drawn = np.where(self.column("drawn") == EVERY, 0, self.column("drawn"))
-        known = self.column("drawn") == EVERY  # of a rest that was compared after all, the part before it
+        left, drawn = self.column("rest") > 0, self.column("drawn")
+        # of a rest that was compared after all, the part before it
         before = np.round(self.compared_weight / self.weight * self.cases).astype(np.int64)
-        return int(np.where(known, before, self.scored - drawn * self.cases)[left].sum())
+        return int(np.where(drawn == EVERY, before, self.scored - drawn * self.cases)[left].sum())
 
     @property
     def effective_cases(self) -> float:
@@ -371,9 +305,8 @@ class RankCounts:
     @cached_property
     def groups(self) -> Groups:
         """Return the distinct (j, T), with what leads there, and the weight of the cases of each."""
-        pairs, _ = self._pairs
-        order, targets, ahead, _ = pairs.T
-        return Groups(order, targets, ahead, sum_by(self.group_of, self.weight, len(pairs)))
+        order, targets, ahead, _ = self.group_keys.T
+        return Groups(order, targets, ahead, cells.sum_by(self.group_of, self.weight))
 
     @property
     def group_keys(self) -> IntArray:
@@ -383,7 +316,7 @@ class RankCounts:
     @property
     def lead_bins(self) -> IntArray:
         """Of each of :attr:`groups`, the bin of those ahead: how many there are, and how many came late."""
-        return lead_bins(*self._pairs[0][:, 2:].T)
+        return lead_bins(*self.group_keys.T[2:])
 
     @property
     def group_of(self) -> IntArray:
@@ -422,7 +355,7 @@ class RankCounts:
     def sampled_ranks(self) -> tuple[IntArray, FloatArray]:
         """Sampled ranks r and the weight of each, over all cells."""
         ranks, inverse = np.unique(self.above + 1, return_inverse=True)
-        return ranks, sum_by(inverse, self.weight, len(ranks))
+        return ranks, cells.sum_by(inverse, self.weight)
 
     def tables(self, pools: IntArray | None = None, strata: IntArray | None = None) -> list[PoolTable]:
         """Outcome tables, one per bin of pool sizes.
@@ -439,17 +372,14 @@ class RankCounts:
         With fewer than 256 users a block is a user; with more, a random group of them, which leaves the bootstrap valid
         (255 degrees of freedom) and the counts small.
         """
-        generator = np.random.default_rng(rng)
         blocks, inverse = np.unique(self.column("block"), return_inverse=True)
-        times = generator.multinomial(len(blocks), np.full(len(blocks), 1 / len(blocks)))[inverse]
+        times = np.random.default_rng(rng).multinomial(len(blocks), np.full(len(blocks), 1 / len(blocks)))[inverse]
         kept = times > 0
         return self._holding(self.keys[kept], [each[kept] * times[kept] for each in self._sums])
 
     def at_ranks(self, ranks: IntArray, share: FloatArray) -> RankCounts:
         """The same cases put at the given ranks (one per cell) as if these were known, with a share of their weight."""
-        keys = self.keys.copy()
-        keys[:, 2:7] = 0
-        keys[:, 2] = ranks - 1
+        keys = self._keys_with(ahead=ranks - 1, rest=0, drawn=0, hits=0, recent=0)
         weights = (self.weight * share, self.pool_weight * share, self.auc_weight * share)
         sums = (self.cases, self.scored, *weights, np.zeros(len(keys)))
         kept = share > 0  # a cell without weight has no mean pool
@@ -457,44 +387,15 @@ class RankCounts:
 
     def with_mean_pool(self) -> RankCounts:
         """Return the same counts as if every case had the mean number of candidates (kr20's way)."""
-        N = self.n_items
-        keys = self.keys.copy()
+        N, coarser = self.n_items, cells.FINEST - self.level
         left = np.where(self.all_compared, 0.0, N - 1 - self.compared_weight / self.weight)
-        for column, size in ((1, np.full(len(keys), N)), (3, left + 1)):
-            keys[:, column] = pool_key(np.round(size)) >> (FINEST - self.level)
+        pool, rest = (cells.pool_key(np.round(size)) >> coarser for size in (N, left + 1))
         sums = (self.cases, self.scored, self.weight, self.weight * N, self.auc_weight, self.compared_weight)
-        return self._grouped(keys, sums)
+        return self._grouped(self._keys_with(pool=pool, rest=rest), sums)
 
-    def with_like_samples(self, width: float) -> RankCounts:
-        """Return the counts at the mean number of candidates, samples of a like share of the candidates made equal.
-
-        What hits say of a rank that is small beside N depends on the share drawn, m/(N − 1). Every case keeps its hits and,
-        but for ``width`` of its logarithm, its share.
-        """
-        N, m = self.n_items, self.column("drawn")
-        share = m / np.maximum(self.pool_weight / self.weight - 1, 1.0)
-        bins = np.round(np.log(np.maximum(share, 1e-12)) / width).astype(np.int64)
-        bins = np.unique(bins, return_inverse=True)[1].ravel()
-        mean = (np.bincount(bins, self.weight * share) / np.bincount(bins, self.weight))[bins]
-        keys = self.keys.copy()
-        keys[:, 4] = np.where(m > 0, np.maximum(np.round(mean * (N - 1)), 1), m)
-        keys[:, 5] = np.minimum(keys[:, 5], keys[:, 4])
-        return self._grouped(keys, self._sums).with_mean_pool()
-
-    def with_like_hits(self, width: float) -> RankCounts:
-        """Return the counts with numbers of hits put together that are within ``width`` of their logarithm.
-
-        Many hits say where a rank is only to 1/√hits of it. Ranks that are known keep their hits.
-        """
-        hits = self.column("hits")
-        bins = np.round(np.log(np.maximum(hits, 1)) / width).astype(np.int64)
-        few = np.exp(bins * width) * width < 1  # each number is a bin
-        bins = np.where(few, hits, hits.max(initial=0) + 1 + bins)
-        bins = np.unique(bins, return_inverse=True)[1].ravel()
-        mean = np.round(np.bincount(bins, self.weight * hits) / np.bincount(bins, self.weight)).astype(np.int64)[bins]
-        keys = self.keys.copy()
-        keys[:, 5] = np.where(self.column("drawn") > 0, np.minimum(mean, self.column("drawn")), hits)
-        return self._grouped(keys, self._sums)
+    def with_keys(self, **columns: ArrayLike) -> RankCounts:
+        """Return the counts with other values of some keys (see :meth:`column`); cells that become equal are one."""
+        return self._grouped(self._keys_with(**columns), self._sums)
 
     def select(self, blocks: ArrayLike) -> RankCounts:
         """Return the counts of the given user blocks (0..255) only."""
@@ -515,9 +416,7 @@ class RankCounts:
         done, others = self._split((self.column("rest") == 0) | self.closed)
         if others is None:
             return done, None
-        keys = others.keys.copy()
-        keys[:, 1] = keys[:, 3]
-        size = others.pool_weight - others.compared_weight
+        keys, size = others._keys_with(pool=others.column("rest")), others.pool_weight - others.compared_weight
         return done, replace(others, keys=keys, pool_weight=size, compared_weight=np.zeros(len(keys)))
 
     def drawn_from(self) -> tuple[RankCounts | None, RankCounts | None]:
@@ -545,8 +444,7 @@ class RankCounts:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> RankCounts:
         """Read counts written by :meth:`save`; anything else, or a damaged file, is refused. Nothing is unpickled."""
-        counts: RankCounts = read_counts(cls, path)
-        return counts
+        return read_counts(cls, path)
 
     # ---------------------------------------------------------------------------------------------- inside
 
@@ -559,13 +457,13 @@ class RankCounts:
 
     def _grouped(self, keys: IntArray, sums: Sequence[Array], level: int | None = None) -> RankCounts:
         """Return counts of cells with other keys, equal ones put together."""
-        keys, *sums = grouped(keys.T, sums)
+        keys, *sums = cells.grouped(keys.T, sums)
         return replace(self._holding(keys, sums), level=self.level if level is None else level)
 
     def _holding(self, keys: IntArray, sums: Sequence[Array]) -> RankCounts:
         """Return counts of other cells that are otherwise what these are."""
-        changed: dict[str, Any] = {"keys": keys, **dict(zip(SUMS, sums, strict=True))}
-        return replace(self, **changed)
+        changed: dict[str, Any] = dict(zip(SUMS, sums, strict=True))
+        return replace(self, keys=keys, **changed)
 
     def column(self, name: str) -> IntArray:
         """One of the keys (block, pool, ahead, rest, drawn, hits, recent, order, targets) of every cell."""
@@ -574,21 +472,25 @@ class RankCounts:
     @property
     def pools(self) -> tuple[FloatArray, IntArray]:
         """Mean number of candidates of each pool-size bin, and the bin of every cell."""
-        _, inverse = np.unique(self.column("pool"), return_inverse=True)
-        inverse = inverse.ravel()
-        return np.bincount(inverse, self.pool_weight) / np.bincount(inverse, self.weight), inverse
+        inverse = np.unique(self.column("pool"), return_inverse=True)[1].ravel()
+        return cells.sum_by(inverse, self.pool_weight) / cells.sum_by(inverse, self.weight), inverse
 
     def _keys_at(self, level: int) -> IntArray:
         if level == self.level:
             return self.keys
+        # a rest, however small, stays one
+        return self._keys_with(**{name: self.column(name) >> (self.level - level) for name in ("pool", "rest")})
+
+    def _keys_with(self, **columns: ArrayLike) -> IntArray:
+        """Return the keys with some of their columns replaced."""
         keys = self.keys.copy()
-        for column in (1, 3):  # a rest, however small, stays one
-            keys[:, column] >>= self.level - level
+        for name, values in columns.items():
+            keys[:, KEYS.index(name)] = values
         return keys
 
     def _coarsened(self) -> RankCounts:
         """Return the same counts, their pools and rests in at most 64 bins each."""
-        level = finest_level(self.level, codes(self.column("pool"))[0], codes(self.column("rest"))[0])
+        level = cells.finest_level(self.level, *(cells.codes(self.column(name))[0] for name in ("pool", "rest")))
         return self if level == self.level else self._grouped(self._keys_at(level), self._sums, level)
 
 

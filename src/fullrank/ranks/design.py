@@ -182,24 +182,16 @@ class Adaptive(Design):
     replace: bool = True
 
     def __post_init__(self) -> None:
-        for name, default in (
-            ("negatives", DEFAULT_START),
-            ("max_negatives", DEFAULT_CEILING),
-            ("stop_at", DEFAULT_STOP),
-        ):
+        defaults = {"negatives": DEFAULT_START, "max_negatives": DEFAULT_CEILING, "stop_at": DEFAULT_STOP}
+        for name, default in defaults.items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, default)
         check_whole("stop_at", self.stop_at)
         for name in ("negatives", "max_negatives"):
             _size(name, getattr(self, name))
-        if (
-            isinstance(self.negatives, int)
-            and isinstance(self.max_negatives, int)
-            and self.max_negatives < self.negatives
-        ):
-            raise ValueError(
-                f"`max_negatives` is {self.max_negatives}, below `negatives` = {self.negatives}: raise it."
-            )
+        start, ceiling = self.negatives, self.max_negatives
+        if isinstance(start, int) and isinstance(ceiling, int) and ceiling < start:
+            raise ValueError(f"`max_negatives` is {ceiling}, below `negatives` = {start}: raise it.")
 
     def __str__(self) -> str:
         return f"adaptive {self.negatives}..{self.max_negatives} stop {self.stop_at}{_suffix(self.replace)}"
@@ -216,8 +208,8 @@ class Adaptive(Design):
 
     def stages(self, n_items: int) -> tuple[int, ...]:
         """m₀, 2m₀+1, … up to the ceiling; ``ALL`` when that is every candidate, drawn without replacement."""
-        N = int(n_items)
-        m, ceiling = _of(self.negatives, N), max(_of(self.max_negatives, N), _of(self.negatives, N))
+        N, m = int(n_items), _of(self.negatives, n_items)
+        ceiling = max(_of(self.max_negatives, N), m)
         sizes: list[int] = []
         while True:
             if not self.replace and m >= N - 1:
@@ -270,8 +262,7 @@ class Adaptive(Design):
 
     def courses(self, n_items: int) -> tuple[Course, ...]:
         """One stage after the other until the target is beaten often enough."""
-        sizes = self.stages(n_items)
-        return (Course(sizes, self._stop, self.replace),)
+        return (Course(self.stages(n_items), self._stop, self.replace),)
 
     def scaled(self, factor: float, n_items: int) -> Adaptive | None:
         """Return the design with ``factor`` times the first stage and the ceiling."""
@@ -286,12 +277,8 @@ class Adaptive(Design):
         m = possible(self, given(self, drawn), hits, n_items, least=1 if self.replace else 0)
         stages = np.asarray(self.stages(int(n_items.max())))
         seen_all = ((m == ALL) | (m == n_items - 1)) & (not self.replace)
-        refuse(
-            ~(np.isin(m, stages) | seen_all),
-            "drawn",
-            m,
-            f"one of the stages of '{self}': {', '.join(map(str, stages))}",
-        )
+        allowed = f"one of the stages of '{self}': {', '.join(map(str, stages))}"
+        refuse(~(np.isin(m, stages) | seen_all), "drawn", m, allowed)
         last = seen_all | (m == stages[-1])
         refuse(
             ~last & (hits < self._stop), "drawn", m,
@@ -489,17 +476,14 @@ def check_whole(name: str, value: object) -> None:
 
 
 def _size(name: str, value: object) -> None:
-    if value == "all":
-        return
-    if isinstance(value, float):
-        if not 0 < value <= 1:
-            raise ValueError(
-                f"`{name}` as a share of the items must lie in (0, 1], not {value!r}; for a number write an int."
-            )
-        return
-    if isinstance(value, str):
+    if isinstance(value, float) and not 0 < value <= 1:
+        raise ValueError(
+            f"`{name}` as a share of the items must lie in (0, 1], not {value!r}; for a number write an int."
+        )
+    if isinstance(value, str) and value != "all":
         raise ValueError(f"`{name}` must be a whole number, a share in (0, 1] or 'all', not {value!r}.")
-    check_whole(name, value)
+    if not isinstance(value, float | str):
+        check_whole(name, value)
 
 
 def _of(size: int | float | str | None, n_items: int) -> int:

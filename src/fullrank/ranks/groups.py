@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fullrank._types import FloatArray, IntArray
-from fullrank.ranks.cells import UNKNOWN, pool_key, unique_rows
+from fullrank._types import Array, FloatArray, IntArray
+from fullrank.ranks.cells import UNKNOWN, pool_key, sum_by, unique_rows
 
-__all__ = ["LEAD_BINS", "Groups", "PoolTable", "lead_bins", "strata_of", "tables_of"]
+if TYPE_CHECKING:
+    from fullrank.ranks.counts import RankCounts
+
+__all__ = [
+    "LEAD_BINS", "Groups", "PoolTable", "lead_bins", "strata_of", "tables_of", "with_like_hits", "with_like_samples",
+]  # fmt: skip
 
 #: Laws of R′ are estimated for at most this many strata of (j, T).
 MAX_STRATA = 64
@@ -66,7 +71,7 @@ def strata_of(order: IntArray, targets: IntArray) -> IntArray:
     return unique_rows(pairs)[1]
 
 
-def tables_of(counts: Any, bins: IntArray, rows: IntArray) -> list[PoolTable]:
+def tables_of(counts: RankCounts, bins: IntArray, rows: IntArray) -> list[PoolTable]:
     """Outcome tables of counts, one per bin of pool sizes; ``bins`` of every cell, ``rows`` of every group."""
     stratum, seen = rows[counts.group_of], counts.outcomes
     out = []
@@ -78,3 +83,34 @@ def tables_of(counts: Any, bins: IntArray, rows: IntArray) -> list[PoolTable]:
         N = counts.pool_weight[here].sum() / counts.weight[here].sum()
         out.append(PoolTable(float(N), outcomes[:, 0], outcomes[:, 1], weight))
     return out
+
+
+def with_like_samples(counts: RankCounts, width: float) -> RankCounts:
+    """Return the counts at the mean number of candidates, samples of a like share of the candidates made equal.
+
+    What hits say of a rank that is small beside N depends on the share drawn, m/(N − 1). Every case keeps its hits and, but
+    for ``width`` of its logarithm, its share.
+    """
+    m = counts.column("drawn")
+    share = m / np.maximum(counts.pool_weight / counts.weight - 1, 1.0)
+    mean = _mean_within(np.round(np.log(np.maximum(share, 1e-12)) / width), share, counts.weight)
+    drawn = np.where(m > 0, np.maximum(np.round(mean * (counts.n_items - 1)), 1), m)
+    return counts.with_keys(drawn=drawn, hits=np.minimum(counts.column("hits"), drawn)).with_mean_pool()
+
+
+def with_like_hits(counts: RankCounts, width: float) -> RankCounts:
+    """Return the counts with numbers of hits put together that are within ``width`` of their logarithm.
+
+    Many hits say where a rank is only to 1/√hits of it. Ranks that are known keep their hits.
+    """
+    hits, drawn = counts.column("hits"), counts.column("drawn")
+    bins = np.round(np.log(np.maximum(hits, 1)) / width)
+    few = np.exp(bins * width) * width < 1  # each number is a bin
+    mean = np.round(_mean_within(np.where(few, hits, hits.max(initial=0) + 1 + bins), hits, counts.weight))
+    return counts.with_keys(hits=np.where(drawn > 0, np.minimum(mean, drawn), hits))
+
+
+def _mean_within(bins: Array, values: Array, weight: FloatArray) -> FloatArray:
+    """Return the weighted mean of the values in the bin of each."""
+    which = np.unique(bins, return_inverse=True)[1].ravel()
+    return (sum_by(which, weight * values) / sum_by(which, weight))[which]

@@ -53,10 +53,8 @@ def sampled_law(ranks: ArrayLike, n_items: float, drawn: ArrayLike, hits: ArrayL
         np.exp(log, out=log)
         out[:, drawn_from] = log
     else:
-        sampled = _hypergeom(x[drawn_from], n_items - 1, np.minimum(R - 1, n_items - 1), m[drawn_from])
-        out[:, drawn_from] = sampled
-    if np.any(n_items + 0.5 <= R):
-        out[n_items + 0.5 <= R] = 0.0
+        out[:, drawn_from] = _hypergeom(x[drawn_from], n_items - 1, np.minimum(R - 1, n_items - 1), m[drawn_from])
+    out[n_items + 0.5 <= R] = 0.0
     return out
 
 

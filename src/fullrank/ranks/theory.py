@@ -85,8 +85,7 @@ def dominates(one: ArrayLike, two: ArrayLike) -> bool:
     if not len(first) or not len(second):
         raise ValueError("`one` and `two` must each hold at least one rank.")
     at = np.union1d(first, second)
-    curves = (np.searchsorted(each, at, side="right") / len(each) for each in (first, second))
-    higher, lower = curves
+    higher, lower = (np.searchsorted(each, at, side="right") / len(each) for each in (first, second))
     return bool((higher >= lower - 1e-12).all())
 
 

@@ -80,11 +80,8 @@ def read_trec_qrels(source: Source, *, progress: bool = False) -> dict[str, Arra
 
 def _read_trec(
     source: Source, progress: bool, form: str, value: int, read: Callable[[str], Any], expected: str
-) -> tuple[Array, Array, list[Any]]:
-    names: list[str] = []
-    documents: list[str] = []
-    values: list[Any] = []
-    lines: list[int] = []
+) -> tuple[Array, Array, tuple[Any, ...]]:
+    rows: list[tuple[str, str, Any, int]] = []
     width = len(form.split())
     for number, line in _text_lines(source, progress):
         fields = line.split()
@@ -92,12 +89,10 @@ def _read_trec(
             raise unreadable(source, number, line.encode(), form)
         if (found := read(fields[value])) is None:
             raise unreadable(source, number, line.encode(), expected)
-        names.append(fields[0])
-        documents.append(fields[2])
-        values.append(found)
-        lines.append(number)
-    if not lines:
+        rows.append((fields[0], fields[2], found, number))
+    if not rows:
         raise ValueError(f"`{source_name(source)}` line 1: the file is empty; expected lines of {form}.")
+    names, documents, values, lines = zip(*rows, strict=True)
     queries, docs = np.array(names, dtype=object), np.array(documents, dtype=object)
     query, document = encode(queries, "user")[0], encode(docs, "item")[0]
     repeated = repeats(query * (int(document.max()) + 1) + document)

@@ -10,19 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from fullrank._checks import check_choice, first_where, more
+from fullrank._checks import TIES, check_choice, first_where, more
 from fullrank._types import RNG, Array, FloatArray, IntArray
 from fullrank.data.frames import among, locate, repeats
-from fullrank.data.readers import LARGEST_POSITION
 from fullrank.data.split import Split
-from fullrank.observing.inputs import TIES, seed_of
+from fullrank.observing.inputs import seed_of
 from fullrank.observing.kernel_inputs import fixed, rules_of, scratch_for
+from fullrank.observing.kernel_inputs import kernels as k
 from fullrank.observing.task import SCORES_PER_CALL
 from fullrank.ranks.checks import per_case
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import ALL, Design, Sample, parse_design
 
-__all__ = ["Cases", "How", "Listed", "rank_lists", "refuse_absent", "refuse_outside", "refuse_unknown"]
+__all__ = ["Cases", "How", "Listed", "rank_lists", "refuse_absent", "refuse_unknown"]
 
 
 @dataclass(frozen=True)
@@ -269,8 +269,6 @@ def _hits(
     cases: Cases, target_scores: Array, lo: IntArray, hi: IntArray, items: IntArray, scores: Array, how: How
 ) -> tuple[IntArray, IntArray]:
     """Count the negatives that beat each target, and find its place among its user's; the kernels decide both."""
-    from fullrank.observing import kernels as k
-
     users, item_keys = cases.tie_keys()
     items, targets = item_keys(items), item_keys(cases.targets)
     order = np.lexsort((cases.targets, cases.users))  # the kernels want a user's targets side by side
@@ -395,15 +393,6 @@ def refuse_unknown(scorer: Any, name: str, users: IntArray, items: IntArray) -> 
         if low < 0 or (size is not None and high >= size):
             known = "" if size is None else f", which knows {size:,} {what}s: 0 to {size - 1}"
             raise ValueError(f"{what} {low if low < 0 else high} is unknown to model `{name}`{known}.")
-
-
-def refuse_outside(values: IntArray, split: Split | None, what: str) -> None:
-    """Refuse positions that the split does not have."""
-    size = LARGEST_POSITION if split is None else split.n_users if what == "user" else split.n_items
-    outside = (values < 0) | (values >= size)
-    if outside.any():
-        where = "a position" if split is None else f"in the split, which has {size:,} {what}s: 0 to {size - 1}"
-        raise ValueError(f"{what} {values[outside][0]} is not {where}{more(outside.sum())}.")
 
 
 def _plain(code: Any, names: Array | None) -> str:

@@ -32,7 +32,7 @@ from fullrank._columns import checked_columns, column_values, frame_columns, ser
 from fullrank._tables import is_number
 from fullrank._types import RNG, Array, FloatArray, IntArray
 from fullrank.data.frames import among, encode, encode_together, locate, stored_in, whole_names
-from fullrank.data.readers import Negatives, Source
+from fullrank.data.readers import LARGEST_POSITION, Negatives, Source
 from fullrank.data.split import Split
 from fullrank.models.scorer import Table, as_scorer, to_numpy
 from fullrank.observing.kernel_inputs import floats
@@ -46,15 +46,7 @@ from fullrank.reading.candidate_files import (
     read_trec_qrels,
     read_trec_run,
 )
-from fullrank.reading.candidate_ranking import (
-    Cases,
-    How,
-    Listed,
-    rank_lists,
-    refuse_absent,
-    refuse_outside,
-    refuse_unknown,
-)
+from fullrank.reading.candidate_ranking import Cases, How, Listed, rank_lists, refuse_absent, refuse_unknown
 
 __all__ = [
     "CandidateLists", "counts_from_negatives", "counts_from_recbole", "counts_from_scores", "counts_from_trec",
@@ -122,13 +114,7 @@ def counts_from_negatives(
     scorer = as_scorer(model, split, name=name)
     called = name or scorer.name
     refuse_unknown(scorer, called, cases.users, np.concatenate([items, cases.targets]))
-
-    # targets are scored with their list, and every pair once: asked twice, a model may round differently
-    width = int(max(items.max(initial=0), cases.targets.max(initial=0))) + 1
-    keys = np.unique(np.concatenate([lists * width + items, cases.lists * width + cases.targets]))
-    lists, items = keys // width, keys % width
-    scores = _score(scorer, called, cases, lists, items)
-    return rank_lists(Listed(lists, items, scores, f"model `{called}`"), cases, how)
+    return rank_lists(_scored(scorer, called, cases, lists, items), cases, how)
 
 
 def counts_from_scores(
@@ -267,8 +253,12 @@ def _cases_of_split(split: Split | None, users: IntArray, lists: IntArray, missi
     return cases, among(lists, np.unique(cases.lists))
 
 
-def _score(scorer: Any, name: str, cases: Cases, lists: IntArray, items: IntArray) -> FloatArray:
-    """Score (user, item), sorted by list: the model is asked for rectangles of whole lists, padded, at once."""
+def _scored(scorer: Any, name: str, cases: Cases, lists: IntArray, items: IntArray) -> Listed:
+    """Score the items of every list, and its targets: the model is asked for rectangles of whole lists, padded, at once."""
+    # every pair once: asked twice, a model may round differently
+    width = int(max(items.max(initial=0), cases.targets.max(initial=0))) + 1
+    keys = np.unique(np.concatenate([lists * width + items, cases.lists * width + cases.targets]))
+    lists, items = keys // width, keys % width
     users = cases.owner_of(lists)
     if isinstance(scorer, Table):
         unknown = ~stored_in(scorer.scores, users, items)
@@ -286,7 +276,7 @@ def _score(scorer: Any, name: str, cases: Cases, lists: IntArray, items: IntArra
         inside = column < size[:, None]
         at = np.where(inside, begin[:, None] + column, begin[:, None])
         out[at[inside]] = floats(scorer.score(users[begin], items[at]))[inside]
-    return out
+    return Listed(lists, items, out, f"model `{name}`")
 
 
 # ------------------------------------------------------------------------------------------------------ frames and pairs
@@ -321,7 +311,10 @@ def _to_positions(names: Array, split: Split | None, what: str, by_name: bool = 
             if (r := first_where([not WHOLE_NUMBER.fullmatch(text) for text in texts])) is not None:
                 raise ValueError(f"{what} {str(texts[r])!r} is unknown: there is no split with names to translate it.")
             names = names.astype(np.int64)
-        refuse_outside(names, split, what)
+        size = LARGEST_POSITION if split is None else split.n_users if what == "user" else split.n_items
+        if len(outside := names[(names < 0) | (names >= size)]):
+            where = "a position" if split is None else f"in the split, which has {size:,} {what}s: 0 to {size - 1}"
+            raise ValueError(f"{what} {outside[0]} is not {where}{more(len(outside))}.")
         return names
     place = locate(names, ids)
     if (r := first_where(place < 0)) is not None:

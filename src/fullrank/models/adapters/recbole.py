@@ -30,11 +30,9 @@ def recognise(model: Any, split: Any, name: str) -> Any:
     device = getattr(model, "device", "cpu")
 
     def ask(method: str, columns: dict[str, Array]) -> Array:
-        batch = Interaction({key: torch.as_tensor(value, dtype=torch.long) for key, value in columns.items()}).to(
-            device
-        )
+        batch = Interaction({key: torch.as_tensor(value, dtype=torch.long) for key, value in columns.items()})
         with evaluating(model):
-            return to_numpy(getattr(model, method)(batch))
+            return to_numpy(getattr(model, method)(batch.to(device)))
 
     def rows(users: IntArray) -> Array:
         return ask("full_sort_predict", {model.USER_ID: users + shift_u}).reshape(len(users), n_items)[:, shift_i:]

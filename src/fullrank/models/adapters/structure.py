@@ -33,9 +33,12 @@ def from_arrays(model: Any, name: str | None) -> Any:
 
 def recognise(model: Any, split: Any, name: str) -> Factors | ItemItem | None:
     """Take a model with factors, or with similarities over users' histories; ``None`` for anything else."""
-    if (factors := _factors_of(model, name)) is not None:
-        return factors
-    if (similarity := _similarity_of(model)) is None:
+    users, items = getattr(model, "user_factors", None), getattr(model, "item_factors", None)
+    if users is not None and items is not None and not callable(users):
+        users, items = (to_numpy(getattr(part, "weight", part)) for part in (users, items))
+        return Factors(users, items, getattr(model, "item_bias", None), name=name)
+    similarity = getattr(model, "similarity", None)
+    if not (sp.issparse(similarity) or is_array(similarity)):
         return None
     history = getattr(model, "history", None)
     if history is None:
@@ -53,21 +56,6 @@ def _from_array(scores: Array, name: str | None) -> Any:
     if scores.ndim == 2:
         return Rows(_Matrix(matrix_of(scores, "scores")), scores.shape[1], scores.shape[0], name=name or "scores")
     raise TypeError(f"`model` must be users × items scores, or one per item, got an array of shape {scores.shape}.")
-
-
-def _factors_of(model: Any, name: str) -> Factors | None:
-    users, items = getattr(model, "user_factors", None), getattr(model, "item_factors", None)
-    if users is None or items is None or callable(users):
-        return None
-    users, items = (getattr(part, "weight", part) for part in (users, items))
-    return Factors(to_numpy(users), to_numpy(items), getattr(model, "item_bias", None), name=name)
-
-
-def _similarity_of(model: Any) -> Any:
-    similarity = getattr(model, "similarity", None)
-    if similarity is None or callable(similarity):
-        return None
-    return similarity if sp.issparse(similarity) or is_array(similarity) else None
 
 
 @dataclass(frozen=True, eq=False)
