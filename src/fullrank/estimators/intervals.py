@@ -98,6 +98,7 @@ def final_interval(
     The population is never better known than these cases, nor than their full ranking would make it known. Where cases that
     were ranked in full refute the estimate, the interval reaches as far as they say (``audit``).
     """
+    check_interval(level, target)
     value = estimate.expect(metric)
     span = own("cases")
     found = getattr(estimate, "audit", {}).get(metric)
@@ -206,9 +207,8 @@ def resampled(problem: Problem, solve: Solve, size: int, rng: np.random.Generato
     strata = counts.strata[groups]
     by_stratum = np.zeros((len(blocks), int(strata.max()) + 1))
     np.add.at(by_stratum, (block, strata), counts.weight)
-    missed = (times @ by_stratum == 0)[
-        :, :, None
-    ]  # without cases a stratum has no fit, and no weight: any other will do
+    # without cases a stratum has no fit, and no weight: any other will do
+    missed = (times @ by_stratum == 0)[:, :, None]
     tables = []
     for index, table in enumerate(problem.tables):
         here = np.ones(len(block), dtype=bool) if problem.pools is None else problem.pools == index
@@ -267,11 +267,6 @@ def replicate_interval(values: FloatArray, value: float, level: float) -> tuple[
     """
     half = z_of(level) * float(values.std(ddof=1))
     return value - half, value + half
-
-
-def point_interval(estimate: Estimate, metric: Metric, level: float, target: Target) -> tuple[float, float]:
-    """Return the interval of an estimate that has no rank distribution (CLS, Mapping), by :func:`refit_interval`."""
-    return final_interval(estimate, metric, level, target, lambda whose: refit_interval(estimate, metric, level, whose))
 
 
 def refit_interval(estimate: Estimate, metric: Metric, level: float, target: Target) -> tuple[float, float]:

@@ -77,15 +77,10 @@ class Guess:
         counts = dist.counts
         N = round(counts.n_items)
         grid = _cells(N)
-        edges = np.concatenate([[0], grid.hi]).astype(np.float64)
         masses: list[FloatArray] = []
         parts = []
         if dist.fitted is not None:
-            ends = np.concatenate([[0], dist.grid.hi]).astype(np.float64)
-            for row in dist.masses:
-                cumulated = np.concatenate([[0.0], np.cumsum(np.maximum(row, 0.0))])
-                cumulated[-1] = max(cumulated[-1], 1e-300)
-                masses.append(np.diff(np.interp(edges, ends, cumulated / cumulated[-1])))
+            masses = [dist.grid.moved(row / max(np.maximum(row, 0).sum(), 1e-300), grid) for row in dist.masses]
             parts.append((*dist.fitted.groups, dist.rows))
         if dist.known is not None:
             known, rows = dist.known, dist.known.strata
@@ -149,8 +144,8 @@ def _cells(n_items: int) -> Grid:
     if N <= 200:
         return Grid.dense(N)
     number = max(int(np.log(N / 200) / 0.03), 2)
-    hi = np.unique(np.concatenate([np.arange(1, 201), np.round(np.geomspace(200, N, number)).astype(np.int64)]))
-    return Grid(np.concatenate([[1], hi[:-1] + 1]), hi)
+    ends = np.concatenate([np.arange(1, 201), np.round(np.geomspace(200, N, number)).astype(np.int64)])
+    return Grid.ending_at(np.unique(ends))
 
 
 @dataclass(frozen=True)
