@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
 from importlib import import_module
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -46,6 +46,9 @@ from fullrank.estimators.problem import (
 from fullrank.metrics import Metric, Recall, parse_metric, rank_offset
 from fullrank.ranks.counts import RankCounts
 
+if TYPE_CHECKING:
+    from fullrank.estimators.logspline import Posterior
+
 __all__ = ["Estimate", "Estimator", "Fit", "PointEstimate", "RankDistribution", "describe"]
 
 
@@ -55,28 +58,6 @@ class Estimator(Protocol):
 
     def fit(self, counts: RankCounts) -> Estimate:
         """Return the estimate from these counts."""
-        ...
-
-
-class Posterior(Protocol):
-    """What an estimator knows about its own uncertainty."""
-
-    def interval(self, metric: Metric, value: float, level: float, target: str, n_items: float) -> tuple[float, float]:
-        """Return (low, high) around ``value``."""
-        ...
-
-    @property
-    def heads(self) -> FloatArray:
-        """The expected weight of the cases of every (j, T) at each of the first ranks."""
-        ...
-
-    def open_variance(self, metric: Metric, n_items: float) -> FloatArray:
-        """What a case of each cell of the fitted counts adds to the variance of the sum of all gains."""
-        ...
-
-    @property
-    def unlike_shape(self) -> bool:
-        """Whether the counts look like nothing that the posterior's prior knows: intervals then reach to the bounds."""
         ...
 
 

@@ -63,7 +63,7 @@ class GuidedRun(ModelRun):
         n_items = self.job.split.n_items
         metrics = self.planner.metrics
         useless = n_items <= 2 * MOST or any(m.k is None and not m.whole_auc for m in metrics)
-        if self.job.fixed or useless or not (self.job.forces_guide or self.observation.is_function):
+        if self.job.precision is None or useless or not (self.job.forces_guide or self.observation.is_function):
             super().carry_out()
             return
         guide: Any = guide_of(self.job.observing["guide"], self.job.split)

@@ -12,7 +12,7 @@ import numpy as np
 from fullrank._types import IntArray
 from fullrank.estimators import MLE, Estimate, LogSpline, RankDistribution, WeightedMLE
 from fullrank.evaluation.audit import Audit, undecided
-from fullrank.evaluation.rehearsal import AIM, Guess, Rehearsal
+from fullrank.evaluation.rehearsal import AIM, Guess, Rehearsal, half_width
 from fullrank.evaluation.speeds import EXACT_SECONDS_ARE_WORTH, Exact, Speeds
 from fullrank.metrics import Metric
 from fullrank.observing.budget import Budget
@@ -105,7 +105,7 @@ class ModelRun:
 
     def carry_out(self) -> None:
         """Observe the model as far as the job wants."""
-        if self.job.fixed and self.job.design is not None:
+        if self.job.precision is None and self.job.design is not None:
             self.observe_round(self.job.design)
             self.stop_reason = self.stop_reason or "design"
             return
@@ -140,7 +140,7 @@ class ModelRun:
         begin = time.perf_counter()
         planner, seen, self.corrected = self.planner, self.observation, {}
         estimate = self.job.estimator.fit(seen.counts())
-        half = {m: _half(estimate, m, planner.level, planner.target) for m in planner.metrics}
+        half = {m: half_width(estimate, m, planner.level, planner.target) for m in planner.metrics}
         goals = planner.goals({m: float(estimate.expect(m)) for m in planner.metrics})
         widths = {str(m): width for m, width in half.items()}
         self.rounds.append(
@@ -157,7 +157,7 @@ class ModelRun:
         if not any(m.k is not None for m in planner.metrics) or not undecided(seen, self.cut).any():
             return True
         self.audit.extend(seen, self.cut, self.budget)
-        inside = {m: _half(dist, m, planner.level, "cases") for m in planner.metrics if m.k is not None}
+        inside = {m: half_width(dist, m, planner.level) for m in planner.metrics if m.k is not None}
         self.corrected = self.audit.corrected(seen, dist, inside, planner.level, self.cut)
         self.rounds[-1] |= {"audited": len(self.audit.cases), "refuted": [str(m) for m in self.corrected]}
         return not self.corrected
@@ -238,7 +238,7 @@ class ModelRun:
         case_goals = planner.case_goals(fitted.goals, floors)
         inside = dict(fitted.half)
         if planner.target == "population":
-            inside = {m: _half(fitted.estimate, m, planner.level, "cases") for m in planner.metrics}
+            inside = {m: half_width(fitted.estimate, m, planner.level) for m in planner.metrics}
             if len(step.cases) == len(self.job.split.users) and all(
                 fitted.half[m] <= goal or (floors[m] >= 0.95 * goal and inside[m] <= case_goals[m] / AIM)
                 for m, goal in fitted.goals.items()
@@ -330,8 +330,3 @@ class ModelRun:
                 if fitted.half[m] > goal
             }
         return None
-
-
-def _half(estimate: Estimate, metric: Metric, level: float, target: str) -> float:
-    low, high = estimate.interval(metric, level=level, target=target)  # type: ignore[arg-type]
-    return float(high - low) / 2

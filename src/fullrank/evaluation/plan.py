@@ -14,7 +14,7 @@ from fullrank.estimators import LogSpline, RankDistribution
 from fullrank.estimators.intervals import check_interval
 from fullrank.evaluation.guided_plan import rehearsed_behind_guide
 from fullrank.evaluation.planner import Planner, check_precision
-from fullrank.evaluation.rehearsal import Guess, Rehearsal, made_up
+from fullrank.evaluation.rehearsal import Guess, Rehearsal, half_width, made_up
 from fullrank.metrics import Metric, metrics_to_report
 from fullrank.ranks.counts import MOST_ITEMS, RankCounts
 from fullrank.ranks.design import Adaptive, Design, Exhaustive, Sample
@@ -90,19 +90,12 @@ class Plan:
         """Everything as plain values, for JSON."""
         return {
             "schema": "fullrank.plan/1",
-            "n_items": self.n_items,
-            "cases": self.cases,
+            **vars(self),
             "metrics": list(self.metrics),
-            "precision": self.precision,
-            "absolute": self.absolute,
-            "target": self.target,
-            "level": self.level,
-            "source": self.source,
             "values": dict(self.values),
             "choices": [{**vars(each), "design": str(each.design)} for each in self.choices],
             "frontier": [list(each) for each in self.frontier],
             "stages": [{"negatives": m, "share": share, "cost": cost} for m, share, cost in self.stages],
-            "efficient_ceiling": self.efficient_ceiling,
             "notes": list(self.notes),
         }
 
@@ -167,8 +160,8 @@ class Plan:
 
     def to_html(self, path: str | Path | None = None) -> str | Path:
         """The plan as a small self-contained page: written to ``path`` atomically, or returned as text. Needs ``report``."""
-        from fullrank.report.charts import PAGE, Panel
         from fullrank.report.html import sheet, write_page
+        from fullrank.report.panels import PAGE, Panel
 
         detail = self.verdict.detail
         lede = f"{detail[:1].upper()}{detail[1:]}. Ranks are assumed to be like those of {self.source}."
@@ -188,12 +181,13 @@ class Plan:
 
     def plot(self) -> Any:
         """An Altair chart of cost against precision: the best designs as a line, the choices as points."""
-        from fullrank.report.charts import NOTEBOOK, finish
+        from fullrank.report.charts import finish
+        from fullrank.report.panels import NOTEBOOK
 
         return finish(self._chart(NOTEBOOK), NOTEBOOK)
 
     def _chart(self, style: Any) -> Any:
-        from fullrank.report.charts import WIDTH, load_altair
+        from fullrank.report.panels import WIDTH, by_colour, chart_of, load_altair, tips
 
         alt = load_altair()
         line = [{"items": 100 * share, "half": 100 * half} for share, half in self.frontier if half > 0 and share > 0]
@@ -210,7 +204,7 @@ class Plan:
                     points[-1]["below"] = not below
                 points.append({
                     "items": x, "half": y, "name": str(each.design).replace(" without replacement", ""), "below": below,
-                    "left": left, "text": f"{each.design}: {_share(each.share)} of the items, ±{each.relative:.1%}",
+                    "left": left, "tip": f"{each.design}: {_share(each.share)} of the items, ±{each.relative:.1%}",
                     "colour": style.series[1] if each.recommended else style.muted,
                 })  # fmt: skip
         low = 0.7 * min(each["items"] for each in [*line, *points])
@@ -224,24 +218,18 @@ class Plan:
         y_of = alt.Y("half:Q", title="half-width, of the value", axis=up, scale=reach)
         layers = []
         if not self.absolute:
-            goal = alt.Chart(alt.Data(values=[{"half": 100 * self.precision}]))
+            goal = chart_of([{"half": 100 * self.precision}])
             layers.append(goal.mark_rule(strokeDash=[4, 3], color=style.muted).encode(y=y_of))
-        layers.append(alt.Chart(alt.Data(values=line)).mark_line(color=style.series[0]).encode(x=x_of, y=y_of))
-        dots = alt.Chart(alt.Data(values=points))
-        tip = {"tooltip": alt.Tooltip("text:N", title=" "), "description": alt.Description("text:N")}
-        layers.append(
-            dots.mark_point(filled=True, size=70, opacity=1).encode(
-                x=x_of, y=y_of, color=alt.Color("colour:N", scale=None), **tip
-            )
-        )
+        layers.append(chart_of(line).mark_line(color=style.series[0]).encode(x=x_of, y=y_of))
+        dots = chart_of(points).mark_point(filled=True, size=70, opacity=1)
+        layers.append(dots.encode(x=x_of, y=y_of, color=by_colour(), **tips()))
         for left in (False, True):
             for below in (False, True):
                 here = [each for each in points if (each["left"], each["below"]) == (left, below)]
                 if here:  # the line falls to the right: below and to the right of a dot there is room beside it only
                     dx, dy = (-7 if left else 16 if below else 7), (-8 if not below else 13 if left else 2)
-                    words = alt.Chart(alt.Data(values=here)).mark_text(
-                        align="right" if left else "left", dx=dx, dy=dy, color=style.ink
-                    )
+                    side = "right" if left else "left"
+                    words = chart_of(here).mark_text(align=side, dx=dx, dy=dy, color=style.ink)
                     layers.append(words.encode(x=x_of, y=y_of, text="name:N"))
         return alt.layer(*layers).properties(width=WIDTH, height=220)
 
@@ -349,7 +337,7 @@ class _Draft:
                 counts = made_up(design, ranks, self.n_items, candidates=guess.candidates)
                 dist, level = guess.estimator.fit(counts), self.planner.level
                 fewer = float(np.sqrt(len(counts) / self.cases))
-                half = {m: _half(dist, m, level) * fewer for m in self.goals}
+                half = {m: half_width(dist, m, level) * fewer for m in self.goals}
                 bounds = _bounds(dist, tuple(self.goals), level)
                 yield self.choice(design, counts.items_scored / len(counts), half, bounds)
 
@@ -447,11 +435,6 @@ def _guess(pilot: RankDistribution | None, n_items: int | None, cases: int | Non
     if n_items is not None and abs(n_items - N) > 0.05 * N:
         raise ValueError(f"`n_items` must be the pilot's {N:,} candidates or left out, got {n_items!r}.")
     return Guess.of(pilot), N, len(pilot.counts) if cases is None else cases
-
-
-def _half(dist: RankDistribution, metric: Metric, level: float) -> float:
-    low, high = dist.interval(metric, level)
-    return (high - low) / 2
 
 
 def _bounds(dist: RankDistribution, metrics: Iterable[Metric], level: float) -> float | None:

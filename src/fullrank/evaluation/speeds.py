@@ -31,7 +31,7 @@ RANKED_SECONDS, RANKED_IS_WORTH = 0.5, 0.7
 MOST_K = 100
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Speeds:
     """Seconds per item (or per user, to the top), timed on a few users when first asked for.
 
@@ -42,6 +42,7 @@ class Speeds:
     observation: Observation
     metrics: tuple[Metric, ...]
     budget: Budget
+    asked: int = 0  # items, for all that was timed
 
     @cached_property
     def gathered(self) -> float:
@@ -87,27 +88,18 @@ class Speeds:
         return exact.within and exact.seconds < EXACT_SECONDS_ARE_WORTH * (self.gathered * more_items + 2 * fitting)
 
     def _kept(self, what: str, design: Design) -> float:
-        seen, path = self.observation, None
-        if seen.checkpoint is not None:
-            path = seen.checkpoint / file_name(seen.name, what, suffix=".json")
+        seen = self.observation
+        path = None if seen.checkpoint is None else seen.checkpoint / file_name(seen.name, what, suffix=".json")
         if path is not None and path.exists():
             found = json.loads(path.read_text())
         else:
-            before = self._asked
-            found = {"seconds_per_item": self._per_item(design), "items": self._asked - before}
+            before = self.asked
+            found = {"seconds_per_item": self._per_item(design), "items": self.asked - before}
             if path is not None:
                 write_atomically(path, json.dumps(found).encode())
         seen.items_scored += int(found["items"])
         self.budget.spend(int(found["items"]))
         return float(found["seconds_per_item"])
-
-    @cached_property
-    def _probes(self) -> list[int]:
-        return []
-
-    @property
-    def _asked(self) -> int:
-        return sum(self._probes)
 
     def _per_item(self, design: Design) -> float:
         """From users enough to be timed; what a call costs anyhow is found with two users and left out."""
@@ -129,12 +121,11 @@ class Speeds:
 
     def _timed(self, design: Design, users: IntArray) -> tuple[float, float]:
         seen = self.observation
-        cases = np.flatnonzero(np.isin(seen.split.users, users))
-        probe = seen.fresh(cases)
+        probe = seen.fresh(np.flatnonzero(np.isin(seen.split.users, users)))
         begin = time.perf_counter()
         probe.advance(design)
         seconds = time.perf_counter() - begin
-        self._probes.append(probe.items_scored)
+        self.asked += probe.items_scored
         if design.beyond is not None:
             return seconds, float(len(users))
         return seconds, len(users) * float(self.n_items) if design.exhaustive else float(probe.compared.sum())
