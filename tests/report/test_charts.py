@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import fullrank as fr
 from fullrank.report.charts import finish
-from fullrank.report.digest import Digest
-from fullrank.report.panels import KINDS, NOTEBOOK, PAGE, _spread, panels_of, sampled_bins
+from fullrank.report.digest import Digest, sampled_bins
+from fullrank.report.panels import KINDS, NOTEBOOK, PAGE, _spread, panels_of
 
 alt = pytest.importorskip("altair")
 

@@ -211,7 +211,7 @@ def resampled(problem: Problem, solve: Solve, size: int, rng: np.random.Generato
     missed = (times @ by_stratum == 0)[:, :, None]
     tables = []
     for index, table in enumerate(problem.tables):
-        here = np.ones(len(block), dtype=bool) if problem.pools is None else problem.pools == index
+        here = problem.pools == index
         column = columns_of(table, *counts.outcomes[here].T)
         seen = np.zeros((len(blocks), len(table.weight), len(table.hits)))
         np.add.at(seen, (block[here], strata[here], column), counts.weight[here])
@@ -278,7 +278,7 @@ def refit_interval(estimate: Estimate, metric: Metric, level: float, target: Tar
     found = _REFITTED.setdefault(estimate, {})
     if target not in found:
         fit = estimate.estimator.fit
-        found[target] = [_slim(fit(sample)) for sample in _samples(estimate.counts, target, REFITS)]
+        found[target] = [_slim(fit(sample)) for sample in _samples(estimate.counts, target)]
     values = np.array([each.expect(metric) for each in found[target]])
     return replicate_interval(values, estimate.expect(metric), level)
 
@@ -293,7 +293,7 @@ def auc_interval(counts: RankCounts, level: float) -> tuple[float, float]:
         lost = max(1 - counts.auc, 1e-12)
         factor = float(np.exp(stdtrit(number, 0.5 + level / 2) * error / lost))
         return max(1 - lost * factor, 0.0), min(1 - lost / factor, 1.0)
-    values = np.array([sample.auc for sample in _samples(counts, "cases", REFITS)])
+    values = np.array([sample.auc for sample in _samples(counts, "cases")])
     return replicate_interval(values, counts.auc, level)
 
 
@@ -333,14 +333,14 @@ def _slim(estimate: Estimate) -> Estimate:
     return replace(estimate, refit=None, posterior=None) if hasattr(estimate, "refit") else estimate  # type: ignore[type-var]
 
 
-def _samples(counts: RankCounts, target: Target, size: int) -> Iterator[RankCounts]:
+def _samples(counts: RankCounts, target: Target) -> Iterator[RankCounts]:
     """Counts as they might have been: of other users (``population``), or of the same cases with other negatives."""
     from fullrank.estimators.likelihood import MLE
 
     rng = np.random.default_rng(0)
     if target == "population":
         pooled = counts.with_mean_pool()  # one pool size: the spread does not need more, and fits are fast
-        for _ in range(size):
+        for _ in range(REFITS):
             yield pooled.resample(rng)
         return
     problem = build_problem(counts, "mean")
@@ -349,7 +349,7 @@ def _samples(counts: RankCounts, target: Target, size: int) -> Iterator[RankCoun
     centre = np.average(np.maximum(pilot.masses, 0), axis=0, weights=problem.group_weight)
     # whole cases per rank that add up to all of them: rounded one by one, few cases over many ranks would come to none
     number = np.diff(np.round(np.cumsum(centre) / centre.sum() * len(counts)), prepend=0).astype(np.int64)
-    for drawn in _drawn_from(law, number, rng, size):
+    for drawn in _drawn_from(law, number, rng, REFITS):
         # all its outcomes unseen: no sample to learn from
         seen = drawn if drawn.any() else np.ceil(table.weight.sum(0)).astype(np.int64)
         yield RankCounts.from_outcomes(

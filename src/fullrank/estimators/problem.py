@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -52,9 +52,9 @@ class Problem:
     grid: Grid
     tables: list[PoolTable]
     laws: list[FloatArray]
-    all_outcomes: bool = False
-    pools: IntArray | None = None  # the table that every cell of the counts went into; None: there is but one
-    strata: IntArray = field(default_factory=lambda: np.zeros(1, dtype=np.int64))  # the row of tables of each (j, T)
+    all_outcomes: bool
+    pools: IntArray  # the table that every cell of the counts went into
+    strata: IntArray  # the row of tables of each (j, T)
 
     def coarser(self, most: int) -> Problem:
         """The same problem with at most ``most`` bins of pool sizes, on a grid that is just fine enough for the laws."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -111,13 +111,21 @@ class ModelRun:
             return
         self.observation.time_function(self.budget)
         speeds = self._speeds()
-        if self.stop_reason:
-            return
-        step: Step | None = self.first_step()
+        if not self.stop_reason:
+            self.in_rounds(self.first_step(), lambda step, fitted: self.next_step(step, fitted, speeds))
+
+    def in_rounds(self, first: Step, following: Callable[[Step, Fitted], Step | None]) -> None:
+        """Observe and fit until the precision is met, the budget is spent, or no other step follows."""
+        step: Step | None = first
         while step is not None:
             self.observe_round(step.design(self.job.split.n_items), step.cases)
             fitted = self.refit()
-            step = self.next_step(step, fitted, speeds)
+            if fitted.met and self.passes_audit(fitted):
+                step = self._stop("precision")
+            elif self.stop_reason or self.budget.seconds < PLANNING_FITS * fitted.seconds:
+                step = self._stop("budget")
+            else:
+                step = following(step, fitted)
 
     # ------------------------------------------------------------------------------------------------ observe, fit
 
@@ -221,10 +229,6 @@ class ModelRun:
     def next_step(self, step: Step, fitted: Fitted, speeds: Speeds | None) -> Step | None:
         """What to observe next; ``None`` with the reason in ``stop_reason`` if nothing."""
         planner, seen, n_items = self.planner, self.observation, self.job.split.n_items
-        if fitted.met and self.passes_audit(fitted):
-            return self._stop("precision")
-        if self.stop_reason or self.budget.seconds < PLANNING_FITS * fitted.seconds:
-            return self._stop("budget")
         if fitted.met:  # the interval is narrow enough, but the audit refutes it: see more, whatever a plan believes
             times = 2 if len(self.rounds) < MOST_ROUNDS else n_items
             deeper = min(times * step.ceiling + 1, n_items - 1)

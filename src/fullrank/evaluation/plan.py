@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -266,23 +267,20 @@ def plan(
     check_interval(level, target)
     planner = Planner(wanted, check_precision(precision, absolute), absolute, level, target, start)
     pilot = _fitted(pilot)
-    guess, n_items, cases = _guess(pilot, n_items, cases)
-    for name, value, least in (("n_items", n_items, 2), ("cases", cases, 1)):
+    guess, cases = _guess(pilot, n_items, cases)
+    for name, value, least in (("n_items", guess.n_items, 2), ("cases", cases, 1)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
             raise ValueError(f"`{name}` must be a whole number from {least}, got {value!r}.")
-    behind = pilot is not None and pilot.counts.design.compares > 0
-    values = {m: float(pilot.expect(m)) if behind and pilot is not None else guess.value(m) for m in wanted}
-    draft = _Draft(planner, n_items, cases, values, planner.goals(values), planner.floors(guess, cases))
-    everything = draft.choice(Exhaustive(), n_items - 1, dict.fromkeys(wanted, 0.0))
-    if behind and pilot is not None:
-        return _behind_guide(pilot, draft, everything)
-    rehearsal = planner.rehearse(guess, cases)
+    if pilot is not None and pilot.counts.design.compares:
+        return _behind_guide(pilot, _Draft(planner, guess, cases, {m: float(pilot.expect(m)) for m in wanted}))
+    draft = _Draft(planner, guess, cases, {m: guess.value(m) for m in wanted})
+    everything, rehearsal = draft.everything, planner.rehearse(guess, cases)
     part, found = planner.choose(rehearsal, max_items)
     dist = guess.estimator.fit(rehearsal.counts(found.stop, found.ceiling))
     best = draft.choice(found.design, found.items, found.half_widths, _bounds(dist, wanted, level), part)
     exact_is_cheaper = best.share * gather_cost >= 1.0 and (max_items is None or everything.items <= max_items)
     choices = [
-        replace(everything, recommended=exact_is_cheaper), *draft.familiar(guess),
+        replace(everything, recommended=exact_is_cheaper), *draft.familiar(),
         replace(best, recommended=not exact_is_cheaper),
     ]  # fmt: skip
     notes = draft.notes(choices, max_items)
@@ -297,7 +295,8 @@ def plan(
         f"Beyond {ceiling:,} negatives, telling one more case apart costs more than ranking one in full (C_j of li23 "
         "eq. 13)."
     )
-    return draft.plan(guess.source, choices, _frontier(rehearsal, choices, values, level), stages, ceiling, notes)
+    frontier = _frontier(rehearsal, choices, draft.values, level)
+    return draft.plan(guess.source, choices, frontier, stages, ceiling, notes)
 
 
 @dataclass(frozen=True)
@@ -305,11 +304,24 @@ class _Draft:
     """What every choice of a plan is measured by."""
 
     planner: Planner
-    n_items: int
+    guess: Guess
     cases: int
     values: Mapping[Metric, float]
-    goals: Mapping[Metric, float]  # half-widths
-    floors: Mapping[Metric, float]  # half-widths that ranking everything leaves open
+
+    @cached_property
+    def goals(self) -> Mapping[Metric, float]:
+        """The half-widths that are wanted."""
+        return self.planner.goals(self.values)
+
+    @cached_property
+    def floors(self) -> Mapping[Metric, float]:
+        """The half-widths that ranking everything leaves open."""
+        return self.planner.floors(self.guess, self.cases)
+
+    @property
+    def everything(self) -> Choice:
+        """The full ranking, as a choice."""
+        return self.choice(Exhaustive(), self.guess.n_items - 1, dict.fromkeys(self.values, 0.0))
 
     def choice(
         self,
@@ -323,18 +335,19 @@ class _Draft:
         widths = {m: float(np.hypot(half[m], self.floors[m] / np.sqrt(part))) for m in self.goals}
         ratios = {m: widths[m] / max(self.values[m], 1e-12) for m in widths}
         worst = max(ratios, key=lambda m: ratios[m])
-        items, full = per_case * part * self.cases, float(self.cases) * (self.n_items - 1)
+        items, full = per_case * part * self.cases, float(self.cases) * (self.guess.n_items - 1)
         meets = all(widths[m] <= goal * 1.0001 for m, goal in self.goals.items())
         return Choice(
             design, round(part * self.cases), round(items), items / full, widths[worst], ratios[worst], bounds, meets
         )
 
-    def familiar(self, guess: Guess) -> Iterator[Choice]:
+    def familiar(self) -> Iterator[Choice]:
         """Describe the designs that people know, where the catalogue is larger than their samples."""
+        guess, n_items = self.guess, self.guess.n_items
         ranks = guess.ranks(min(self.cases, 20_000))
         for design in (Sample(99), Sample(999), Adaptive(99, 3199, 1)):
-            if design.stages(self.n_items)[-1] < self.n_items - 1:
-                counts = made_up(design, ranks, self.n_items, candidates=guess.candidates)
+            if design.stages(n_items)[-1] < n_items - 1:
+                counts = made_up(design, ranks, n_items, candidates=guess.candidates)
                 dist, level = guess.estimator.fit(counts), self.planner.level
                 fewer = float(np.sqrt(len(counts) / self.cases))
                 half = {m: half_width(dist, m, level) * fewer for m in self.goals}
@@ -367,9 +380,9 @@ class _Draft:
         """Return the plan of these choices."""
         asked = self.planner
         return Plan(
-            self.n_items, self.cases, tuple(str(m) for m in self.values), asked.precision, asked.absolute, asked.target,
-            asked.level, source, {str(m): value for m, value in self.values.items()}, tuple(choices), frontier, stages,
-            ceiling, tuple(notes),
+            self.guess.n_items, self.cases, tuple(str(m) for m in self.values), asked.precision, asked.absolute,
+            asked.target, asked.level, source, {str(m): value for m, value in self.values.items()}, tuple(choices),
+            frontier, stages, ceiling, tuple(notes),
         )  # fmt: skip
 
 
@@ -389,10 +402,10 @@ def sampling_cost(rehearsal: Rehearsal) -> tuple[tuple[tuple[int, float, float],
     return tuple(rows), efficient
 
 
-def _behind_guide(pilot: RankDistribution, draft: _Draft, everything: Choice) -> Plan:
+def _behind_guide(pilot: RankDistribution, draft: _Draft) -> Plan:
     """What more negatives of the rest bring, behind the part that the pilot compared."""
     tried = rehearsed_behind_guide(pilot, draft.planner, draft.cases)
-    choices = [everything, *(draft.choice(design, items, half) for design, items, half in tried)]
+    choices = [draft.everything, *(draft.choice(design, items, half) for design, items, half in tried)]
     # the first that meets the precision; if none does, the last that was tried, unless ranking everything costs no more
     best = next((place for place, each in enumerate(choices) if each.meets and place > 0), len(choices) - 1)
     best = best if choices[best].share < 1 else 0
@@ -422,7 +435,7 @@ def _fitted(pilot: Any) -> RankDistribution | None:
     return LogSpline().fit(counts)
 
 
-def _guess(pilot: RankDistribution | None, n_items: int | None, cases: int | None) -> tuple[Guess, int, int]:
+def _guess(pilot: RankDistribution | None, n_items: int | None, cases: int | None) -> tuple[Guess, int]:
     if pilot is None:
         if n_items is None or cases is None:
             raise ValueError(
@@ -430,11 +443,11 @@ def _guess(pilot: RankDistribution | None, n_items: int | None, cases: int | Non
             )
         if isinstance(n_items, bool) or not isinstance(n_items, int | np.integer) or not 2 <= n_items <= MOST_ITEMS:
             raise ValueError(f"`n_items` must be a whole number from 2 to 2**50, got {n_items!r}.")
-        return Guess.prior(int(n_items)), int(n_items), int(cases)
+        return Guess.prior(int(n_items)), int(cases)
     N = round(pilot.counts.n_items)
     if n_items is not None and abs(n_items - N) > 0.05 * N:
         raise ValueError(f"`n_items` must be the pilot's {N:,} candidates or left out, got {n_items!r}.")
-    return Guess.of(pilot), N, len(pilot.counts) if cases is None else cases
+    return Guess.of(pilot), len(pilot.counts) if cases is None else cases
 
 
 def _bounds(dist: RankDistribution, metrics: Iterable[Metric], level: float) -> float | None:

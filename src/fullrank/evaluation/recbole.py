@@ -14,6 +14,8 @@ What RecBole 1.2 does, and what is made of it:
 from __future__ import annotations
 
 import contextlib
+import functools
+import operator
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -133,7 +135,8 @@ def _counts(trainer: Any, test_data: Any, ties: str, seed: int) -> RankCounts:
 
     data = _Data.of(trainer, test_data)
     full = isinstance(data.design, Exhaustive)
-    total, waiting, size = None, [], 0
+    parts: list[RankCounts] = []
+    waiting, size = [], 0
     with evaluating(trainer.model), _seeded(seed):
         trainer.tot_item_num = data.items + 1
         if full and trainer.item_tensor is None:
@@ -142,14 +145,13 @@ def _counts(trainer: Any, test_data: Any, ties: str, seed: int) -> RankCounts:
             waiting.append(_compared(trainer, data, batch) if full else _drawn(trainer, data, batch))
             size += len(waiting[-1].items)
             if size >= _SCORES:
-                part = _ranked(_Batch.joined(waiting), data, ties, seed)
-                total, waiting, size = part if total is None else total + part, [], 0
+                parts.append(_ranked(_Batch.joined(waiting), data, ties, seed))
+                waiting, size = [], 0
     if waiting:
-        part = _ranked(_Batch.joined(waiting), data, ties, seed)
-        total = part if total is None else total + part
-    if total is None:
+        parts.append(_ranked(_Batch.joined(waiting), data, ties, seed))
+    if not parts:
         raise ValueError("`test_data` has no batches, so there is nothing to rank.")
-    return total
+    return functools.reduce(operator.add, parts)
 
 
 def _ranked(batch: _Batch, data: _Data, ties: str, seed: int) -> RankCounts:

@@ -134,9 +134,9 @@ class Guess:
         return np.asarray(self.grid.lo[cell] + np.minimum(inside * width, width - 1).astype(np.int64), dtype=np.int64)
 
 
-def made_up(design: Design, ranks: IntArray, n_items: int, seed: int = 0, *, candidates: str = "unseen") -> RankCounts:
+def made_up(design: Design, ranks: IntArray, n_items: int, *, candidates: str = "unseen") -> RankCounts:
     """What a design would see of cases with these ranks."""
-    drawn, hits = design.simulate(ranks, n_items, np.random.default_rng(seed))
+    drawn, hits = design.simulate(ranks, n_items, np.random.default_rng(0))
     return RankCounts.from_outcomes(drawn, hits, int(n_items), design, candidates=candidates)
 
 

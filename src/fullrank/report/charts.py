@@ -10,7 +10,7 @@ from fullrank._checks import check_choice, require
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import ALL
 from fullrank.report import panels
-from fullrank.report.digest import Digest, rank_bins, sizes
+from fullrank.report.digest import Digest, rank_bins, sampled_bins, sizes
 from fullrank.report.panels import KINDS, NOTEBOOK, WIDTH, Style, load_altair
 from fullrank.report.words import percent, ranged
 
@@ -77,7 +77,7 @@ def plot_counts(counts: RankCounts) -> Any:
     data = [
         {"low": low - 0.5, "high": high + 0.5, "share": share, "zero": 0,
          "tip": f"sampled rank {ranged(low, high)}: {percent(share)}"}
-        for low, high, share in panels.sampled_bins(counts)
+        for low, high, share in sampled_bins(counts)
     ]  # fmt: skip
     drawn = found[0].drawn
     title = "rank" if drawn == ALL else f"sampled rank among {drawn:,} negatives and the target"

@@ -22,7 +22,9 @@ from fullrank.report.tables import digits_of
 from fullrank.report.verdict import interval_text
 from fullrank.report.words import NOTHING, clean, merged_notes, number
 
-__all__ = ["Bin", "Curve", "Digest", "Size", "blind_spot", "exact_to", "last_rank", "rank_bins", "sizes"]
+__all__ = [
+    "Bin", "Curve", "Digest", "Size", "blind_spot", "exact_to", "last_rank", "rank_bins", "sampled_bins", "sizes",
+]  # fmt: skip
 
 #: Models in tables, models in charts of one panel each, models in the matrix of pairs; metrics; remarks; designs.
 MOST_MODELS = 40
@@ -164,6 +166,16 @@ def rank_bins(estimate: Any) -> list[Bin]:
     below = [0.0, *(float(estimate.expect(Recall @ high)) for high in highs)]
     shares = (_clear(b - a) for a, b in pairwise(below))
     return [Bin(*each) for each in zip(lows, highs, shares, strict=True)]
+
+
+def sampled_bins(counts: RankCounts) -> list[Bin]:
+    """Return the shares of the sampled ranks in at most 50 bins of equal width."""
+    ranks, weight = counts.sampled_ranks()
+    step = -(-int(ranks.max()) // 50)
+    places, which = np.unique((ranks - 1) // step, return_inverse=True)
+    shares = np.bincount(which, weight / weight.sum())
+    ends = ((place * step + 1, (place + 1) * step) for place in places.tolist())
+    return [Bin(*each, share) for each, share in zip(ends, shares.tolist(), strict=True)]
 
 
 def blind_spot(counts: RankCounts) -> tuple[int, int] | None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import ALL
-from fullrank.report.digest import Bin, blind_spot, last_rank, rank_bins, sizes
+from fullrank.report.digest import Bin, blind_spot, last_rank, rank_bins, sampled_bins, sizes
 from fullrank.report.tables import digits_of, html_table, result_table
 from fullrank.report.words import clean, merged_notes, number, percent, ranged
 
@@ -50,8 +50,6 @@ def distribution_html(distribution: Any) -> str:
 
 def counts_html(counts: RankCounts) -> str:
     """Write what was seen: cases, design, cost, and sampled ranks or sample sizes."""
-    from fullrank.report.panels import sampled_bins
-
     low, high = (round(each) for each in counts.pool_range)
     full = len(counts) * max(counts.n_items - 1, 1)
     facts = {

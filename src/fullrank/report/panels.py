@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from fullrank._checks import require
 from fullrank.metrics import Metric
 from fullrank.ranks.counts import RankCounts
@@ -23,7 +25,7 @@ from fullrank.report.words import clean, decimals, number, percent, ranged, sign
 
 __all__ = [
     "KINDS", "NOTEBOOK", "PAGE", "WIDTH", "Panel", "Style", "bar_chart", "budget_panel", "by_colour", "chart_of",
-    "difference_panel", "load_altair", "panels_of", "rank_panel", "sampled_bins", "tips",
+    "difference_panel", "load_altair", "panels_of", "rank_panel", "tips",
 ]  # fmt: skip
 
 #: Panels are drawn this wide and scaled by the page: a column of a wide screen, the whole of a phone.
@@ -325,21 +327,12 @@ def curve_panel(
 
 def _spread(values: Sequence[float], gap: float) -> list[float]:
     """Return positions at least ``gap`` apart, in the order of the values and as near to them as pushing apart allows."""
-    order = sorted(range(len(values)), key=lambda i: values[i])
-    groups: list[tuple[list[int], float]] = []  # runs of labels that touch, and where their middle lies
-    for i in order:
-        groups.append(([i], values[i]))
-        while len(groups) > 1:
-            (upper, b), (lower, a) = groups[-1], groups[-2]
-            if b - a >= gap * (len(upper) + len(lower)) / 2:
-                break
-            both = lower + upper
-            groups[-2:] = [(both, (a * len(lower) + b * len(upper)) / len(both))]
-    out = list(values)
-    for members, middle in groups:
-        for turn, i in enumerate(members):
-            out[i] = middle + gap * (turn - (len(members) - 1) / 2)
-    return out
+    from scipy.optimize import isotonic_regression
+
+    order, gaps = np.argsort(values, kind="stable"), gap * np.arange(len(values))
+    out = np.array(values, dtype=np.float64)
+    out[order] = isotonic_regression(out[order] - gaps).x + gaps
+    return [float(place) for place in out]
 
 
 # -------------------------------------------------------------------------------------------------- bars
@@ -432,17 +425,6 @@ def bar_chart(data: Sequence[MappingType[str, Any]], x: Any, y: Any, **mark: Any
     """Draw bars from ``low`` to ``high``, as tall as ``share``."""
     bars = chart_of(data).mark_rect(**mark)
     return bars.encode(x=x, x2="high:Q", y=y, y2="zero:Q", **tips())
-
-
-def sampled_bins(counts: RankCounts, most: int = 50) -> list[Bin]:
-    """Return the shares of the sampled ranks in at most ``most`` bins of equal width."""
-    ranks, weight = counts.sampled_ranks()
-    step = -(-int(ranks.max()) // most)
-    out: dict[int, float] = {}
-    for rank, each in zip(ranks.tolist(), (weight / weight.sum()).tolist(), strict=True):
-        place = (rank - 1) // step
-        out[place] = out.get(place, 0.0) + each
-    return [Bin(place * step + 1, (place + 1) * step, share) for place, share in sorted(out.items())]
 
 
 # -------------------------------------------------------------------------------------------------- pieces
