@@ -12,27 +12,26 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from collections.abc import Mapping as MappingType
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from fullrank.data import Split, load
 from fullrank.estimators import Estimator, parse_estimator
 from fullrank.estimators.intervals import check_interval
 from fullrank.evaluation.correct import DEFAULT_METRICS, report_on
 from fullrank.evaluation.guided_run import GuidedRun
-from fullrank.evaluation.model_run import ModelRun
+from fullrank.evaluation.model_run import Job, ModelRun
 from fullrank.evaluation.planner import DEFAULT_PRECISION, Planner, check_precision, is_number
 from fullrank.metrics import Metric, metrics_to_report
+from fullrank.models import as_scorer
 from fullrank.observing.budget import Budget
 from fullrank.observing.inputs import seed_of
 from fullrank.ranks.design import DEFAULT_START, Design, parse_design
 from fullrank.report import Report, Row, Run
-
-if TYPE_CHECKING:
-    from fullrank.data.split import Split
 
 __all__ = ["evaluate"]
 
@@ -143,22 +142,7 @@ def _carried_out(job: Job, models: MappingType[str, Any], budget: Budget) -> dic
     return runs
 
 
-@dataclass(frozen=True)
-class Job:
-    """What a call of ``evaluate`` asks for, the same for every model."""
-
-    split: Split
-    planner: Planner
-    design: Design | None
-    precision: float | None  # none: one observation under the design, whatever it reaches
-    estimator: Estimator
-    forces_guide: bool
-    observing: dict[str, Any]  # how models are observed: the keywords of Observation
-
-
 def _split(split: Any) -> Split:
-    from fullrank.data import Split, load
-
     if isinstance(split, str):
         split = load(split)
     if not isinstance(split, Split):
@@ -187,8 +171,6 @@ def _named(models: Any) -> dict[str, Any]:
         if not models:
             raise ValueError("`models` is empty: give models by name, as in {'EASE': model}.")
         return {str(name): model for name, model in models.items()}
-    from fullrank.models import as_scorer
-
     scorer = as_scorer(models)
     return {str(getattr(scorer, "name", None) or "model"): scorer}
 

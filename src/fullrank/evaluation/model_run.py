@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fullrank._types import IntArray
-from fullrank.estimators import MLE, Estimate, LogSpline, RankDistribution, WeightedMLE
+from fullrank.data import Split
+from fullrank.estimators import MLE, Estimate, Estimator, LogSpline, RankDistribution, WeightedMLE
 from fullrank.evaluation.audit import Audit, undecided
+from fullrank.evaluation.planner import Planner
 from fullrank.evaluation.rehearsal import AIM, Guess, Rehearsal, half_width
 from fullrank.evaluation.speeds import EXACT_SECONDS_ARE_WORTH, Exact, Speeds
 from fullrank.metrics import Metric
@@ -21,10 +23,7 @@ from fullrank.ranks.design import Adaptive, Design
 from fullrank.ranks.guided import Guided
 from fullrank.report.words import ratio
 
-if TYPE_CHECKING:
-    from fullrank.evaluation.evaluate import Job
-
-__all__ = ["ModelRun"]
+__all__ = ["Fitted", "Job", "ModelRun", "Step"]
 
 
 #: Rounds after which everything that can matter is compared.
@@ -35,6 +34,19 @@ PLANNING_SECONDS = 2.0
 PLANNING_FITS, REPORT_FITS = 6, 2
 #: Users that are observed first when the population is the target and there are many more.
 FIRST_USERS = 2000
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a call of ``evaluate`` asks for, the same for every model."""
+
+    split: Split
+    planner: Planner
+    design: Design | None
+    precision: float | None  # none: one observation under the design, whatever it reaches
+    estimator: Estimator
+    forces_guide: bool
+    observing: dict[str, Any]  # how models are observed: the keywords of Observation
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,8 @@ from fullrank.metrics import Metric, metrics_to_report
 from fullrank.ranks.counts import MOST_ITEMS, RankCounts
 from fullrank.ranks.design import Adaptive, Design, Exhaustive, Sample
 from fullrank.report import Report
+from fullrank.report.notebook import card
+from fullrank.report.panels import NOTEBOOK, PAGE, WIDTH, Panel, by_colour, chart_of, load_altair, tips
 from fullrank.report.tables import text_table
 from fullrank.report.verdict import Verdict
 from fullrank.report.words import joined, wrapped
@@ -136,8 +138,6 @@ class Plan:
         return [*wrapped(str(self.verdict), width), *wrapped(about, width), *text_table(*self._table(), width), *notes]
 
     def _repr_html_(self) -> str:
-        from fullrank.report.notebook import card
-
         facts = {
             "asked for": " ".join(self._asked),
             "cases": f"{self.cases:,}",
@@ -162,7 +162,6 @@ class Plan:
     def to_html(self, path: str | Path | None = None) -> str | Path:
         """The plan as a small self-contained page: written to ``path`` atomically, or returned as text. Needs ``report``."""
         from fullrank.report.html import sheet, write_page
-        from fullrank.report.panels import PAGE, Panel
 
         detail = self.verdict.detail
         lede = f"{detail[:1].upper()}{detail[1:]}. Ranks are assumed to be like those of {self.source}."
@@ -183,13 +182,10 @@ class Plan:
     def plot(self) -> Any:
         """An Altair chart of cost against precision: the best designs as a line, the choices as points."""
         from fullrank.report.charts import finish
-        from fullrank.report.panels import NOTEBOOK
 
         return finish(self._chart(NOTEBOOK), NOTEBOOK)
 
     def _chart(self, style: Any) -> Any:
-        from fullrank.report.panels import WIDTH, by_colour, chart_of, load_altair, tips
-
         alt = load_altair()
         line = [{"items": 100 * share, "half": 100 * half} for share, half in self.frontier if half > 0 and share > 0]
         points: list[dict[str, Any]] = []

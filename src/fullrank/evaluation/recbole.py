@@ -26,8 +26,12 @@ from fullrank._types import FloatArray, IntArray
 from fullrank.estimators import Estimator
 from fullrank.evaluation.correct import DEFAULT_METRICS, report_on
 from fullrank.metrics import Metric
+from fullrank.models.adapters.torch import evaluating
+from fullrank.models.scorer import to_numpy
+from fullrank.observing.inputs import seed_of
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import Design, Exhaustive, Sample
+from fullrank.reading.candidate_ranking import Cases, How, Listed, rank_lists
 from fullrank.report import Report
 
 __all__ = ["from_recbole"]
@@ -67,8 +71,6 @@ def from_recbole(
     notes: tuple[str, ...] = ()
     if metrics is None:
         metrics, notes = _own_metrics(next(iter(trainers.values())).config)
-    from fullrank.observing.inputs import seed_of
-
     seed = seed_of(rng)
     counts = {str(name): _counts(each, test_data, ties, seed) for name, each in trainers.items()}
     about = {"recbole": _Data.of(next(iter(trainers.values())), test_data).settings}
@@ -131,8 +133,6 @@ class _Batch:
 
 def _counts(trainer: Any, test_data: Any, ties: str, seed: int) -> RankCounts:
     """Go through the test data as `Trainer.evaluate` does, and rank what it scores."""
-    from fullrank.models.adapters.torch import evaluating
-
     data = _Data.of(trainer, test_data)
     full = isinstance(data.design, Exhaustive)
     parts: list[RankCounts] = []
@@ -155,8 +155,6 @@ def _counts(trainer: Any, test_data: Any, ties: str, seed: int) -> RankCounts:
 
 
 def _ranked(batch: _Batch, data: _Data, ties: str, seed: int) -> RankCounts:
-    from fullrank.reading.candidate_ranking import Cases, How, Listed, rank_lists
-
     # a list is one user's, or, of a sequential model, one positive's: its number is the user, and knows the user's name
     owners = np.zeros(int(batch.of.max()) + 1, dtype=np.int64)
     owners[batch.of] = batch.users
@@ -167,8 +165,6 @@ def _ranked(batch: _Batch, data: _Data, ties: str, seed: int) -> RankCounts:
 
 def _compared(trainer: Any, data: _Data, batch: Any) -> _Batch:
     """A batch of full ranking: all items but the padding and those that RecBole takes out."""
-    from fullrank.models.scorer import to_numpy
-
     interaction, history, positive_u, positive_i = batch
     users = to_numpy(interaction[data.user_field])
     scores = to_numpy(trainer._full_sort_batch_eval(batch)[1])
@@ -184,8 +180,6 @@ def _compared(trainer: Any, data: _Data, batch: Any) -> _Batch:
 
 def _drawn(trainer: Any, data: _Data, batch: Any) -> _Batch:
     """A batch of sampled evaluation: of each user the positives, then, N times over, a negative for each of them."""
-    from fullrank.models.scorer import to_numpy
-
     interaction, row, of, targets = batch
     size = len(interaction)
     if size <= trainer.test_batch_size:

@@ -12,6 +12,7 @@ import numpy as np
 from fullrank._files import write_atomically
 from fullrank._types import IntArray
 from fullrank.metrics import Metric
+from fullrank.models.scorer import Factors
 from fullrank.observing.budget import Budget
 from fullrank.observing.observation import Observation, file_name
 from fullrank.ranks.design import DEFAULT_START, Design, Exhaustive, Sample, Top
@@ -68,8 +69,6 @@ class Speeds:
     @cached_property
     def to_the_top(self) -> tuple[Top, float] | None:
         """The ranks the metrics look at, and seconds per user for these: with factors, whose norms bound their scores."""
-        from fullrank.models.scorer import Factors
-
         seen, ks = self.observation, [metric.k for metric in self.metrics]
         factors = isinstance(seen.scorer, Factors) and seen.candidates != "given"
         if not factors or np.isfinite(self.budget.items) or any(k is None or k > MOST_K for k in ks):
