@@ -67,16 +67,6 @@ def reach(metric: Metric, counts: RankCounts, target: str = "population") -> tup
     return last, first
 
 
-def within_reach(
-    span: tuple[float, float], value: float, metric: Metric, counts: RankCounts, target: str = "population"
-) -> tuple[float, float]:
-    """Clip an interval to the values the metric can take. One of a user's own may take any."""
-    low, high = span
-    if metric.function is not None or not np.isfinite(high - low):
-        return span
-    return max(low, min(value, 0.0)), min(high, max(value, reach(metric, counts, target)[1]))
-
-
 def hull(*spans: tuple[float, float]) -> tuple[float, float]:
     """Return the least interval that holds all of these."""
     return min(low for low, _ in spans), max(high for _, high in spans)
@@ -96,7 +86,8 @@ def final_interval(
     """Return the interval that is reported, from the estimator's ``own`` for either target.
 
     The population is never better known than these cases, nor than their full ranking would make it known. Where cases that
-    were ranked in full refute the estimate, the interval reaches as far as they say (``audit``).
+    were ranked in full refute the estimate, the interval reaches as far as they say (``audit``). It is clipped to the values
+    the metric can take; one of a user's own may take any.
     """
     check_interval(level, target)
     value = estimate.expect(metric)
@@ -107,7 +98,10 @@ def final_interval(
     if target == "population":
         users = users_interval(estimate.counts, metric, value, level, None if variance is None else variance())
         span = hull(span, own(target), users)
-    return within_reach(span, value, metric, estimate.counts, target)
+    low, high = span
+    if metric.function is not None or not np.isfinite(high - low):
+        return span
+    return max(low, min(value, 0.0)), min(high, max(value, reach(metric, estimate.counts, target)[1]))
 
 
 def users_interval(

@@ -162,24 +162,21 @@ def prior_mass(prior: Estimator | None, problem: Problem) -> FloatArray:
 
 
 def _fit_linear(estimator: BiasVariance | Multinomial, counts: RankCounts) -> RankDistribution:
-    """Return the distribution by :func:`solve_linear`."""
-    return fit_distribution(
-        estimator, counts, lambda p: solve_linear(estimator, p), n_items=estimator.n_items, all_outcomes=True
-    )
-
-
-def solve_linear(estimator: BiasVariance | Multinomial, problem: Problem) -> tuple[FloatArray, Fit]:
     """Solve each pool-size bin for its own shares of outcomes; the mixture over bins is the answer."""
-    P = prior_mass(estimator.prior, problem)
-    total = problem.group_weight
-    masses = np.zeros((len(total), len(problem.grid)))
-    notes: set[str | None] = set()
-    for table, A in zip(problem.tables, problem.laws, strict=True):
-        possible = np.where(problem.grid.lo <= table.n_items + 0.5, P, 0.0)
-        mass, note = estimator._bin(A, possible / possible.sum(), table.weight / total[:, None], problem)
-        masses += mass
-        notes.add(note)
-    return masses, Fit(notes=tuple(sorted(filter(None, notes))))
+
+    def solve(problem: Problem) -> tuple[FloatArray, Fit]:
+        P = prior_mass(estimator.prior, problem)
+        total = problem.group_weight
+        masses = np.zeros((len(total), len(problem.grid)))
+        notes: set[str | None] = set()
+        for table, A in zip(problem.tables, problem.laws, strict=True):
+            possible = np.where(problem.grid.lo <= table.n_items + 0.5, P, 0.0)
+            mass, note = estimator._bin(A, possible / possible.sum(), table.weight / total[:, None], problem)
+            masses += mass
+            notes.add(note)
+        return masses, Fit(notes=tuple(sorted(filter(None, notes))))
+
+    return fit_distribution(estimator, counts, solve, n_items=estimator.n_items, all_outcomes=True)
 
 
 def _scaled(likely: FloatArray) -> tuple[BoolArray, FloatArray]:

@@ -170,7 +170,8 @@ class _Shape:
         """ψ of every cell of the counts, and the share of its variance that is left when ranks are known."""
         counts, π, A, B = self.counts, self.π, self.A, self.hats
         likely = np.maximum(π @ A, 1e-300)
-        gains = self._gains(metric)
+        pooled, _ = self.grid.pooled_gains(metric, counts.n_items, counts.groups, counts.strata)
+        gains = pooled / np.bincount(counts.strata, counts.groups.weight)[:, None]  # averaged over (j, T)
         strata = counts.strata[counts.group_of]
         share = np.zeros((len(gains), A.shape[1]))
         np.add.at(share, (strata, self.outcome), counts.weight / counts.weight.sum())
@@ -196,9 +197,3 @@ class _Shape:
         left = π @ (squared - given**2)
         sampled = float(np.clip(left / total, 0.0, 1.0)) if total > 0 else 0.0
         return expected[strata, self.outcome] + through[self.outcome], sampled
-
-    def _gains(self, metric: Metric) -> FloatArray:
-        """Return the gain in every cell, averaged over the (j, T) of each stratum."""
-        counts = self.counts
-        pooled, _ = self.grid.pooled_gains(metric, counts.n_items, counts.groups, counts.strata)
-        return np.asarray(pooled / np.bincount(counts.strata, counts.groups.weight)[:, None])

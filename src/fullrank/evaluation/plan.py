@@ -115,9 +115,10 @@ class Plan:
         best = self.recommended
         half = "exactly" if best.half_width == 0 else f"to ±{best.relative:.1%}"
         part = f" for {best.cases:,} of the cases" if best.cases < self.cases else ""
+        sampled = f"sample in rounds, about as far as '{best.design}'"
         return Verdict(
             f"{', '.join(self.metrics)} {half} from {_share(best.share)} of the full ranking",
-            f"{_how(best)}, which scores {best.items:,} items{part}",
+            f"{'rank everything' if best.design.exhaustive else sampled}, which scores {best.items:,} items{part}",
         )
 
     @property
@@ -482,9 +483,3 @@ _TICKS = [float(f"{digit}e{power}") for power in range(-9, 4) for digit in (1, 3
 
 def _share(share: float) -> str:
     return f"{share:.0%}" if share >= 0.9995 else f"{share:.1%}" if share >= 0.01 else f"{100 * share:.2g}%"
-
-
-def _how(best: Choice) -> str:
-    if best.design.exhaustive:
-        return "rank everything"
-    return f"sample in rounds, about as far as '{best.design}'"

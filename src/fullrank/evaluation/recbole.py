@@ -63,7 +63,8 @@ def from_recbole(
     RecBole draws negatives from NumPy's global generator. It is seeded by ``rng`` for each model, so that all are ranked
     among the same negatives, and put back afterwards. ``ties`` as in ``observe``; the rest as in ``correct``.
     """
-    trainers = dict(trainer) if isinstance(trainer, Mapping) else {_name_of(trainer): trainer}
+    name = type(getattr(trainer, "model", trainer)).__name__
+    trainers = dict(trainer) if isinstance(trainer, Mapping) else {name: trainer}
     if not trainers:
         raise ValueError("`trainer` is empty: give a RecBole trainer, or trainers by name.")
     for each in trainers.values():
@@ -246,10 +247,6 @@ def _own_metrics(config: Any) -> tuple[list[str] | tuple[str, ...], tuple[str, .
     left = [each for each in asked if each.lower() not in _METRICS]
     note = f"RecBole's {', '.join(left)} cannot be corrected and {'is' if len(left) == 1 else 'are'} left out."
     return wanted or DEFAULT_METRICS, (note,) if left else ()
-
-
-def _name_of(trainer: Any) -> str:
-    return type(getattr(trainer, "model", trainer)).__name__
 
 
 def _called(choice: Any) -> str:

@@ -109,7 +109,7 @@ class Speeds:
         seconds, items, spent = before, fewer, before
         number = 16 if not np.isfinite(self.budget.items) else int(TIMING_SHARE * len(users))
         while number > 2:
-            seconds, items = self._timed(design, _spread(users, number))
+            seconds, items = self._timed(design, users[:: max(1, len(users) // number)][:number])  # evenly from all
             spent += seconds
             enough = seconds - before >= max(TIMED_SECONDS, before) or number >= len(users) or spent > most
             if enough or np.isfinite(self.budget.items):
@@ -128,11 +128,6 @@ class Speeds:
         if design.beyond is not None:
             return seconds, float(len(users))
         return seconds, len(users) * float(self.n_items) if design.exhaustive else float(probe.compared.sum())
-
-
-def _spread(users: IntArray, number: int) -> IntArray:
-    """So many of the users, evenly from all of them."""
-    return users[:: max(1, len(users) // number)][:number]
 
 
 @dataclass(frozen=True)
