@@ -106,7 +106,9 @@ class PointEstimate:
     def interval(self, metric: Metric | str, level: float = 0.95, target: Target = "cases") -> tuple[float, float]:
         """Return (low, high) by refitting to resampled or simulated counts; the estimator's own bias is not covered."""
         metric = parse_metric(metric)
-        return final_interval(self, metric, level, target, lambda whose: refit_interval(self, metric, level, whose))
+        return final_interval(
+            self, metric, self.expect(metric), level, target, lambda whose: refit_interval(self, metric, level, whose)
+        )
 
     def bounds(self, metric: Metric | str, level: float = 0.95) -> tuple[float, float]:
         """The least and largest value of the metric that the counts alone allow: what :func:`fullrank.bounds` says.
@@ -210,7 +212,7 @@ class RankDistribution:
         metric = parse_metric(metric)
         value = self.expect(metric)
         return final_interval(
-            self, metric, level, target, lambda whose: self._interval(metric, value, level, whose),
+            self, metric, value, level, target, lambda whose: self._interval(metric, value, level, whose),
             lambda: self._case_variance(metric, value),
         )  # fmt: skip
 

@@ -78,19 +78,19 @@ def hull(*spans: tuple[float, float]) -> tuple[float, float]:
 def final_interval(
     estimate: Estimate,
     metric: Metric,
+    value: float,
     level: float,
     target: Target,
     own: Callable[[Target], tuple[float, float]],
     variance: Callable[[], float] | None = None,
 ) -> tuple[float, float]:
-    """Return the interval that is reported, from the estimator's ``own`` for either target.
+    """Return the interval around ``value`` that is reported, from the estimator's ``own`` for either target.
 
     The population is never better known than these cases, nor than their full ranking would make it known. Where cases that
     were ranked in full refute the estimate, the interval reaches as far as they say (``audit``). It is clipped to the values
     the metric can take; one of a user's own may take any.
     """
     check_interval(level, target)
-    value = estimate.expect(metric)
     span = own("cases")
     found = getattr(estimate, "audit", {}).get(metric)
     if found is not None:
