@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 import fullrank as fr
 from fullrank.cli import app
 from fullrank.evaluation.audit import undecided
-from fullrank.evaluation.guided_cases import open_shares
-from fullrank.evaluation.guided_run import GuidedRun
+from fullrank.evaluation.guided_run import GuidedRun, open_shares
 
 USERS, ITEMS = 300, 4000
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fullrank as fr
-from fullrank.report.charts import NOTEBOOK, PAGE, finish
-from fullrank.report.digest import digest
-from fullrank.report.panels import KINDS, _spread, panels_of, sampled_bins
+from fullrank.report.charts import finish
+from fullrank.report.digest import Digest, sampled_bins
+from fullrank.report.panels import KINDS, NOTEBOOK, PAGE, _spread, panels_of
 
 alt = pytest.importorskip("altair")
 
@@ -23,7 +23,7 @@ def test_every_panel_is_valid_vega_lite(request, kind):
     report = request.getfixturevalue(kind)
     for style in (PAGE, NOTEBOOK):
         for name in KINDS:
-            for panel in panels_of(digest(report), style, name):
+            for panel in panels_of(Digest(report), style, name):
                 finish(panel.chart, style).to_dict(validate=True)
                 assert panel.about
                 assert all(len(row) == len(panel.head) for row in panel.body)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fullrank as fr
-from fullrank.report.digest import blind_spot, digest, exact_to
+from fullrank.report.digest import Digest, blind_spot, exact_to, rank_bins, sizes
 from fullrank.report.words import clean, decimals, number, percent
 
 
@@ -44,7 +44,7 @@ def test_the_blind_spot_of_an_adaptive_design_is_that_of_its_largest_sample(adap
 
 
 def test_bins_of_ranks_cover_every_rank_once_and_add_to_one(two):
-    bins = digest(two).ranks("A")
+    bins = rank_bins(two.estimates["A"])
     assert bins[0].low == 1
     assert bins[-1].high == 1200
     assert all(a.high + 1 == b.low for a, b in itertools.pairwise(bins))
@@ -55,7 +55,7 @@ def test_bins_of_ranks_cover_every_rank_once_and_add_to_one(two):
 
 
 def test_curves_are_the_estimates_own(two):
-    shown = digest(two)
+    shown = Digest(two)
     assert [str(family) for family in shown.families] == ["ndcg", "recall"]
     curve = shown.curves(fr.NDCG)[0]
     assert curve.ks == tuple(range(1, 51))
@@ -64,14 +64,14 @@ def test_curves_are_the_estimates_own(two):
 
 def test_curves_stop_at_the_last_rank(exact):
     few = fr.correct({"A": [1, 2, 3]}, n_items=7, design="full", metrics="recall@100")
-    assert digest(few).curves(fr.Recall)[0].ks == tuple(range(1, 8))
+    assert Digest(few).curves(fr.Recall)[0].ks == tuple(range(1, 8))
 
 
 def test_sizes_add_up(adaptive):
-    sizes = digest(adaptive).sizes("A")
-    assert sum(each.cases for each in sizes) == 400
-    assert sum(each.scored for each in sizes) == adaptive.rows[0]["items_scored"]
-    assert [each.drawn for each in sizes] == sorted(each.drawn for each in sizes)
+    found = sizes(adaptive.estimates["A"].counts)
+    assert sum(each.cases for each in found) == 400
+    assert sum(each.scored for each in found) == adaptive.rows[0]["items_scored"]
+    assert [each.drawn for each in found] == sorted(each.drawn for each in found)
 
 
 class WithInterval:
@@ -91,7 +91,7 @@ class WithInterval:
 def test_bands_come_from_intervals_and_are_missed_without_fuss(two):
     for width, found in ((0.01, 11), (None, 0), (math.nan, 0)):
         report = fr.Report(two.rows, estimates={"A": WithInterval(two.estimates["A"], width)})
-        assert len(digest(report).curves(fr.NDCG)[0].band) == found
+        assert len(Digest(report).curves(fr.NDCG)[0].band) == found
 
 
 # ------------------------------------------------------------------------------------------------ bounds and text
@@ -99,7 +99,7 @@ def test_bands_come_from_intervals_and_are_missed_without_fuss(two):
 
 def test_models_are_shown_best_first_and_counted(rows):
     values = {f"m{i}": i / 1000 for i in range(300)}
-    shown = digest(fr.Report(rows(values)))
+    shown = Digest(fr.Report(rows(values)))
     assert shown.models[:3] == ("m299", "m298", "m297")
     assert len(shown.models) == 40
     assert shown.total_models == 300
@@ -107,12 +107,12 @@ def test_models_are_shown_best_first_and_counted(rows):
 
 def test_a_model_without_the_first_metric_comes_last(rows):
     report = fr.Report([*rows({"A": 0.1}), *rows({"B": 0.9}, metric="recall@5"), *rows({"C": 0.2})])
-    assert digest(report).models == ("C", "A", "B")
+    assert Digest(report).models == ("C", "A", "B")
 
 
 def test_labels_stay_distinct_after_cleaning(rows):
     names = ["x" * 100 + "1", "x" * 100 + "2", "a\x00b", "a b", ""]
-    shown = digest(fr.Report(rows(dict.fromkeys(names, 0.1))))
+    shown = Digest(fr.Report(rows(dict.fromkeys(names, 0.1))))
     assert len(set(shown.labels.values())) == 5
     assert all(0 < len(label) <= 60 for label in shown.labels.values())
 

@@ -83,3 +83,13 @@ def test_frames_without_the_package(two, monkeypatch, name):
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ImportError, match=f"`to_{name}` needs {name}"):
         getattr(two, f"to_{name}")()
+
+
+def test_of_cases_that_a_guide_closed_nothing_is_shown_that_is_not_known():
+    """Neither metrics beyond where they were closed, nor AUC, of which nothing was drawn there."""
+    outcomes = {"ranks": [1, 2, 1, 1] * 50, "drawn": [30, 30, 30, 0] * 50, "ahead": [0, 2, 5, 10] * 50}
+    counts = fr.RankCounts.from_ranks(n_items=1000, design=fr.Guided(20, 30, stop_at=10), rest=979, **outcomes)
+    assert "auc" not in counts._repr_html_()
+    text = fr.LogSpline().fit(counts)._repr_html_()
+    assert "recall@10<" in text
+    assert "recall@100" not in text

@@ -106,7 +106,8 @@ def check_page(path: str | Path | None) -> Path | None:
     if path is None:
         return None
     from fullrank._files import writable
-    from fullrank.report.charts import load_altair, load_vl_convert
+    from fullrank.report.charts import load_vl_convert
+    from fullrank.report.panels import load_altair
 
     load_altair(), load_vl_convert()
     return writable(path)

@@ -40,9 +40,9 @@ class Grid:
         return cls(ranks, ranks)
 
     @classmethod
-    def of(cls, ranks: IntArray) -> Grid:
-        """Cells that are single ranks (sorted, distinct), not covering the rest."""
-        return cls(ranks, ranks)
+    def ending_at(cls, hi: IntArray) -> Grid:
+        """Return cells that follow one another from rank 1 on and end at these ranks."""
+        return cls(np.append(1, hi[:-1] + 1), hi)
 
     @classmethod
     def for_tables(cls, tables: list[PoolTable], replace: bool) -> Grid:
@@ -78,8 +78,7 @@ class Grid:
         hi = np.concatenate([np.arange(1, HEAD + 1), tops, [N]]).astype(np.int64)
         if len(known):  # a rank that is known keeps a cell of its own
             hi = np.unique(np.concatenate([hi, known, np.maximum(known - 1, 1)]))
-        lo = np.concatenate([[1], hi[:-1] + 1])
-        return cls(lo, hi)
+        return cls.ending_at(hi)
 
     def __len__(self) -> int:
         return len(self.lo)
@@ -105,6 +104,11 @@ class Grid:
         ranks = np.where(few[cell], self.lo[cell] + place, middle[cell] + (place - 1) * reach[cell])
         inner = np.where(place == 1, 1 - 2 * outer[cell], outer[cell])
         return ranks.astype(np.float64), np.where(few[cell], 1.0 / width[cell], inner), start.astype(np.int64)
+
+    def moved(self, mass: FloatArray, to: Grid) -> FloatArray:
+        """Return what a mass on these cells, its negative part left out, is on those of another grid."""
+        ends, wanted = (np.append(0.0, each.hi) for each in (self, to))
+        return np.diff(np.interp(wanted, ends, np.append(0.0, np.cumsum(np.maximum(mass, 0.0)))))
 
     def law(self, design: Design, n_items: float, drawn: IntArray, hits: IntArray) -> FloatArray:
         """Return P(outcome | cell), the law averaged over the ranks of each cell that are not past ``n_items``."""

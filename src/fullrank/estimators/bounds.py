@@ -18,7 +18,6 @@ from fullrank.estimators._grid import Grid
 from fullrank.estimators.intervals import check_interval
 from fullrank.estimators.problem import (
     MANY_SIZES,
-    MOST_NUMBERS,
     cells_for,
     coarse_cells,
     empirical_value,
@@ -68,7 +67,6 @@ def bounds(counts: RankCounts, metric: Metric | str, level: float = 0.95) -> tup
     True
     """
     metric = parse_metric(metric)
-    check_interval(level, "cases")
     if metric.whole_auc:
         raise ValueError("AUC needs no bounds: its estimate is unbiased for any sample; ask for its interval instead.")
     return CompatibleRanks.of(counts, level).bounds(metric)
@@ -76,7 +74,6 @@ def bounds(counts: RankCounts, metric: Metric | str, level: float = 0.95) -> tup
 
 def bounds_of(estimate: Estimate, metric: Metric, level: float = 0.95) -> tuple[float, float]:
     """The bounds from an estimate's counts, the programme prepared once for all its metrics; for AUC, its interval."""
-    check_interval(level, "cases")
     if metric.whole_auc:
         return estimate.interval(metric, level)
     try:
@@ -106,6 +103,7 @@ class CompatibleRanks:
     @classmethod
     def of(cls, counts: RankCounts, level: float) -> CompatibleRanks:
         """Prepare the programmes of these counts."""
+        check_interval(level, "cases")
         known, unknown = counts.known()
         silent = None
         if unknown is not None:
@@ -113,15 +111,12 @@ class CompatibleRanks:
         if unknown is not None and (_too_many_outcomes(unknown) or _chosen_by_outcome(unknown)):
             silent, unknown = unknown if silent is None else silent + unknown, None
         if unknown is None:
-            none, grid = np.empty(0, dtype=np.int64), Grid.of(np.empty(0, dtype=np.int64))
-            nowhere = np.empty((0, 0), dtype=bool)
-            return cls(counts, known, silent, None, level, grid, np.empty((0, 0, 0)), nowhere, none, none)
+            none, nowhere = np.empty(0, dtype=np.int64), np.empty((0, 0), dtype=bool)
+            return cls(counts, known, silent, None, level, Grid.dense(0), np.empty((0, 0, 0)), nowhere, none, none)
         unknown = with_few_sizes(unknown)
         bins = np.unique(_bins(unknown), return_inverse=True)[1]
         tables = [with_all_outcomes(unknown, table) for table in unknown.tables(bins)]
-        grid = cells_for(tables, counts.design)
-        if len(grid) * sum(len(table.hits) for table in tables) > MOST_NUMBERS:
-            grid = coarse_cells(grid, tables, counts.design)
+        grid = coarse_cells(cells_for(tables, counts.design), tables, counts.design)
         cuts = _cut_points(unknown)
         before, possible = [], []
         for table in tables:
@@ -307,11 +302,11 @@ def _too_many_outcomes(counts: RankCounts) -> bool:
 def _worst_and_best(counts: RankCounts, metric: Metric, n_items: float) -> tuple[float, float]:
     """Σ weight · gain over cases at the last rank and at the first that is open to them, j + ahead."""
     order, targets, ahead, weight = counts.groups
-    ranks = np.unique(np.geomspace(1, max(n_items, 1.0), 1000).round()) if metric.function is not None else None
-    if ranks is None:
+    if metric.function is None:
         worst = metric.gain(n_items, n_items, order, targets)
         best = metric.gain(1.0, n_items, order, targets, ahead)
     else:  # a metric of one's own may rise
+        ranks = np.unique(np.geomspace(1, max(n_items, 1.0), 1000).round())
         each = metric.gain(ranks, n_items, order[:, None], targets[:, None], ahead[:, None])
         worst, best = each.min(1), each.max(1)
     return float(weight @ worst), float(weight @ best)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
 from importlib import import_module
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,10 +26,8 @@ from fullrank.estimators.intervals import (
     Target,
     auc_interval,
     cell_gains,
-    check_interval,
     final_interval,
     hull,
-    point_interval,
     refit_interval,
     replicate_interval,
     resampled,
@@ -48,6 +46,9 @@ from fullrank.estimators.problem import (
 from fullrank.metrics import Metric, Recall, parse_metric, rank_offset
 from fullrank.ranks.counts import RankCounts
 
+if TYPE_CHECKING:
+    from fullrank.estimators.logspline import Posterior
+
 __all__ = ["Estimate", "Estimator", "Fit", "PointEstimate", "RankDistribution", "describe"]
 
 
@@ -57,28 +58,6 @@ class Estimator(Protocol):
 
     def fit(self, counts: RankCounts) -> Estimate:
         """Return the estimate from these counts."""
-        ...
-
-
-class Posterior(Protocol):
-    """What an estimator knows about its own uncertainty."""
-
-    def interval(self, metric: Metric, value: float, level: float, target: str, n_items: float) -> tuple[float, float]:
-        """Return (low, high) around ``value``."""
-        ...
-
-    @property
-    def heads(self) -> FloatArray:
-        """The expected weight of the cases of every (j, T) at each of the first ranks."""
-        ...
-
-    def open_variance(self, metric: Metric, n_items: float) -> FloatArray:
-        """What a case of each cell of the fitted counts adds to the variance of the sum of all gains."""
-        ...
-
-    @property
-    def unlike_shape(self) -> bool:
-        """Whether the counts look like nothing that the posterior's prior knows: intervals then reach to the bounds."""
         ...
 
 
@@ -126,8 +105,10 @@ class PointEstimate:
 
     def interval(self, metric: Metric | str, level: float = 0.95, target: Target = "cases") -> tuple[float, float]:
         """Return (low, high) by refitting to resampled or simulated counts; the estimator's own bias is not covered."""
-        check_interval(level, target)
-        return point_interval(self, parse_metric(metric), level, target)
+        metric = parse_metric(metric)
+        return final_interval(
+            self, metric, self.expect(metric), level, target, lambda whose: refit_interval(self, metric, level, whose)
+        )
 
     def bounds(self, metric: Metric | str, level: float = 0.95) -> tuple[float, float]:
         """The least and largest value of the metric that the counts alone allow: what :func:`fullrank.bounds` says.
@@ -179,12 +160,11 @@ class RankDistribution:
         if metric.whole_auc and self.n_items is None:
             return self.counts.auc
         refuse_closed(self.counts, metric)
-        N = self.counts.n_items if self.n_items is None else self.n_items
-        total = 0.0
+        total = self._smooth_sum(metric)
         if self.known is not None:
-            own = self.known.pool_weight / self.known.weight if self.n_items is None else N
+            own = self.known.pool_weight / self.known.weight if self.n_items is None else self.n_items
             total += empirical_value(self.known, metric, own)
-        return (total + self._smooth_sum(metric, N)) / self.counts.users_weight
+        return total / self.counts.users_weight
 
     def curve(self, metric: Metric | str, ks: int | Iterable[int]) -> FloatArray:
         """Return the metric at every cut-off in ``ks`` (a number means 1..ks)."""
@@ -193,7 +173,7 @@ class RankDistribution:
         plain = self.known is None and not len(self.counts.groups.weight) > 1 and metric.name != "precision"
         if plain and min(cuts, default=0) >= 1 and top <= len(self.grid) and self.grid.hi[top - 1] == top:
             # what a rank adds does not depend on the cut-off: one running sum serves all of them
-            gain = self.grid.mean_gain(metric @ top, self.counts.n_items if self.n_items is None else self.n_items)
+            gain = self.grid.mean_gain(metric @ top, self._pool)
             return np.asarray(np.cumsum(self.masses[0, :top] * gain)[np.asarray(cuts) - 1])
         return np.array([self.expect(metric @ k) for k in cuts])
 
@@ -230,16 +210,11 @@ class RankDistribution:
         simulated or resampled counts, which does not cover the estimator's own bias. Nothing is scored again.
         """
         metric = parse_metric(metric)
-        check_interval(level, target)
         value = self.expect(metric)
         return final_interval(
-            self,
-            metric,
-            level,
-            target,
-            lambda whose: self._interval(metric, value, level, whose),
+            self, metric, value, level, target, lambda whose: self._interval(metric, value, level, whose),
             lambda: self._case_variance(metric, value),
-        )
+        )  # fmt: skip
 
     def bounds(self, metric: Metric | str, level: float = 0.95) -> tuple[float, float]:
         """The least and largest value of the metric that the counts alone allow: what :func:`fullrank.bounds` says.
@@ -259,11 +234,10 @@ class RankDistribution:
         if target == "cases" and metric.k is not None and (decided or metric.k <= design.exact_to):
             return value, value  # every rank it looks at is known
         if self.posterior is not None and not from_counts:
-            N = counts.n_items if self.n_items is None else self.n_items
-            exact, share = self._exact_part(metric, N)
+            exact, share = self._exact_part(metric)
             if share == 0:
                 return value, value
-            low, high = self.posterior.interval(metric, (value - exact) / share, level, target, N)
+            low, high = self.posterior.interval(metric, (value - exact) / share, level, target, self._pool)
             span = exact + share * low, exact + share * high
             unlike = self.posterior.unlike_shape and not metric.whole_auc
             return hull(span, self.bounds(metric, level)) if unlike else span
@@ -271,21 +245,24 @@ class RankDistribution:
             return auc_interval(counts, level)
         if self.refit is None or getattr(self.estimator, "prior", None) is not None:
             return refit_interval(self, metric, level, target)
-        N = counts.n_items if self.n_items is None else self.n_items
         replicates = self._resampled if target == "population" else self._simulated
-        problem = self.refit[0]
-        values = replicates.values(metric, problem.counts, N)
-        smooth = self._smooth_sum(metric, N) / problem.counts.users_weight
-        low, high = replicate_interval(values, smooth, level)
-        exact, share = self._exact_part(metric, N)
+        fitted = self.refit[0].counts
+        smooth = self._smooth_sum(metric) / fitted.users_weight
+        low, high = replicate_interval(replicates.values(metric, fitted, self._pool), smooth, level)
+        exact, share = self._exact_part(metric)
         return exact + share * low, exact + share * high
 
-    def _exact_part(self, metric: Metric, n_items: float) -> tuple[float, float]:
+    @property
+    def _pool(self) -> float:
+        """The number of candidates that gains refer to: the one there is, or their mean."""
+        return self.counts.n_items if self.n_items is None else self.n_items
+
+    def _exact_part(self, metric: Metric) -> tuple[float, float]:
         """What the cases that are known add to the metric, and the share of the others."""
         if self.known is None:
             return 0.0, 1.0
         whole = self.counts.users_weight
-        return empirical_value(self.known, metric, n_items) / whole, 1 - self.known.users_weight / whole
+        return empirical_value(self.known, metric, self._pool) / whole, 1 - self.known.users_weight / whole
 
     def _case_variance(self, metric: Metric, value: float) -> float:
         """Return Σ w²(gain − value/T)² over the cases, their weights taken as alike."""
@@ -297,27 +274,24 @@ class RankDistribution:
             squares += float(known.weight @ gain**2)
             first += float(known.weight @ (gain / known.column("targets")))
         if self.fitted is not None and parts != [counts]:
-            N = counts.n_items if self.n_items is None else self.n_items
-            groups = self.fitted.groups
-            rows = self.fitted.strata
-            squares += float((self.masses * self.grid.pooled_gains(metric, N, groups, rows)[1]).sum())
+            groups, rows = self.fitted.groups, self.fitted.strata
+            squares += float((self.masses * self.grid.pooled_gains(metric, self._pool, groups, rows)[1]).sum())
             by_user = groups._replace(weight=groups.weight / groups.targets)
-            per_user = self.grid.pooled_gains(metric, N, by_user, rows)[0]
-            first += float((self.masses * per_user).sum())
+            first += float((self.masses * self.grid.pooled_gains(metric, self._pool, by_user, rows)[0]).sum())
         total = squares - 2 * value * first + value**2 * float((counts.weight / counts.column("targets") ** 2).sum())
         return total * float((counts.weight**2 / counts.cases).sum()) / float(counts.weight.sum())
 
-    def _smooth_sum(self, metric: Metric, n_items: float) -> float:
+    def _smooth_sum(self, metric: Metric) -> float:
         """Return Σ weight · gain of the cases that the masses speak for.
 
         Within a stratum, a case with a smaller j or T has another gain and another rank: the mean gain of the stratum at its
         mean distribution misses how they go together. It serves where nothing better is known.
         """
-        fitted = self.fitted
+        fitted, n_items = self.fitted, self._pool
         if fitted is None:
             return 0.0
-        pooled, _ = self.grid.pooled_gains(metric, n_items, fitted.groups, self.rows)
         groups = fitted.groups
+        pooled, _ = self.grid.pooled_gains(metric, n_items, groups, self.rows)
         if len(pooled) == len(groups.weight):
             return float((self.masses * pooled).sum())
         beyond = 0 if self._heads is None else self._heads.shape[1]
@@ -344,21 +318,18 @@ class RankDistribution:
 
     @cached_property
     def _resampled(self) -> Replicates:
-        problem, solve = self._to_replicate()
-        with ONE_BLAS_THREAD:
-            return resampled(problem, solve, REPLICATES, np.random.default_rng(0))
+        return self._replicated(resampled)
 
     @cached_property
     def _simulated(self) -> Replicates:
-        problem, solve = self._to_replicate()
-        with ONE_BLAS_THREAD:
-            return simulated(problem, solve, REPLICATES, np.random.default_rng(0))
+        return self._replicated(simulated)
 
-    def _to_replicate(self) -> tuple[Problem, Solve]:
+    def _replicated(self, replicates: Callable[[Problem, Solve, int, np.random.Generator], Replicates]) -> Replicates:
         if self.refit is None:
             raise ValueError("there is nothing to solve again: all ranks are known.")
         problem, solve = self.refit
-        return problem.coarser(REPLICATE_POOLS), solve
+        with ONE_BLAS_THREAD:
+            return replicates(problem.coarser(REPLICATE_POOLS), solve, REPLICATES, np.random.default_rng(0))
 
     def cdf(self, k: ArrayLike) -> FloatArray | float:
         """Return P̂(R ≤ k), which is Recall@k."""
@@ -436,8 +407,7 @@ def taken_as_known(
     estimator: Estimator, counts: RankCounts, known: RankCounts, n_items: float | None
 ) -> RankDistribution:
     """A distribution with no smooth part: every case of ``known`` stands at the rank it shows."""
-    nothing = Grid.of(np.empty(0, dtype=np.int64))
-    return RankDistribution(counts, estimator, nothing, np.empty((0, 0)), n_items, known=known)
+    return RankDistribution(counts, estimator, Grid.dense(0), np.empty((0, 0)), n_items, known=known)
 
 
 def describe(estimator: object) -> str:

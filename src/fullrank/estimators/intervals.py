@@ -67,16 +67,6 @@ def reach(metric: Metric, counts: RankCounts, target: str = "population") -> tup
     return last, first
 
 
-def within_reach(
-    span: tuple[float, float], value: float, metric: Metric, counts: RankCounts, target: str = "population"
-) -> tuple[float, float]:
-    """Clip an interval to the values the metric can take. One of a user's own may take any."""
-    low, high = span
-    if metric.function is not None or not np.isfinite(high - low):
-        return span
-    return max(low, min(value, 0.0)), min(high, max(value, reach(metric, counts, target)[1]))
-
-
 def hull(*spans: tuple[float, float]) -> tuple[float, float]:
     """Return the least interval that holds all of these."""
     return min(low for low, _ in spans), max(high for _, high in spans)
@@ -88,17 +78,19 @@ def hull(*spans: tuple[float, float]) -> tuple[float, float]:
 def final_interval(
     estimate: Estimate,
     metric: Metric,
+    value: float,
     level: float,
     target: Target,
     own: Callable[[Target], tuple[float, float]],
     variance: Callable[[], float] | None = None,
 ) -> tuple[float, float]:
-    """Return the interval that is reported, from the estimator's ``own`` for either target.
+    """Return the interval around ``value`` that is reported, from the estimator's ``own`` for either target.
 
     The population is never better known than these cases, nor than their full ranking would make it known. Where cases that
-    were ranked in full refute the estimate, the interval reaches as far as they say (``audit``).
+    were ranked in full refute the estimate, the interval reaches as far as they say (``audit``). It is clipped to the values
+    the metric can take; one of a user's own may take any.
     """
-    value = estimate.expect(metric)
+    check_interval(level, target)
     span = own("cases")
     found = getattr(estimate, "audit", {}).get(metric)
     if found is not None:
@@ -106,7 +98,10 @@ def final_interval(
     if target == "population":
         users = users_interval(estimate.counts, metric, value, level, None if variance is None else variance())
         span = hull(span, own(target), users)
-    return within_reach(span, value, metric, estimate.counts, target)
+    low, high = span
+    if metric.function is not None or not np.isfinite(high - low):
+        return span
+    return max(low, min(value, 0.0)), min(high, max(value, reach(metric, estimate.counts, target)[1]))
 
 
 def users_interval(
@@ -206,12 +201,11 @@ def resampled(problem: Problem, solve: Solve, size: int, rng: np.random.Generato
     strata = counts.strata[groups]
     by_stratum = np.zeros((len(blocks), int(strata.max()) + 1))
     np.add.at(by_stratum, (block, strata), counts.weight)
-    missed = (times @ by_stratum == 0)[
-        :, :, None
-    ]  # without cases a stratum has no fit, and no weight: any other will do
+    # without cases a stratum has no fit, and no weight: any other will do
+    missed = (times @ by_stratum == 0)[:, :, None]
     tables = []
     for index, table in enumerate(problem.tables):
-        here = np.ones(len(block), dtype=bool) if problem.pools is None else problem.pools == index
+        here = problem.pools == index
         column = columns_of(table, *counts.outcomes[here].T)
         seen = np.zeros((len(blocks), len(table.weight), len(table.hits)))
         np.add.at(seen, (block[here], strata[here], column), counts.weight[here])
@@ -269,11 +263,6 @@ def replicate_interval(values: FloatArray, value: float, level: float) -> tuple[
     return value - half, value + half
 
 
-def point_interval(estimate: Estimate, metric: Metric, level: float, target: Target) -> tuple[float, float]:
-    """Return the interval of an estimate that has no rank distribution (CLS, Mapping), by :func:`refit_interval`."""
-    return final_interval(estimate, metric, level, target, lambda whose: refit_interval(estimate, metric, level, whose))
-
-
 def refit_interval(estimate: Estimate, metric: Metric, level: float, target: Target) -> tuple[float, float]:
     """Refit the whole estimator, its prior included, to resampled counts or to counts simulated from MLE's P̂.
 
@@ -283,7 +272,7 @@ def refit_interval(estimate: Estimate, metric: Metric, level: float, target: Tar
     found = _REFITTED.setdefault(estimate, {})
     if target not in found:
         fit = estimate.estimator.fit
-        found[target] = [_slim(fit(sample)) for sample in _samples(estimate.counts, target, REFITS)]
+        found[target] = [_slim(fit(sample)) for sample in _samples(estimate.counts, target)]
     values = np.array([each.expect(metric) for each in found[target]])
     return replicate_interval(values, estimate.expect(metric), level)
 
@@ -298,7 +287,7 @@ def auc_interval(counts: RankCounts, level: float) -> tuple[float, float]:
         lost = max(1 - counts.auc, 1e-12)
         factor = float(np.exp(stdtrit(number, 0.5 + level / 2) * error / lost))
         return max(1 - lost * factor, 0.0), min(1 - lost / factor, 1.0)
-    values = np.array([sample.auc for sample in _samples(counts, "cases", REFITS)])
+    values = np.array([sample.auc for sample in _samples(counts, "cases")])
     return replicate_interval(values, counts.auc, level)
 
 
@@ -338,14 +327,14 @@ def _slim(estimate: Estimate) -> Estimate:
     return replace(estimate, refit=None, posterior=None) if hasattr(estimate, "refit") else estimate  # type: ignore[type-var]
 
 
-def _samples(counts: RankCounts, target: Target, size: int) -> Iterator[RankCounts]:
+def _samples(counts: RankCounts, target: Target) -> Iterator[RankCounts]:
     """Counts as they might have been: of other users (``population``), or of the same cases with other negatives."""
     from fullrank.estimators.likelihood import MLE
 
     rng = np.random.default_rng(0)
     if target == "population":
         pooled = counts.with_mean_pool()  # one pool size: the spread does not need more, and fits are fast
-        for _ in range(size):
+        for _ in range(REFITS):
             yield pooled.resample(rng)
         return
     problem = build_problem(counts, "mean")
@@ -354,7 +343,7 @@ def _samples(counts: RankCounts, target: Target, size: int) -> Iterator[RankCoun
     centre = np.average(np.maximum(pilot.masses, 0), axis=0, weights=problem.group_weight)
     # whole cases per rank that add up to all of them: rounded one by one, few cases over many ranks would come to none
     number = np.diff(np.round(np.cumsum(centre) / centre.sum() * len(counts)), prepend=0).astype(np.int64)
-    for drawn in _drawn_from(law, number, rng, size):
+    for drawn in _drawn_from(law, number, rng, REFITS):
         # all its outcomes unseen: no sample to learn from
         seen = drawn if drawn.any() else np.ceil(table.weight.sum(0)).astype(np.int64)
         yield RankCounts.from_outcomes(

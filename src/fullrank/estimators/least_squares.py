@@ -48,22 +48,18 @@ class BiasVariance:
         return _fit_linear(self, counts)
 
     def _bin(self, A: FloatArray, P: FloatArray, p: FloatArray, problem: Problem) -> tuple[FloatArray, str | None]:
-        c = P @ A
-        kept = c > 1e-13 * c.max()
-        scale = np.where(kept, 1 / np.sqrt(np.where(kept, c, 1.0)), 0.0)
-        root = (
-            np.sqrt(P)[:, None] * A * scale
-        )  # eigenvalues of rootᵀroot lie in 0..1, so γ alone conditions the problem
+        kept, scale = _scaled(P @ A)
+        root = np.sqrt(P)[:, None] * A * scale  # eigenvalues of rootᵀroot lie in 0..1: γ alone conditions the problem
         right = p * scale
         if self.gamma > 1e-9:
             gram = (1 - self.gamma) * (root.T @ root)
             gram[np.diag_indices_from(gram)] += self.gamma
-            y = positive_solve(gram, right.T).T
+            mass = positive_solve(gram, right.T).T @ root.T
         else:
             u, s, vt = np.linalg.svd(root, full_matrices=False)
             kept_s = s > s[0] * 1e-13 * max(root.shape)
-            return ((right @ vt[kept_s].T) / s[kept_s]) @ u[:, kept_s].T * np.sqrt(P), _lost(p, kept)
-        return (y @ root.T) * np.sqrt(P), _lost(p, kept)
+            mass = ((right @ vt[kept_s].T) / s[kept_s]) @ u[:, kept_s].T
+        return mass * np.sqrt(P), _lost(p, kept)
 
 
 @dataclass(frozen=True)
@@ -88,9 +84,7 @@ class Multinomial:
 
     def _bin(self, A: FloatArray, P: FloatArray, p: FloatArray, problem: Problem) -> tuple[FloatArray, str | None]:
         M, width = problem.cases, problem.grid.width
-        Λ = width @ A
-        kept = 1e-13 * Λ.max() < Λ
-        scale = np.where(kept, 1 / np.sqrt(np.where(kept, Λ, 1.0)), 0.0)
+        kept, scale = _scaled(width @ A)
         A = A * scale
         gram = A.T @ ((P - width / M)[:, None] * A)
         gram[np.diag_indices_from(gram)] += np.where(kept, 1 / M, 1.0)
@@ -158,39 +152,37 @@ def prior_mass(prior: Estimator | None, problem: Problem) -> FloatArray:
     fitted = prior.fit(problem.counts)
     if not isinstance(fitted, RankDistribution):
         raise ValueError(f"`prior` {prior} has no rank distribution to offer: use MLE() or MaxEntropy().")
-    hi = problem.grid.hi.astype(np.float64)
-    mass = np.zeros(len(hi))
+    mass = np.zeros(len(problem.grid))
     if len(fitted.grid):
-        weight = problem.group_weight
-        source = np.maximum((weight[:, None] * fitted.masses).sum(0), 0.0)
-        own = np.append(0.0, fitted.grid.hi.astype(np.float64))
-        mass = np.diff(np.interp(np.append(0.0, hi), own, np.append(0.0, np.cumsum(source))))
+        mass = fitted.grid.moved((problem.group_weight[:, None] * fitted.masses).sum(0), problem.grid)
     if fitted.known is not None:  # single ranks, of RankEstimate for one
-        cell = np.searchsorted(hi, fitted.known.above + 1)
-        np.add.at(mass, cell[cell < len(hi)], fitted.known.weight[cell < len(hi)])
+        cell = np.searchsorted(problem.grid.hi, fitted.known.above + 1)
+        np.add.at(mass, cell[cell < len(mass)], fitted.known.weight[cell < len(mass)])
     return np.asarray(mass / mass.sum())
 
 
 def _fit_linear(estimator: BiasVariance | Multinomial, counts: RankCounts) -> RankDistribution:
-    """Return the distribution by :func:`solve_linear`."""
-    return fit_distribution(
-        estimator, counts, lambda p: solve_linear(estimator, p), n_items=estimator.n_items, all_outcomes=True
-    )
-
-
-def solve_linear(estimator: BiasVariance | Multinomial, problem: Problem) -> tuple[FloatArray, Fit]:
     """Solve each pool-size bin for its own shares of outcomes; the mixture over bins is the answer."""
-    P = prior_mass(estimator.prior, problem)
-    total = problem.group_weight
-    masses = np.zeros((len(total), len(problem.grid)))
-    notes: set[str] = set()
-    for table, A in zip(problem.tables, problem.laws, strict=True):
-        possible = np.where(problem.grid.lo <= table.n_items + 0.5, P, 0.0)
-        mass, note = estimator._bin(A, possible / possible.sum(), table.weight / total[:, None], problem)
-        masses += mass
-        if note:
+
+    def solve(problem: Problem) -> tuple[FloatArray, Fit]:
+        P = prior_mass(estimator.prior, problem)
+        total = problem.group_weight
+        masses = np.zeros((len(total), len(problem.grid)))
+        notes: set[str | None] = set()
+        for table, A in zip(problem.tables, problem.laws, strict=True):
+            possible = np.where(problem.grid.lo <= table.n_items + 0.5, P, 0.0)
+            mass, note = estimator._bin(A, possible / possible.sum(), table.weight / total[:, None], problem)
+            masses += mass
             notes.add(note)
-    return masses, Fit(notes=tuple(sorted(notes)))
+        return masses, Fit(notes=tuple(sorted(filter(None, notes))))
+
+    return fit_distribution(estimator, counts, solve, n_items=estimator.n_items, all_outcomes=True)
+
+
+def _scaled(likely: FloatArray) -> tuple[BoolArray, FloatArray]:
+    """Tell the outcomes that have a probability, and what scales each of them to one: 1/√ of it, 0 for the others."""
+    kept = likely > 1e-13 * likely.max()
+    return kept, np.where(kept, 1 / np.sqrt(np.where(kept, likely, 1.0)), 0.0)
 
 
 def _lost(p: FloatArray, kept: BoolArray) -> str | None:

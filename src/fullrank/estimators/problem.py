@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -53,9 +53,9 @@ class Problem:
     grid: Grid
     tables: list[PoolTable]
     laws: list[FloatArray]
-    all_outcomes: bool = False
-    pools: IntArray | None = None  # the table that every cell of the counts went into; None: there is but one
-    strata: IntArray = field(default_factory=lambda: np.zeros(1, dtype=np.int64))  # the row of tables of each (j, T)
+    all_outcomes: bool
+    pools: IntArray  # the table that every cell of the counts went into
+    strata: IntArray  # the row of tables of each (j, T)
 
     def coarser(self, most: int) -> Problem:
         """The same problem with at most ``most`` bins of pool sizes, on a grid that is just fine enough for the laws."""
@@ -114,10 +114,10 @@ def build_problem(
         cells = grid or cells_for(tables, counts.design)
         if smooth and grid is None:
             cells = smooth_cells(cells, tables, counts.design)
-        if len(tables) == 1 or len(cells) * sum(len(table.hits) for table in tables) <= MOST_NUMBERS:
+        if len(tables) == 1 or not _too_large(cells, tables):
             break
         most = len(tables) // 2
-    if grid is None and len(cells) * sum(len(table.hits) for table in tables) > MOST_NUMBERS:
+    if grid is None:
         cells = coarse_cells(cells, tables, counts.design)
     if all_outcomes:
         tables = [with_all_outcomes(counts, table) for table in tables]
@@ -158,20 +158,17 @@ def cells_for(tables: list[PoolTable], design: Design) -> Grid:
     Single ranks past the first hundred are merged into cells of 1 % of the rank and at most 0.3 standard errors of it, where
     no rank is known and no law has an edge. With replacement the largest pool stands for all.
     """
-    drawn_again = design.replace
-    if drawn_again and len(tables) > 1:
+    resolved = tables
+    if design.replace and len(tables) > 1:
         outcomes, _ = unique_rows(np.concatenate([np.stack([each.drawn, each.hits], axis=1) for each in tables]))
         largest = max(table.n_items for table in tables)
-        grid = Grid.for_tables([PoolTable(largest, outcomes[:, 0], outcomes[:, 1], np.empty((0, 0)))], drawn_again)
-    else:
-        grid = Grid.for_tables(tables, drawn_again)
+        resolved = [PoolTable(largest, outcomes[:, 0], outcomes[:, 1], np.empty((0, 0)))]
+    grid = Grid.for_tables(resolved, design.replace)
     head = _grid.HEAD
-    if grid.hi[-1] <= 2 * head or not may_merge(tables, design):
+    if grid.hi[-1] <= 2 * head:
         return grid
-    largest, least = max(table.drawn.max() for table in tables), min(table.n_items for table in tables)
-    merged = merge_cells(Grid.of(np.arange(1, head + 1)), design, largest, [least], COARSENESS)
-    hi = np.union1d(merged.hi, grid.hi[grid.hi > head])
-    return Grid(np.append(1, hi[:-1] + 1), hi)
+    merged = _merged(Grid.dense(head), tables, design)
+    return Grid.ending_at(np.union1d(merged.hi, grid.hi[grid.hi > head]))
 
 
 def with_few_sizes(counts: RankCounts) -> RankCounts:
@@ -189,11 +186,19 @@ def with_few_sizes(counts: RankCounts) -> RankCounts:
 
 
 def coarse_cells(grid: Grid, tables: list[PoolTable], design: Design) -> Grid:
-    """Merge ranks that no sample can tell apart, from the first on."""
+    """Merge ranks that no sample can tell apart, from the first on, where laws would take too much memory."""
+    return _merged(grid, tables, design) if _too_large(grid, tables) else grid
+
+
+def _too_large(grid: Grid, tables: list[PoolTable]) -> bool:
+    return len(grid) * sum(len(table.hits) for table in tables) > MOST_NUMBERS
+
+
+def _merged(grid: Grid, tables: list[PoolTable], design: Design) -> Grid:
     if not may_merge(tables, design):
         return grid
-    largest = max(int(table.drawn.max()) for table in tables)
-    return merge_cells(grid, design, largest, [min(table.n_items for table in tables)], COARSENESS)
+    largest, least = max(int(table.drawn.max()) for table in tables), min(table.n_items for table in tables)
+    return merge_cells(grid, design, largest, [least], COARSENESS)
 
 
 def smooth_cells(grid: Grid, tables: list[PoolTable], design: Design) -> Grid:
@@ -201,9 +206,7 @@ def smooth_cells(grid: Grid, tables: list[PoolTable], design: Design) -> Grid:
     if not may_merge(tables, design):
         return grid
     step = np.clip(COARSENESS * grid.hi, 1.0, CELL_RANKS)
-    ends = np.diff(np.floor(np.cumsum(grid.width / step))) > 0
-    hi = grid.hi[np.append(ends, True)]
-    return Grid(np.append(grid.lo[0], hi[:-1] + 1), hi)
+    return _in_steps(grid, step)
 
 
 def may_merge(tables: list[PoolTable], design: Design) -> bool:
@@ -220,10 +223,13 @@ def merge_cells(grid: Grid, design: Design, drawn: int, pools: list[float], shar
     sizes = np.sort(pools)
     pool = sizes[np.minimum(np.searchsorted(sizes, R), len(sizes) - 1)]
     rest = np.maximum(pool - R, 0.0) * (1 / m if design.replace else np.maximum(1 / m - 1 / pool, 0.0))
-    step = np.maximum(np.minimum(share * R, _grid.FINENESS * np.sqrt(R * rest)), 1.0)
-    cell = np.floor(np.cumsum(grid.width / step))  # a cell ends where the integral of 1/step passes a whole number
-    hi = grid.hi[np.append(np.diff(cell) > 0, True)]
-    return Grid(np.append(grid.lo[0], hi[:-1] + 1), hi)
+    return _in_steps(grid, np.maximum(np.minimum(share * R, _grid.FINENESS * np.sqrt(R * rest)), 1.0))
+
+
+def _in_steps(grid: Grid, step: FloatArray) -> Grid:
+    """Put cells together to the width of a ``step``: one ends where the integral of 1/step passes a whole number."""
+    cell = np.floor(np.cumsum(grid.width / step))
+    return Grid.ending_at(grid.hi[np.append(np.diff(cell) > 0, True)])
 
 
 def with_all_outcomes(counts: RankCounts, table: PoolTable) -> PoolTable:

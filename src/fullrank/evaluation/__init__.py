@@ -5,13 +5,4 @@ from fullrank.evaluation.compare import compare
 from fullrank.evaluation.correct import DEFAULT_METRICS, correct, report_on
 from fullrank.evaluation.plan import Choice, Plan, plan
 
-__all__ = [
-    "DEFAULT_METRICS",
-    "Accumulator",
-    "Choice",
-    "Plan",
-    "compare",
-    "correct",
-    "plan",
-    "report_on",
-]
+__all__ = ["DEFAULT_METRICS", "Accumulator", "Choice", "Plan", "compare", "correct", "plan", "report_on"]

@@ -85,6 +85,12 @@ def undecided(seen: Observation, cut: int) -> BoolArray:
     return np.asarray(seen.begun & ~seen.known & (seen.above + seen.order <= cut))
 
 
+def case_keys(seen: Observation, cases: IntArray, *names: str) -> IntArray:
+    """What was seen of cases, a column for each name, as counts have it: no more came late than are ahead."""
+    late = {"recent": np.minimum(seen.recent, seen.ahead)}
+    return np.stack([late.get(name, getattr(seen, name))[cases] for name in names], axis=1)
+
+
 def predicted_gains(
     dist: RankDistribution, seen: Observation, cases: IntArray, metric: Metric
 ) -> tuple[FloatArray, FloatArray]:
@@ -94,8 +100,7 @@ def predicted_gains(
         raise ValueError("every rank is known: there is nothing to predict.")
     N, partly = dist.counts.n_items, dist.counts.has_compared_part
     row_of = {tuple(key): int(row) for key, row in zip(fitted.group_keys.tolist(), dist.rows, strict=True)}
-    columns = ("drawn", "hits", "rest", "order", "targets", "ahead", "recent")
-    keys = np.stack([getattr(seen, name)[cases] for name in columns], axis=1)
+    keys = case_keys(seen, cases, "drawn", "hits", "rest", "order", "targets", "ahead", "recent")
     if not partly:
         keys[:, [2, 5, 6]] = round(N) - 1, 0, 0
     distinct, which = np.unique(keys, axis=0, return_inverse=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Mapping as MappingType
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from fullrank._types import FloatArray
 from fullrank.estimators import Estimate, Estimator, Naive, describe, parse_estimator
 from fullrank.estimators.intervals import check_interval, z_of
+from fullrank.estimators.problem import is_exhaustive
 from fullrank.evaluation.pairing import Influence, case_spread, covariances, expected_counts, influences, same_cases
 from fullrank.metrics import Metric, metrics_to_report, parse_metric
 from fullrank.ranks.counts import RankCounts
@@ -97,50 +98,50 @@ def _fitted(given: MappingType[str, Any], estimator: Estimator | str | None) -> 
 
 def comparisons(
     estimates: MappingType[str, Estimate],
-    metrics: Iterable[Metric],
+    metrics: Sequence[Metric],
     level: float,
     target: str,
     *,
     paired: bool | str = "auto",
-    rows: Iterable[Row] = (),
+    rows: Iterable[Row] | None = None,
 ) -> list[Comparison]:
     """Compare by each metric. ``rows`` of a report hold values and intervals that need not be computed again."""
-    metrics, names = list(metrics), list(estimates)
-    known = {(row.model, str(row.metric)): row for row in rows}
-    sampled = {} if known else {name: uncorrected(each.counts) for name, each in estimates.items()}
     alike = same_cases([each.counts for each in estimates.values()])
     if paired is True and not alike:
         raise ValueError(
             "`paired` is True but the models' counts hold different cases: give `users` with the same ids."
         )
-    same = alike if paired == "auto" else bool(paired)
-    spread = len(names) > 1 and not (target == "cases" and all(_exact(each.counts) for each in estimates.values()))
-    found = {name: influences(each, metrics) for name, each in estimates.items()} if same and spread else None
-    about = "; ".join(
-        [*dict.fromkeys(str(each.counts) for each in estimates.values())][:3]
-        + [*dict.fromkeys(describe(each.estimator) for each in estimates.values())][:3]
-    )
-    notes = (
-        () if same or len(names) < 2 else ("the models were not evaluated on the same cases: taken as independent.",)
-    )
-    out = []
-    for index, metric in enumerate(metrics):
-        numbers, naive = [], {}
-        for name, each in estimates.items():
-            row, plain = known.get((name, str(metric))), sampled.get(name)
-            if row is not None and row.interval is not None:
-                numbers.append((row.value, *row.interval))
-            else:
-                numbers.append((each.expect(metric), *each.interval(metric, level=level, target=target)))  # type: ignore[arg-type]  # checked
-            naive[name] = row.naive if row is not None else None if plain is None else plain.expect(metric)
-        value, low, high = (np.array(each, dtype=np.float64) for each in zip(*numbers, strict=True))
-        here = None if found is None else [found[name][index] for name in names]
-        shown = {name: each for name, each in naive.items() if each is not None}
-        made = _compared(metric, names, value, low, high, here, level, target)
-        out.append(
-            replace(made, paired=same, about=about, notes=notes, naive=shown, estimates=dict(estimates), remedy=_remedy)
-        )
-    return out
+    same, several = alike if paired == "auto" else bool(paired), len(estimates) > 1
+    open_ = target == "population" or not all(is_exhaustive(each.counts) for each in estimates.values())
+    found = [influences(each, metrics) for each in estimates.values()] if same and several and open_ else None
+    shared: dict[str, Any] = {
+        "level": level,
+        "target": target,
+        "paired": same,
+        "about": "; ".join(
+            [*dict.fromkeys(str(each.counts) for each in estimates.values())][:3]
+            + [*dict.fromkeys(describe(each.estimator) for each in estimates.values())][:3]
+        ),
+        "notes": ("the models were not evaluated on the same cases: taken as independent.",) * (several and not same),
+        "estimates": dict(estimates),
+        "remedy": _remedy,
+    }
+    held = list(_rows(estimates, metrics, level, target) if rows is None else rows)
+    by_metric = ([row for row in held if str(row.metric) == str(metric)] for metric in metrics)
+    return [
+        _compared(each, None if found is None else [one[place] for one in found], shared)
+        for place, each in enumerate(by_metric)
+    ]
+
+
+def _rows(estimates: MappingType[str, Estimate], metrics: Sequence[Metric], level: float, target: str) -> Iterator[Row]:
+    """Ask every model for the metrics: their values, intervals and naive estimates."""
+    for name, each in estimates.items():
+        naive = uncorrected(each.counts)
+        for metric in metrics:
+            interval = each.interval(metric, level=level, target=target)  # type: ignore[arg-type]  # checked
+            plain = None if naive is None else naive.expect(metric)
+            yield Row(name, metric, each.expect(metric), interval, naive=plain)
 
 
 def uncorrected(counts: RankCounts) -> Estimate | None:
@@ -165,18 +166,12 @@ def holm(p_values: Sequence[float]) -> FloatArray:
 # -------------------------------------------------------------------------------------------------- the numbers
 
 
-def _compared(
-    metric: Metric,
-    names: list[str],
-    value: FloatArray,
-    low: FloatArray,
-    high: FloatArray,
-    found: list[Influence] | None,
-    level: float,
-    target: str,
-) -> Comparison:
+def _compared(rows: Sequence[Row], found: list[Influence] | None, shared: dict[str, Any]) -> Comparison:
+    """Compare the models of these rows, all of one metric; ``shared`` is what all comparisons of the models have."""
+    level, names = shared["level"], [row.model for row in rows]
+    value, low, high = np.array([(row.value, *(row.interval or ())) for row in rows]).T
     down, up = _one_sided(value, low, high, level)
-    together = _correlations(found, (down + up) / 2, target)
+    together = _correlations(found, (down + up) / 2, shared["target"])
     order = np.argsort(-value, kind="stable")
     which = [(i, k) for place, i in enumerate(order) for k in order[place + 1 :]]
     raw = [
@@ -191,15 +186,15 @@ def _compared(
     best = _best(value, down, up, together)
     models = tuple(names[i] for i in order)
     return Comparison(
-        metric=metric,
+        metric=rows[0].metric,
         models=models,
         values={names[i]: float(value[i]) for i in order},
         intervals={names[i]: (float(low[i]), float(high[i])) for i in order},
         best={names[i]: float(best[i]) for i in order},
         pairs=pairs,
         groups=_groups(models, pairs, level),
-        level=level,
-        target=target,
+        naive={row.model: row.naive for row in rows if row.naive is not None},
+        **shared,
     )
 
 
@@ -302,15 +297,12 @@ def _remedy(comparison: Comparison, pair: Difference) -> str:
             break
         usable.append((factor, designs))
     ρ = _shared(pair, comparison)
-    first, last = 0, len(usable)
-    while first < last:  # the spread falls with the factor: halve
-        middle = (first + last) // 2
-        sides = [_foreseen(each, metric, design) for each, design in zip(two, usable[middle][1], strict=True)]
-        spread = _spread_below(sides[0], sides[1], ρ)
-        if z * math.hypot(spread, cases) <= d:
-            last = middle
-        else:
-            first = middle + 1
+
+    def separates(tried: tuple[float, list[Design]]) -> bool:
+        one, other = (_foreseen(each, metric, design) for each, design in zip(two, tried[1], strict=True))
+        return z * math.hypot(_spread_below(one, other, ρ), cases) <= d
+
+    first = bisect_left(usable, True, key=separates)  # the spread falls with the factor
     if first == len(usable):
         return f"Only the full ranking would separate {names}, if they differ by {d:.4f}."
     return f"About {_times(usable[first][0])} as many negatives would separate {names}, if they differ by {d:.4f}."
@@ -348,10 +340,6 @@ def _size(design: Design, counts: RankCounts) -> float:
     """Return the largest sample of a design."""
     N = round(counts.n_items)
     return max(float(N - 1 if size == ALL else size) for size in design.stages(N))
-
-
-def _exact(counts: RankCounts) -> bool:
-    return bool(counts.all_compared.all())
 
 
 def _times(factor: float) -> str:

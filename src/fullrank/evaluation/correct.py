@@ -12,16 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fullrank._version import __version__
-from fullrank.estimators import (
-    Estimate,
-    Estimator,
-    LogSpline,
-    PointEstimate,
-    RankDistribution,
-    describe,
-    parse_estimator,
-)
+from fullrank.estimators import Estimator, LogSpline, parse_estimator
 from fullrank.estimators.bounds import bounds_of
+from fullrank.estimators.estimate import Estimate, PointEstimate, RankDistribution, describe
+from fullrank.estimators.problem import is_exhaustive
 from fullrank.evaluation.compare import comparisons, uncorrected
 from fullrank.metrics import Metric, metrics_to_report
 from fullrank.ranks.counts import RankCounts
@@ -163,7 +157,7 @@ def _provenance(
     fitted: list[Any] = [each for each in estimates.values() if getattr(each, "posterior", None) is not None]
     prior = _joined(estimator.prior_of(each.counts) for each in fitted) if isinstance(estimator, LogSpline) else ""
     named = f" (prior: {prior})" if prior not in ("", "own", candidates) else ""
-    estimated = "" if all(each.all_compared.all() for each in counts) else f"; {describe(estimator)}{named}"
+    estimated = "" if all(map(is_exhaustive, counts)) else f"; {describe(estimator)}{named}"
     card = _joined(each.posterior.prior.describe() for each in fitted)
     return {
         "about": f"{counts[0]}{estimated}",

@@ -12,27 +12,26 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from collections.abc import Mapping as MappingType
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from fullrank.data import Split, load
 from fullrank.estimators import Estimator, parse_estimator
 from fullrank.estimators.intervals import check_interval
 from fullrank.evaluation.correct import DEFAULT_METRICS, report_on
 from fullrank.evaluation.guided_run import GuidedRun
-from fullrank.evaluation.model_run import ModelRun
-from fullrank.evaluation.planner import DEFAULT_PRECISION, Planner, check_precision
+from fullrank.evaluation.model_run import Job, ModelRun
+from fullrank.evaluation.planner import DEFAULT_PRECISION, Planner, check_precision, is_number
 from fullrank.metrics import Metric, metrics_to_report
+from fullrank.models import as_scorer
 from fullrank.observing.budget import Budget
 from fullrank.observing.inputs import seed_of
 from fullrank.ranks.design import DEFAULT_START, Design, parse_design
 from fullrank.report import Report, Row, Run
-
-if TYPE_CHECKING:
-    from fullrank.data.split import Split
 
 __all__ = ["evaluate"]
 
@@ -89,34 +88,30 @@ def evaluate(
     started = time.perf_counter()
     check_interval(level, target)
     for name, value in (("max_items", max_items), ("max_seconds", max_seconds)):
-        number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-        if value is not None and not (number and value > 0):
+        if value is not None and not (is_number(value) and value > 0):
             raise ValueError(f"`{name}` must be None or a number above zero, got {value!r}.")
     budget = Budget(max_items, max_seconds)
     forced = isinstance(design, str) and design.strip().lower() == "guided"
     chosen = _chosen(design, forced, precision, guide)
-    fixed = chosen is not None and precision is None
-    wanted = None if fixed else check_precision(DEFAULT_PRECISION if precision is None else precision, absolute)
+    if precision is None and chosen is None:
+        precision = DEFAULT_PRECISION
+    wanted = None if precision is None else check_precision(precision, absolute)
     first = getattr(chosen, "negatives", DEFAULT_START)
-    planner = Planner(
-        metrics_to_report(metrics), wanted or DEFAULT_PRECISION, absolute, level, target,
-        None if first == DEFAULT_START else first,
-    )  # fmt: skip
-    if isinstance(backend, str):
-        backend = import_module("fullrank.backends").resolve(backend)
     job = Job(
-        split=_split(split), planner=planner, design=chosen, fixed=fixed, forces_guide=forced,
-        estimator=parse_estimator(estimator),
+        planner=Planner(
+            metrics_to_report(metrics), wanted or DEFAULT_PRECISION, absolute, level, target,
+            None if first == DEFAULT_START else first,
+        ),
+        split=_split(split), design=chosen, precision=wanted, forces_guide=forced, estimator=parse_estimator(estimator),
         observing={
             "candidates": candidates, "compare_train": isinstance(candidates, str) and candidates == "all",
-            "guide": guide, "ties": ties, "rng": seed_of(rng),
-            "map": map if backend is None else backend, "checkpoint": _folder(checkpoint), "progress": progress,
+            "guide": guide, "ties": ties, "rng": seed_of(rng), "map": _resolved(backend),
+            "checkpoint": _folder(checkpoint), "progress": progress,
         },
     )  # fmt: skip
     named = _named(models)
     runs = _carried_out(job, named, budget)
-    about = {"seconds": round(time.perf_counter() - started, 3), "precision": wanted}
-    return _report(job, runs, [name for name in named if name not in runs], about)
+    return _report(job, runs, [name for name in named if name not in runs], time.perf_counter() - started)
 
 
 def _chosen(design: Design | str | None, forced: bool, precision: float | None, guide: Any) -> Design | None:
@@ -147,22 +142,7 @@ def _carried_out(job: Job, models: MappingType[str, Any], budget: Budget) -> dic
     return runs
 
 
-@dataclass(frozen=True)
-class Job:
-    """What a call of ``evaluate`` asks for, the same for every model."""
-
-    split: Split
-    planner: Planner
-    design: Design | None
-    fixed: bool  # one observation under the design, whatever it reaches
-    estimator: Estimator
-    forces_guide: bool
-    observing: dict[str, Any]  # how models are observed: the keywords of Observation
-
-
 def _split(split: Any) -> Split:
-    from fullrank.data import Split, load
-
     if isinstance(split, str):
         split = load(split)
     if not isinstance(split, Split):
@@ -170,14 +150,19 @@ def _split(split: Any) -> Split:
     return split
 
 
+def _resolved(backend: Any) -> Any:
+    if isinstance(backend, str):
+        return import_module("fullrank.backends").resolve(backend)
+    return map if backend is None else backend
+
+
 def _folder(checkpoint: str | Path | None) -> Path | None:
-    folder = None if checkpoint is None else Path(checkpoint)
-    if folder is not None:
-        if folder.is_file():
-            raise ValueError(
-                f"`checkpoint` must be a folder, because `evaluate` keeps several files, got {str(folder)!r}."
-            )
-        folder.mkdir(parents=True, exist_ok=True)
+    if checkpoint is None:
+        return None
+    folder = Path(checkpoint)
+    if folder.is_file():
+        raise ValueError(f"`checkpoint` must be a folder, because `evaluate` keeps several files, got {str(folder)!r}.")
+    folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
@@ -186,8 +171,6 @@ def _named(models: Any) -> dict[str, Any]:
         if not models:
             raise ValueError("`models` is empty: give models by name, as in {'EASE': model}.")
         return {str(name): model for name, model in models.items()}
-    from fullrank.models import as_scorer
-
     scorer = as_scorer(models)
     return {str(getattr(scorer, "name", None) or "model"): scorer}
 
@@ -195,7 +178,7 @@ def _named(models: Any) -> dict[str, Any]:
 # ---------------------------------------------------------------------------------------------------- the report
 
 
-def _report(job: Job, runs: dict[str, ModelRun], missing: list[str], about: dict[str, Any]) -> Report:
+def _report(job: Job, runs: dict[str, ModelRun], missing: list[str], seconds: float) -> Report:
     split, planner = job.split, job.planner
     ended = {
         name: Run(run.stop_reason or "interrupted", tuple(run.rounds), dict(run.needed), tuple(_remarks(job, run)))
@@ -203,7 +186,7 @@ def _report(job: Job, runs: dict[str, ModelRun], missing: list[str], about: dict
     }
     provenance = {
         "split": split.name, "checksum": split.checksum, "ties": job.observing["ties"], "seed": job.observing["rng"],
-        "absolute": planner.absolute, **about,
+        "absolute": planner.absolute, "seconds": round(seconds, 3), "precision": job.precision,
     }  # fmt: skip
     report = report_on(
         {name: run.observation.counts() for name, run in runs.items()}, planner.metrics, estimator=job.estimator,
@@ -212,7 +195,7 @@ def _report(job: Job, runs: dict[str, ModelRun], missing: list[str], about: dict
     )  # fmt: skip
     rows = [replace(row, items_scored=runs[row.model].observation.items_scored) for row in report.rows]
     notes = [note for name, run in runs.items() for note in _notes(job, name, run, rows)]
-    if any(each.stop_reason == "interrupted" for each in ended.values()) or missing:
+    if missing or any(each.stop_reason == "interrupted" for each in ended.values()):
         left = f"; not observed: {', '.join(missing)}" if missing else ""
         notes.append(f"interrupted: this is what was seen until then, with its intervals{left}.")
     return replace(report, rows=rows, notes=(*notes, *report.notes))

@@ -11,6 +11,7 @@ import numpy as np
 from fullrank._types import IntArray
 from fullrank.estimators import LogSpline, RankDistribution
 from fullrank.evaluation.planner import Planner
+from fullrank.evaluation.rehearsal import half_width
 from fullrank.metrics import Metric
 from fullrank.ranks.counts import NOTHING, RankCounts
 from fullrank.ranks.guided import Guided
@@ -43,10 +44,8 @@ def rehearsed_behind_guide(
         drawn, hits = tried.simulate(better + 1, open_["rest"] + 1, rng)
         made = _counts(counts, tried, open_, drawn, hits)
         dist = (pilot.estimator if isinstance(pilot.estimator, LogSpline) else LogSpline()).fit(made)
-        half = {}
-        for metric in planner.metrics:
-            low, high = dist.interval(metric, planner.level)
-            half[metric] = (high - low) / 2 * float(np.sqrt(len(counts) / cases))
+        fewer = float(np.sqrt(len(counts) / cases))
+        half = {metric: half_width(dist, metric, planner.level) * fewer for metric in planner.metrics}
         yield tried, made.items_scored / len(made), half
         if negatives >= largest or all(half[metric] <= goal for metric, goal in goals.items()):
             return

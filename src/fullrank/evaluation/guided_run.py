@@ -7,7 +7,7 @@ round, which finds out whether the guide is worth it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -15,14 +15,15 @@ from typing import Any
 import numpy as np
 
 from fullrank._types import FloatArray, IntArray
+from fullrank.estimators import RankDistribution
 from fullrank.estimators.hyperprior import guide_lift
-from fullrank.evaluation.audit import undecided
-from fullrank.evaluation.guided_cases import most_for_least, open_shares
-from fullrank.evaluation.model_run import PLANNING_FITS, Fitted, ModelRun, Step
+from fullrank.evaluation.audit import case_keys, undecided
+from fullrank.evaluation.model_run import Fitted, ModelRun, Step
 from fullrank.metrics import Metric
 from fullrank.observing.guides import guide_of
+from fullrank.observing.observation import Observation
 
-__all__ = ["GuidedRun"]
+__all__ = ["GuidedRun", "most_for_least", "open_shares"]
 
 #: At least and at most so many items of the guide's order, and negatives of the rest, does a first round take.
 FEWEST, MOST = 24, 100
@@ -49,6 +50,8 @@ COST_POWER = 0.8
 KEEP_OPEN, FEWEST_KEPT = 0.1, 100
 #: Rounds after which all that is left is compared.
 MOST_ROUNDS = 24
+#: What cases of one gain and outcome have in common.
+_KEY = ("order", "targets", "ahead", "recent", "drawn", "hits")
 
 
 class GuidedRun(ModelRun):
@@ -63,7 +66,7 @@ class GuidedRun(ModelRun):
         n_items = self.job.split.n_items
         metrics = self.planner.metrics
         useless = n_items <= 2 * MOST or any(m.k is None and not m.whole_auc for m in metrics)
-        if self.job.fixed or useless or not (self.job.forces_guide or self.observation.is_function):
+        if self.job.precision is None or useless or not (self.job.forces_guide or self.observation.is_function):
             super().carry_out()
             return
         guide: Any = guide_of(self.job.observing["guide"], self.job.split)
@@ -72,11 +75,8 @@ class GuidedRun(ModelRun):
         start = int(np.clip(n_items // 100, FEWEST, MOST))
         cases = len(self.job.split.users)
         keep = max(KEEP_OPEN, min(FEWEST_KEPT / cases, 1.0)) if any(m.whole_auc for m in metrics) else 0.0
-        step: Step | None = Step(np.arange(cases), start, self.cut, start, start, keep)
         self.negatives = start
-        while step is not None:
-            self.observe_round(step.design(n_items), step.cases)
-            step = self.next_depth(step, self.refit())
+        self.in_rounds(Step(np.arange(cases), start, self.cut, start, start, keep), self.next_depth)
         if self.stop_reason:
             self.notes.append(self._brought())
         else:
@@ -87,12 +87,7 @@ class GuidedRun(ModelRun):
     def next_depth(self, step: Step, fitted: Fitted) -> Step | None:
         """Where to go on; ``None`` with a ``stop_reason`` to end, and without one to go on without the guide."""
         seen = self.observation
-        left = seen.begun & ~seen.known & (seen.above < self.cut)
-        if fitted.met and self.passes_audit(fitted):
-            return self._stop("precision")
-        if self.stop_reason or self.budget.seconds < PLANNING_FITS * fitted.seconds:
-            return self._stop("budget")
-        if not left.any():
+        if not (seen.begun & ~seen.known & (seen.above < self.cut)).any():
             return self._stop("exact")
         if not self.job.forces_guide and self._leads_nowhere(fitted):
             return None
@@ -187,3 +182,39 @@ class GuidedRun(ModelRun):
             return False
         self.notes.append(f"behind the guide `{self.guide_name}` too much was left, and it was left")
         return True
+
+
+# ------------------------------------------------------------------------------ cases that are worth going on with
+
+
+def open_shares(
+    dist: RankDistribution, seen: Observation, cases: IntArray, metrics: Sequence[Metric]
+) -> dict[Metric, FloatArray]:
+    """The share that each of the cases has of the variance which an estimate leaves open, metric by metric."""
+    posterior, counts = dist.posterior, dist.fitted
+    if posterior is None or counts is None:
+        raise ValueError("the estimate has no posterior: it does not say what each case leaves open.")
+    asked = case_keys(seen, cases, *_KEY)
+    known = np.stack([counts.column(name) for name in _KEY], axis=1)
+    which = np.unique(np.concatenate([known, asked]), axis=0, return_inverse=True)[1].ravel()
+    own, of_case = np.split(which, [len(known)])
+    weight = np.maximum(np.bincount(own, counts.weight, which.max() + 1), 1e-300)
+    out = {}
+    for metric in metrics:
+        added = counts.weight * posterior.open_variance(metric, dist.counts.n_items)
+        each = (np.bincount(own, added, len(weight)) / weight)[of_case]  # the mean where rests differ in size
+        out[metric] = each / max(float(each.sum()), 1e-300)
+    return out
+
+
+def most_for_least(shares: Mapping[Metric, FloatArray], wanted: Mapping[Metric, float], cost: IntArray) -> IntArray:
+    """The places of the cases that together hold what is wanted of every metric's shares, taken by share per cost.
+
+    >>> from fullrank import Recall
+    >>> most_for_least({Recall @ 10: np.array([0.2, 0.5, 0.3])}, {Recall @ 10: 0.7}, np.array([1, 1, 9])).tolist()
+    [1, 0]
+    """
+    worth = np.max([wanted[metric] * shares[metric] for metric in wanted], axis=0)
+    order = np.argsort(-worth / cost, kind="stable")
+    number = max(int(np.searchsorted(np.cumsum(shares[metric][order]), wanted[metric] - 1e-9)) for metric in wanted)
+    return order[: number + 1]

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fullrank._types import IntArray
-from fullrank.estimators import MLE, Estimate, LogSpline, RankDistribution, WeightedMLE
+from fullrank.data import Split
+from fullrank.estimators import MLE, Estimate, Estimator, LogSpline, RankDistribution, WeightedMLE
 from fullrank.evaluation.audit import Audit, undecided
-from fullrank.evaluation.rehearsal import AIM, Guess, Rehearsal
+from fullrank.evaluation.planner import Planner
+from fullrank.evaluation.rehearsal import AIM, Guess, Rehearsal, half_width
 from fullrank.evaluation.speeds import EXACT_SECONDS_ARE_WORTH, Exact, Speeds
 from fullrank.metrics import Metric
 from fullrank.observing.budget import Budget
@@ -21,10 +23,7 @@ from fullrank.ranks.design import Adaptive, Design
 from fullrank.ranks.guided import Guided
 from fullrank.report.words import ratio
 
-if TYPE_CHECKING:
-    from fullrank.evaluation.evaluate import Job
-
-__all__ = ["ModelRun"]
+__all__ = ["Fitted", "Job", "ModelRun", "Step"]
 
 
 #: Rounds after which everything that can matter is compared.
@@ -35,6 +34,19 @@ PLANNING_SECONDS = 2.0
 PLANNING_FITS, REPORT_FITS = 6, 2
 #: Users that are observed first when the population is the target and there are many more.
 FIRST_USERS = 2000
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a call of ``evaluate`` asks for, the same for every model."""
+
+    split: Split
+    planner: Planner
+    design: Design | None
+    precision: float | None  # none: one observation under the design, whatever it reaches
+    estimator: Estimator
+    forces_guide: bool
+    observing: dict[str, Any]  # how models are observed: the keywords of Observation
 
 
 @dataclass(frozen=True)
@@ -105,19 +117,27 @@ class ModelRun:
 
     def carry_out(self) -> None:
         """Observe the model as far as the job wants."""
-        if self.job.fixed and self.job.design is not None:
+        if self.job.precision is None and self.job.design is not None:
             self.observe_round(self.job.design)
             self.stop_reason = self.stop_reason or "design"
             return
         self.observation.time_function(self.budget)
         speeds = self._speeds()
-        if self.stop_reason:
-            return
-        step: Step | None = self.first_step()
+        if not self.stop_reason:
+            self.in_rounds(self.first_step(), lambda step, fitted: self.next_step(step, fitted, speeds))
+
+    def in_rounds(self, first: Step, following: Callable[[Step, Fitted], Step | None]) -> None:
+        """Observe and fit until the precision is met, the budget is spent, or no other step follows."""
+        step: Step | None = first
         while step is not None:
             self.observe_round(step.design(self.job.split.n_items), step.cases)
             fitted = self.refit()
-            step = self.next_step(step, fitted, speeds)
+            if fitted.met and self.passes_audit(fitted):
+                step = self._stop("precision")
+            elif self.stop_reason or self.budget.seconds < PLANNING_FITS * fitted.seconds:
+                step = self._stop("budget")
+            else:
+                step = following(step, fitted)
 
     # ------------------------------------------------------------------------------------------------ observe, fit
 
@@ -140,7 +160,7 @@ class ModelRun:
         begin = time.perf_counter()
         planner, seen, self.corrected = self.planner, self.observation, {}
         estimate = self.job.estimator.fit(seen.counts())
-        half = {m: _half(estimate, m, planner.level, planner.target) for m in planner.metrics}
+        half = {m: half_width(estimate, m, planner.level, planner.target) for m in planner.metrics}
         goals = planner.goals({m: float(estimate.expect(m)) for m in planner.metrics})
         widths = {str(m): width for m, width in half.items()}
         self.rounds.append(
@@ -157,7 +177,7 @@ class ModelRun:
         if not any(m.k is not None for m in planner.metrics) or not undecided(seen, self.cut).any():
             return True
         self.audit.extend(seen, self.cut, self.budget)
-        inside = {m: _half(dist, m, planner.level, "cases") for m in planner.metrics if m.k is not None}
+        inside = {m: half_width(dist, m, planner.level) for m in planner.metrics if m.k is not None}
         self.corrected = self.audit.corrected(seen, dist, inside, planner.level, self.cut)
         self.rounds[-1] |= {"audited": len(self.audit.cases), "refuted": [str(m) for m in self.corrected]}
         return not self.corrected
@@ -221,10 +241,6 @@ class ModelRun:
     def next_step(self, step: Step, fitted: Fitted, speeds: Speeds | None) -> Step | None:
         """What to observe next; ``None`` with the reason in ``stop_reason`` if nothing."""
         planner, seen, n_items = self.planner, self.observation, self.job.split.n_items
-        if fitted.met and self.passes_audit(fitted):
-            return self._stop("precision")
-        if self.stop_reason or self.budget.seconds < PLANNING_FITS * fitted.seconds:
-            return self._stop("budget")
         if fitted.met:  # the interval is narrow enough, but the audit refutes it: see more, whatever a plan believes
             times = 2 if len(self.rounds) < MOST_ROUNDS else n_items
             deeper = min(times * step.ceiling + 1, n_items - 1)
@@ -238,7 +254,7 @@ class ModelRun:
         case_goals = planner.case_goals(fitted.goals, floors)
         inside = dict(fitted.half)
         if planner.target == "population":
-            inside = {m: _half(fitted.estimate, m, planner.level, "cases") for m in planner.metrics}
+            inside = {m: half_width(fitted.estimate, m, planner.level) for m in planner.metrics}
             if len(step.cases) == len(self.job.split.users) and all(
                 fitted.half[m] <= goal or (floors[m] >= 0.95 * goal and inside[m] <= case_goals[m] / AIM)
                 for m, goal in fitted.goals.items()
@@ -330,8 +346,3 @@ class ModelRun:
                 if fitted.half[m] > goal
             }
         return None
-
-
-def _half(estimate: Estimate, metric: Metric, level: float, target: str) -> float:
-    low, high = estimate.interval(metric, level=level, target=target)  # type: ignore[arg-type]
-    return float(high - low) / 2

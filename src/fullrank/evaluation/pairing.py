@@ -21,6 +21,7 @@ from fullrank._types import FloatArray, IntArray
 from fullrank.estimators import MLE, Estimate, RankDistribution
 from fullrank.estimators._grid import Grid
 from fullrank.estimators.intervals import cell_gains
+from fullrank.estimators.problem import is_exhaustive
 from fullrank.metrics import Metric
 from fullrank.ranks.counts import BLOCKS, RankCounts, unique_rows
 from fullrank.ranks.design import Design
@@ -62,7 +63,7 @@ def influences(estimate: Estimate, metrics: Sequence[Metric]) -> list[Influence]
     serves correlations.
     """
     counts = estimate.counts
-    shape = None if all(metric.whole_auc for metric in metrics) or not _unknown(counts) else _Shape.of(estimate)
+    shape = None if all(metric.whole_auc for metric in metrics) or is_exhaustive(counts) else _Shape.of(estimate)
     users = np.bincount(counts.column("block"), counts.weight / counts.column("targets"), BLOCKS)
     out = []
     for metric in metrics:
@@ -136,10 +137,6 @@ def expected_counts(estimate: Estimate, design: Design) -> RankCounts:
     )
 
 
-def _unknown(counts: RankCounts) -> bool:
-    return not counts.all_compared.all()
-
-
 @dataclass(frozen=True, eq=False)
 class _Shape:
     """A rank distribution on a coarse grid, and what each outcome shows of it."""
@@ -160,13 +157,10 @@ class _Shape:
             dist = MLE(n_items="mean").fit(counts)
         outcomes, outcome = unique_rows(counts.outcomes)
         N = int(np.ceil(counts.pool_range[1]))
-        tops = np.unique(np.concatenate([np.arange(1, min(100, N) + 1), np.geomspace(min(100, N), N, 200).round()]))
-        tops = tops.astype(np.int64)
-        grid = Grid(np.concatenate([[1], tops[:-1] + 1]), tops)
+        tops = np.concatenate([np.arange(1, min(100, N) + 1), np.geomspace(min(100, N), N, 200).round()])
+        grid = Grid.ending_at(np.unique(tops.astype(np.int64)))
         weight = np.bincount(dist.rows, dist.fitted.groups.weight)
-        fine = np.maximum(np.average(dist.masses, axis=0, weights=weight), 0.0)
-        below = np.interp(tops, np.concatenate([[0], dist.grid.hi]), np.concatenate([[0.0], np.cumsum(fine)]))
-        π = np.maximum(np.diff(below, prepend=0.0), 1e-12)
+        π = np.maximum(dist.grid.moved(np.average(dist.masses, axis=0, weights=weight), grid), 1e-12)
         A = grid.law(counts.design, counts.n_items, outcomes[:, 0], outcomes[:, 1])
         x = 0.5 * (np.log(grid.lo) + np.log(grid.hi)) / max(np.log(N), 1e-9) * (HATS - 1)
         hats = np.maximum(1 - np.abs(x[:, None] - np.arange(HATS)), 0.0)
@@ -176,7 +170,8 @@ class _Shape:
         """ψ of every cell of the counts, and the share of its variance that is left when ranks are known."""
         counts, π, A, B = self.counts, self.π, self.A, self.hats
         likely = np.maximum(π @ A, 1e-300)
-        gains = self._gains(metric)
+        pooled, _ = self.grid.pooled_gains(metric, counts.n_items, counts.groups, counts.strata)
+        gains = pooled / np.bincount(counts.strata, counts.groups.weight)[:, None]  # averaged over (j, T)
         strata = counts.strata[counts.group_of]
         share = np.zeros((len(gains), A.shape[1]))
         np.add.at(share, (strata, self.outcome), counts.weight / counts.weight.sum())
@@ -193,7 +188,7 @@ class _Shape:
         bend = np.diff(np.eye(HATS), 2, axis=0)
         held = np.eye(HATS) / REACH**2 + SMOOTH * bend.T @ bend
         through = M * scores @ np.linalg.solve(information + held, slope)
-        ψ = _over_strata(share, expected) + through
+        ψ = (share * expected).sum(0) / np.maximum(seen, 1e-300) + through
         kept = np.maximum(A.sum(1), 1e-300)
         given = (A @ ψ) / kept
         squared = (A @ ψ**2) / kept
@@ -202,15 +197,3 @@ class _Shape:
         left = π @ (squared - given**2)
         sampled = float(np.clip(left / total, 0.0, 1.0)) if total > 0 else 0.0
         return expected[strata, self.outcome] + through[self.outcome], sampled
-
-    def _gains(self, metric: Metric) -> FloatArray:
-        """Return the gain in every cell, averaged over the (j, T) of each stratum."""
-        counts = self.counts
-        pooled, _ = self.grid.pooled_gains(metric, counts.n_items, counts.groups, counts.strata)
-        return np.asarray(pooled / np.bincount(counts.strata, counts.groups.weight)[:, None])
-
-
-def _over_strata(share: FloatArray, values: FloatArray) -> FloatArray:
-    """Return the mean of ``values`` over strata for every outcome, by the share of cases."""
-    total = share.sum(0)
-    return np.asarray((share * values).sum(0) / np.maximum(total, 1e-300))

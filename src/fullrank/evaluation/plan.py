@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,13 @@ from fullrank.estimators import LogSpline, RankDistribution
 from fullrank.estimators.intervals import check_interval
 from fullrank.evaluation.guided_plan import rehearsed_behind_guide
 from fullrank.evaluation.planner import Planner, check_precision
-from fullrank.evaluation.rehearsal import Guess, Rehearsal, made_up
+from fullrank.evaluation.rehearsal import Guess, Rehearsal, half_width, made_up
 from fullrank.metrics import Metric, metrics_to_report
 from fullrank.ranks.counts import MOST_ITEMS, RankCounts
 from fullrank.ranks.design import Adaptive, Design, Exhaustive, Sample
 from fullrank.report import Report
+from fullrank.report.notebook import card
+from fullrank.report.panels import NOTEBOOK, PAGE, WIDTH, Panel, by_colour, chart_of, load_altair, tips
 from fullrank.report.tables import text_table
 from fullrank.report.verdict import Verdict
 from fullrank.report.words import joined, wrapped
@@ -90,19 +93,12 @@ class Plan:
         """Everything as plain values, for JSON."""
         return {
             "schema": "fullrank.plan/1",
-            "n_items": self.n_items,
-            "cases": self.cases,
+            **vars(self),
             "metrics": list(self.metrics),
-            "precision": self.precision,
-            "absolute": self.absolute,
-            "target": self.target,
-            "level": self.level,
-            "source": self.source,
             "values": dict(self.values),
             "choices": [{**vars(each), "design": str(each.design)} for each in self.choices],
             "frontier": [list(each) for each in self.frontier],
             "stages": [{"negatives": m, "share": share, "cost": cost} for m, share, cost in self.stages],
-            "efficient_ceiling": self.efficient_ceiling,
             "notes": list(self.notes),
         }
 
@@ -119,9 +115,10 @@ class Plan:
         best = self.recommended
         half = "exactly" if best.half_width == 0 else f"to ±{best.relative:.1%}"
         part = f" for {best.cases:,} of the cases" if best.cases < self.cases else ""
+        sampled = f"sample in rounds, about as far as '{best.design}'"
         return Verdict(
             f"{', '.join(self.metrics)} {half} from {_share(best.share)} of the full ranking",
-            f"{_how(best)}, which scores {best.items:,} items{part}",
+            f"{'rank everything' if best.design.exhaustive else sampled}, which scores {best.items:,} items{part}",
         )
 
     @property
@@ -142,8 +139,6 @@ class Plan:
         return [*wrapped(str(self.verdict), width), *wrapped(about, width), *text_table(*self._table(), width), *notes]
 
     def _repr_html_(self) -> str:
-        from fullrank.report.notebook import card
-
         facts = {
             "asked for": " ".join(self._asked),
             "cases": f"{self.cases:,}",
@@ -167,7 +162,6 @@ class Plan:
 
     def to_html(self, path: str | Path | None = None) -> str | Path:
         """The plan as a small self-contained page: written to ``path`` atomically, or returned as text. Needs ``report``."""
-        from fullrank.report.charts import PAGE, Panel
         from fullrank.report.html import sheet, write_page
 
         detail = self.verdict.detail
@@ -188,13 +182,11 @@ class Plan:
 
     def plot(self) -> Any:
         """An Altair chart of cost against precision: the best designs as a line, the choices as points."""
-        from fullrank.report.charts import NOTEBOOK, finish
+        from fullrank.report.charts import finish
 
         return finish(self._chart(NOTEBOOK), NOTEBOOK)
 
     def _chart(self, style: Any) -> Any:
-        from fullrank.report.charts import WIDTH, load_altair
-
         alt = load_altair()
         line = [{"items": 100 * share, "half": 100 * half} for share, half in self.frontier if half > 0 and share > 0]
         points: list[dict[str, Any]] = []
@@ -210,7 +202,7 @@ class Plan:
                     points[-1]["below"] = not below
                 points.append({
                     "items": x, "half": y, "name": str(each.design).replace(" without replacement", ""), "below": below,
-                    "left": left, "text": f"{each.design}: {_share(each.share)} of the items, ±{each.relative:.1%}",
+                    "left": left, "tip": f"{each.design}: {_share(each.share)} of the items, ±{each.relative:.1%}",
                     "colour": style.series[1] if each.recommended else style.muted,
                 })  # fmt: skip
         low = 0.7 * min(each["items"] for each in [*line, *points])
@@ -224,24 +216,18 @@ class Plan:
         y_of = alt.Y("half:Q", title="half-width, of the value", axis=up, scale=reach)
         layers = []
         if not self.absolute:
-            goal = alt.Chart(alt.Data(values=[{"half": 100 * self.precision}]))
+            goal = chart_of([{"half": 100 * self.precision}])
             layers.append(goal.mark_rule(strokeDash=[4, 3], color=style.muted).encode(y=y_of))
-        layers.append(alt.Chart(alt.Data(values=line)).mark_line(color=style.series[0]).encode(x=x_of, y=y_of))
-        dots = alt.Chart(alt.Data(values=points))
-        tip = {"tooltip": alt.Tooltip("text:N", title=" "), "description": alt.Description("text:N")}
-        layers.append(
-            dots.mark_point(filled=True, size=70, opacity=1).encode(
-                x=x_of, y=y_of, color=alt.Color("colour:N", scale=None), **tip
-            )
-        )
+        layers.append(chart_of(line).mark_line(color=style.series[0]).encode(x=x_of, y=y_of))
+        dots = chart_of(points).mark_point(filled=True, size=70, opacity=1)
+        layers.append(dots.encode(x=x_of, y=y_of, color=by_colour(), **tips()))
         for left in (False, True):
             for below in (False, True):
                 here = [each for each in points if (each["left"], each["below"]) == (left, below)]
                 if here:  # the line falls to the right: below and to the right of a dot there is room beside it only
                     dx, dy = (-7 if left else 16 if below else 7), (-8 if not below else 13 if left else 2)
-                    words = alt.Chart(alt.Data(values=here)).mark_text(
-                        align="right" if left else "left", dx=dx, dy=dy, color=style.ink
-                    )
+                    side = "right" if left else "left"
+                    words = chart_of(here).mark_text(align=side, dx=dx, dy=dy, color=style.ink)
                     layers.append(words.encode(x=x_of, y=y_of, text="name:N"))
         return alt.layer(*layers).properties(width=WIDTH, height=220)
 
@@ -278,23 +264,20 @@ def plan(
     check_interval(level, target)
     planner = Planner(wanted, check_precision(precision, absolute), absolute, level, target, start)
     pilot = _fitted(pilot)
-    guess, n_items, cases = _guess(pilot, n_items, cases)
-    for name, value, least in (("n_items", n_items, 2), ("cases", cases, 1)):
+    guess, cases = _guess(pilot, n_items, cases)
+    for name, value, least in (("n_items", guess.n_items, 2), ("cases", cases, 1)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
             raise ValueError(f"`{name}` must be a whole number from {least}, got {value!r}.")
-    behind = pilot is not None and pilot.counts.design.compares > 0
-    values = {m: float(pilot.expect(m)) if behind and pilot is not None else guess.value(m) for m in wanted}
-    draft = _Draft(planner, n_items, cases, values, planner.goals(values), planner.floors(guess, cases))
-    everything = draft.choice(Exhaustive(), n_items - 1, dict.fromkeys(wanted, 0.0))
-    if behind and pilot is not None:
-        return _behind_guide(pilot, draft, everything)
-    rehearsal = planner.rehearse(guess, cases)
+    if pilot is not None and pilot.counts.design.compares:
+        return _behind_guide(pilot, _Draft(planner, guess, cases, {m: float(pilot.expect(m)) for m in wanted}))
+    draft = _Draft(planner, guess, cases, {m: guess.value(m) for m in wanted})
+    everything, rehearsal = draft.everything, planner.rehearse(guess, cases)
     part, found = planner.choose(rehearsal, max_items)
     dist = guess.estimator.fit(rehearsal.counts(found.stop, found.ceiling))
     best = draft.choice(found.design, found.items, found.half_widths, _bounds(dist, wanted, level), part)
     exact_is_cheaper = best.share * gather_cost >= 1.0 and (max_items is None or everything.items <= max_items)
     choices = [
-        replace(everything, recommended=exact_is_cheaper), *draft.familiar(guess),
+        replace(everything, recommended=exact_is_cheaper), *draft.familiar(),
         replace(best, recommended=not exact_is_cheaper),
     ]  # fmt: skip
     notes = draft.notes(choices, max_items)
@@ -309,7 +292,8 @@ def plan(
         f"Beyond {ceiling:,} negatives, telling one more case apart costs more than ranking one in full (C_j of li23 "
         "eq. 13)."
     )
-    return draft.plan(guess.source, choices, _frontier(rehearsal, choices, values, level), stages, ceiling, notes)
+    frontier = _frontier(rehearsal, choices, draft.values, level)
+    return draft.plan(guess.source, choices, frontier, stages, ceiling, notes)
 
 
 @dataclass(frozen=True)
@@ -317,11 +301,24 @@ class _Draft:
     """What every choice of a plan is measured by."""
 
     planner: Planner
-    n_items: int
+    guess: Guess
     cases: int
     values: Mapping[Metric, float]
-    goals: Mapping[Metric, float]  # half-widths
-    floors: Mapping[Metric, float]  # half-widths that ranking everything leaves open
+
+    @cached_property
+    def goals(self) -> Mapping[Metric, float]:
+        """The half-widths that are wanted."""
+        return self.planner.goals(self.values)
+
+    @cached_property
+    def floors(self) -> Mapping[Metric, float]:
+        """The half-widths that ranking everything leaves open."""
+        return self.planner.floors(self.guess, self.cases)
+
+    @property
+    def everything(self) -> Choice:
+        """The full ranking, as a choice."""
+        return self.choice(Exhaustive(), self.guess.n_items - 1, dict.fromkeys(self.values, 0.0))
 
     def choice(
         self,
@@ -335,21 +332,22 @@ class _Draft:
         widths = {m: float(np.hypot(half[m], self.floors[m] / np.sqrt(part))) for m in self.goals}
         ratios = {m: widths[m] / max(self.values[m], 1e-12) for m in widths}
         worst = max(ratios, key=lambda m: ratios[m])
-        items, full = per_case * part * self.cases, float(self.cases) * (self.n_items - 1)
+        items, full = per_case * part * self.cases, float(self.cases) * (self.guess.n_items - 1)
         meets = all(widths[m] <= goal * 1.0001 for m, goal in self.goals.items())
         return Choice(
             design, round(part * self.cases), round(items), items / full, widths[worst], ratios[worst], bounds, meets
         )
 
-    def familiar(self, guess: Guess) -> Iterator[Choice]:
+    def familiar(self) -> Iterator[Choice]:
         """Describe the designs that people know, where the catalogue is larger than their samples."""
+        guess, n_items = self.guess, self.guess.n_items
         ranks = guess.ranks(min(self.cases, 20_000))
         for design in (Sample(99), Sample(999), Adaptive(99, 3199, 1)):
-            if design.stages(self.n_items)[-1] < self.n_items - 1:
-                counts = made_up(design, ranks, self.n_items, candidates=guess.candidates)
+            if design.stages(n_items)[-1] < n_items - 1:
+                counts = made_up(design, ranks, n_items, candidates=guess.candidates)
                 dist, level = guess.estimator.fit(counts), self.planner.level
                 fewer = float(np.sqrt(len(counts) / self.cases))
-                half = {m: _half(dist, m, level) * fewer for m in self.goals}
+                half = {m: half_width(dist, m, level) * fewer for m in self.goals}
                 bounds = _bounds(dist, tuple(self.goals), level)
                 yield self.choice(design, counts.items_scored / len(counts), half, bounds)
 
@@ -379,9 +377,9 @@ class _Draft:
         """Return the plan of these choices."""
         asked = self.planner
         return Plan(
-            self.n_items, self.cases, tuple(str(m) for m in self.values), asked.precision, asked.absolute, asked.target,
-            asked.level, source, {str(m): value for m, value in self.values.items()}, tuple(choices), frontier, stages,
-            ceiling, tuple(notes),
+            self.guess.n_items, self.cases, tuple(str(m) for m in self.values), asked.precision, asked.absolute,
+            asked.target, asked.level, source, {str(m): value for m, value in self.values.items()}, tuple(choices),
+            frontier, stages, ceiling, tuple(notes),
         )  # fmt: skip
 
 
@@ -401,10 +399,10 @@ def sampling_cost(rehearsal: Rehearsal) -> tuple[tuple[tuple[int, float, float],
     return tuple(rows), efficient
 
 
-def _behind_guide(pilot: RankDistribution, draft: _Draft, everything: Choice) -> Plan:
+def _behind_guide(pilot: RankDistribution, draft: _Draft) -> Plan:
     """What more negatives of the rest bring, behind the part that the pilot compared."""
     tried = rehearsed_behind_guide(pilot, draft.planner, draft.cases)
-    choices = [everything, *(draft.choice(design, items, half) for design, items, half in tried)]
+    choices = [draft.everything, *(draft.choice(design, items, half) for design, items, half in tried)]
     # the first that meets the precision; if none does, the last that was tried, unless ranking everything costs no more
     best = next((place for place, each in enumerate(choices) if each.meets and place > 0), len(choices) - 1)
     best = best if choices[best].share < 1 else 0
@@ -434,7 +432,7 @@ def _fitted(pilot: Any) -> RankDistribution | None:
     return LogSpline().fit(counts)
 
 
-def _guess(pilot: RankDistribution | None, n_items: int | None, cases: int | None) -> tuple[Guess, int, int]:
+def _guess(pilot: RankDistribution | None, n_items: int | None, cases: int | None) -> tuple[Guess, int]:
     if pilot is None:
         if n_items is None or cases is None:
             raise ValueError(
@@ -442,16 +440,11 @@ def _guess(pilot: RankDistribution | None, n_items: int | None, cases: int | Non
             )
         if isinstance(n_items, bool) or not isinstance(n_items, int | np.integer) or not 2 <= n_items <= MOST_ITEMS:
             raise ValueError(f"`n_items` must be a whole number from 2 to 2**50, got {n_items!r}.")
-        return Guess.prior(int(n_items)), int(n_items), int(cases)
+        return Guess.prior(int(n_items)), int(cases)
     N = round(pilot.counts.n_items)
     if n_items is not None and abs(n_items - N) > 0.05 * N:
         raise ValueError(f"`n_items` must be the pilot's {N:,} candidates or left out, got {n_items!r}.")
-    return Guess.of(pilot), N, len(pilot.counts) if cases is None else cases
-
-
-def _half(dist: RankDistribution, metric: Metric, level: float) -> float:
-    low, high = dist.interval(metric, level)
-    return (high - low) / 2
+    return Guess.of(pilot), len(pilot.counts) if cases is None else cases
 
 
 def _bounds(dist: RankDistribution, metrics: Iterable[Metric], level: float) -> float | None:
@@ -490,9 +483,3 @@ _TICKS = [float(f"{digit}e{power}") for power in range(-9, 4) for digit in (1, 3
 
 def _share(share: float) -> str:
     return f"{share:.0%}" if share >= 0.9995 else f"{share:.1%}" if share >= 0.01 else f"{100 * share:.2g}%"
-
-
-def _how(best: Choice) -> str:
-    if best.design.exhaustive:
-        return "rank everything"
-    return f"sample in rounds, about as far as '{best.design}'"

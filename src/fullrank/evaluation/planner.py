@@ -12,7 +12,7 @@ from fullrank.evaluation.rehearsal import AIM, Candidate, Guess, Rehearsal
 from fullrank.metrics import Metric
 from fullrank.ranks.design import Adaptive
 
-__all__ = ["DEFAULT_PRECISION", "Planner", "check_precision"]
+__all__ = ["DEFAULT_PRECISION", "Planner", "check_precision", "is_number"]
 
 #: Half-width, relative to the value, that is aimed at when none is named.
 DEFAULT_PRECISION = 0.02
@@ -43,6 +43,10 @@ class Planner:
         """The half-width that is wanted of each metric."""
         return {m: self.precision * self.scale(value) for m, value in values.items()}
 
+    def guessed_goals(self, guess: Guess) -> dict[Metric, float]:
+        """The half-width that is wanted of each metric, if the ranks are as guessed."""
+        return self.goals({m: guess.value(m) for m in self.metrics})
+
     def scale(self, value: float) -> float:
         """What a half-width is relative to."""
         return 1.0 if self.absolute else max(abs(value), 1e-12)
@@ -68,22 +72,20 @@ class Planner:
     def by_prior(self, n_items: int, candidates: str, cases: int) -> Candidate:
         """What sampling is expected to take before anything was seen, by the prior's guess of the ranks."""
         guess = Guess.prior(n_items, candidates)
-        goals = self.goals({metric: guess.value(metric) for metric in self.metrics})
-        return self.rehearse(guess, cases).cheapest({m: AIM * goal for m, goal in goals.items()}, self.level)
+        goals = {m: AIM * goal for m, goal in self.guessed_goals(guess).items()}
+        return self.rehearse(guess, cases).cheapest(goals, self.level)
 
     def thin(
         self, rehearsal: Rehearsal, least: tuple[int, int] = (1, 0), max_items: float | None = None
     ) -> tuple[float, int, int]:
         """Choose users and negatives together, for the population: (share of the cases, stop, ceiling)."""
-        guess = rehearsal.guess
-        goals = self.goals({m: guess.value(m) for m in self.metrics})
-        return rehearsal.thinned(goals, self.floors(guess, rehearsal.cases), self.level, least, max_items)
+        floors = self.floors(rehearsal.guess, rehearsal.cases)
+        return rehearsal.thinned(self.guessed_goals(rehearsal.guess), floors, self.level, least, max_items)
 
     def choose(self, rehearsal: Rehearsal, max_items: float | None = None) -> tuple[float, Candidate]:
         """The cheapest design that is expected to reach the precision, and the share of the cases that it takes."""
         guess, cases = rehearsal.guess, rehearsal.cases
-        goals = self.goals({m: guess.value(m) for m in self.metrics})
-        floors = self.floors(guess, cases)
+        goals, floors = self.guessed_goals(guess), self.floors(guess, cases)
         reachable = all(goal > floors[m] for m, goal in goals.items())
         if self.target == "population" and (reachable or max_items is not None):
             part, stop, ceiling = self.thin(rehearsal, max_items=max_items)
@@ -92,10 +94,14 @@ class Planner:
         return 1.0, rehearsal.cheapest(self.case_goals(goals, floors), self.level, most_items=room)
 
 
-def check_precision(precision: object, absolute: bool) -> float:
+def check_precision(precision: Any, absolute: bool) -> float:
     """Return a precision, or refuse what is none."""
-    number = isinstance(precision, int | float | np.number) and not isinstance(precision, bool)
-    if not number or not precision > 0 or (not absolute and precision >= 1):  # type: ignore[operator]
+    if not is_number(precision) or not precision > 0 or (not absolute and precision >= 1):
         relative = "above zero" if absolute else "between 0 and 1, because it is relative (2% is 0.02)"
         raise ValueError(f"`precision` must be {relative}, got {precision!r}.")
-    return float(precision)  # type: ignore[arg-type]
+    return float(precision)
+
+
+def is_number(value: Any) -> bool:
+    """Tell whether a value is a number; True and False are not taken for one."""
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)

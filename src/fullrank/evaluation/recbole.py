@@ -14,6 +14,8 @@ What RecBole 1.2 does, and what is made of it:
 from __future__ import annotations
 
 import contextlib
+import functools
+import operator
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,8 +26,12 @@ from fullrank._types import FloatArray, IntArray
 from fullrank.estimators import Estimator
 from fullrank.evaluation.correct import DEFAULT_METRICS, report_on
 from fullrank.metrics import Metric
+from fullrank.models.adapters.torch import evaluating
+from fullrank.models.scorer import to_numpy
+from fullrank.observing.inputs import seed_of
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import Design, Exhaustive, Sample
+from fullrank.reading.candidate_ranking import Cases, How, Listed, rank_lists
 from fullrank.report import Report
 
 __all__ = ["from_recbole"]
@@ -57,7 +63,8 @@ def from_recbole(
     RecBole draws negatives from NumPy's global generator. It is seeded by ``rng`` for each model, so that all are ranked
     among the same negatives, and put back afterwards. ``ties`` as in ``observe``; the rest as in ``correct``.
     """
-    trainers = dict(trainer) if isinstance(trainer, Mapping) else {_name_of(trainer): trainer}
+    name = type(getattr(trainer, "model", trainer)).__name__
+    trainers = dict(trainer) if isinstance(trainer, Mapping) else {name: trainer}
     if not trainers:
         raise ValueError("`trainer` is empty: give a RecBole trainer, or trainers by name.")
     for each in trainers.values():
@@ -65,8 +72,6 @@ def from_recbole(
     notes: tuple[str, ...] = ()
     if metrics is None:
         metrics, notes = _own_metrics(next(iter(trainers.values())).config)
-    from fullrank.observing.inputs import seed_of
-
     seed = seed_of(rng)
     counts = {str(name): _counts(each, test_data, ties, seed) for name, each in trainers.items()}
     about = {"recbole": _Data.of(next(iter(trainers.values())), test_data).settings}
@@ -129,11 +134,10 @@ class _Batch:
 
 def _counts(trainer: Any, test_data: Any, ties: str, seed: int) -> RankCounts:
     """Go through the test data as `Trainer.evaluate` does, and rank what it scores."""
-    from fullrank.models.adapters.torch import evaluating
-
     data = _Data.of(trainer, test_data)
     full = isinstance(data.design, Exhaustive)
-    total, waiting, size = None, [], 0
+    parts: list[RankCounts] = []
+    waiting, size = [], 0
     with evaluating(trainer.model), _seeded(seed):
         trainer.tot_item_num = data.items + 1
         if full and trainer.item_tensor is None:
@@ -142,19 +146,16 @@ def _counts(trainer: Any, test_data: Any, ties: str, seed: int) -> RankCounts:
             waiting.append(_compared(trainer, data, batch) if full else _drawn(trainer, data, batch))
             size += len(waiting[-1].items)
             if size >= _SCORES:
-                part = _ranked(_Batch.joined(waiting), data, ties, seed)
-                total, waiting, size = part if total is None else total + part, [], 0
+                parts.append(_ranked(_Batch.joined(waiting), data, ties, seed))
+                waiting, size = [], 0
     if waiting:
-        part = _ranked(_Batch.joined(waiting), data, ties, seed)
-        total = part if total is None else total + part
-    if total is None:
+        parts.append(_ranked(_Batch.joined(waiting), data, ties, seed))
+    if not parts:
         raise ValueError("`test_data` has no batches, so there is nothing to rank.")
-    return total
+    return functools.reduce(operator.add, parts)
 
 
 def _ranked(batch: _Batch, data: _Data, ties: str, seed: int) -> RankCounts:
-    from fullrank.reading.candidate_ranking import Cases, How, Listed, rank_lists
-
     # a list is one user's, or, of a sequential model, one positive's: its number is the user, and knows the user's name
     owners = np.zeros(int(batch.of.max()) + 1, dtype=np.int64)
     owners[batch.of] = batch.users
@@ -165,8 +166,6 @@ def _ranked(batch: _Batch, data: _Data, ties: str, seed: int) -> RankCounts:
 
 def _compared(trainer: Any, data: _Data, batch: Any) -> _Batch:
     """A batch of full ranking: all items but the padding and those that RecBole takes out."""
-    from fullrank.models.scorer import to_numpy
-
     interaction, history, positive_u, positive_i = batch
     users = to_numpy(interaction[data.user_field])
     scores = to_numpy(trainer._full_sort_batch_eval(batch)[1])
@@ -182,8 +181,6 @@ def _compared(trainer: Any, data: _Data, batch: Any) -> _Batch:
 
 def _drawn(trainer: Any, data: _Data, batch: Any) -> _Batch:
     """A batch of sampled evaluation: of each user the positives, then, N times over, a negative for each of them."""
-    from fullrank.models.scorer import to_numpy
-
     interaction, row, of, targets = batch
     size = len(interaction)
     if size <= trainer.test_batch_size:
@@ -250,10 +247,6 @@ def _own_metrics(config: Any) -> tuple[list[str] | tuple[str, ...], tuple[str, .
     left = [each for each in asked if each.lower() not in _METRICS]
     note = f"RecBole's {', '.join(left)} cannot be corrected and {'is' if len(left) == 1 else 'are'} left out."
     return wanted or DEFAULT_METRICS, (note,) if left else ()
-
-
-def _name_of(trainer: Any) -> str:
-    return type(getattr(trainer, "model", trainer)).__name__
 
 
 def _called(choice: Any) -> str:

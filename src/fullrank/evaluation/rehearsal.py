@@ -19,7 +19,7 @@ from itertools import pairwise
 import numpy as np
 
 from fullrank._types import BoolArray, FloatArray, IntArray
-from fullrank.estimators import LogSpline, RankDistribution
+from fullrank.estimators import Estimate, LogSpline, RankDistribution
 from fullrank.estimators._grid import Grid
 from fullrank.estimators.hyperprior import shipped
 from fullrank.estimators.intervals import z_of
@@ -28,7 +28,7 @@ from fullrank.metrics import Metric
 from fullrank.ranks.counts import Groups, RankCounts
 from fullrank.ranks.design import ALL, Adaptive, Design, Sample
 
-__all__ = ["AIM", "Candidate", "Guess", "Rehearsal", "made_up"]
+__all__ = ["AIM", "Candidate", "Guess", "Rehearsal", "half_width", "made_up"]
 
 
 #: Half-widths vary a little from sample to sample: plans aim below the goal by this much.
@@ -41,6 +41,8 @@ MOST_CASES = 20_000
 STOPS = (1, 2, 3, 4, 5, 6, 8, 10, 13, 16, 20, 26, 32, 50, 64)
 #: Ceilings tried between one doubling and the next.
 STEPS = 4
+#: Designs that are fitted in search of the cheapest one.
+MOST_FITS = 5
 #: Outcomes with more hits than this are taken as decided by the screen; fits know better.
 MOST_HITS = 200
 
@@ -77,15 +79,10 @@ class Guess:
         counts = dist.counts
         N = round(counts.n_items)
         grid = _cells(N)
-        edges = np.concatenate([[0], grid.hi]).astype(np.float64)
         masses: list[FloatArray] = []
         parts = []
         if dist.fitted is not None:
-            ends = np.concatenate([[0], dist.grid.hi]).astype(np.float64)
-            for row in dist.masses:
-                cumulated = np.concatenate([[0.0], np.cumsum(np.maximum(row, 0.0))])
-                cumulated[-1] = max(cumulated[-1], 1e-300)
-                masses.append(np.diff(np.interp(edges, ends, cumulated / cumulated[-1])))
+            masses = [dist.grid.moved(row / max(np.maximum(row, 0).sum(), 1e-300), grid) for row in dist.masses]
             parts.append((*dist.fitted.groups, dist.rows))
         if dist.known is not None:
             known, rows = dist.known, dist.known.strata
@@ -137,10 +134,16 @@ class Guess:
         return np.asarray(self.grid.lo[cell] + np.minimum(inside * width, width - 1).astype(np.int64), dtype=np.int64)
 
 
-def made_up(design: Design, ranks: IntArray, n_items: int, seed: int = 0, *, candidates: str = "unseen") -> RankCounts:
+def made_up(design: Design, ranks: IntArray, n_items: int, *, candidates: str = "unseen") -> RankCounts:
     """What a design would see of cases with these ranks."""
-    drawn, hits = design.simulate(ranks, n_items, np.random.default_rng(seed))
+    drawn, hits = design.simulate(ranks, n_items, np.random.default_rng(0))
     return RankCounts.from_outcomes(drawn, hits, int(n_items), design, candidates=candidates)
+
+
+def half_width(estimate: Estimate, metric: Metric, level: float, target: str = "cases") -> float:
+    """Half of what an estimate's interval spans."""
+    low, high = estimate.interval(metric, level=level, target=target)  # type: ignore[arg-type]  # checked
+    return float(high - low) / 2
 
 
 def _cells(n_items: int) -> Grid:
@@ -149,8 +152,8 @@ def _cells(n_items: int) -> Grid:
     if N <= 200:
         return Grid.dense(N)
     number = max(int(np.log(N / 200) / 0.03), 2)
-    hi = np.unique(np.concatenate([np.arange(1, 201), np.round(np.geomspace(200, N, number)).astype(np.int64)]))
-    return Grid(np.concatenate([[1], hi[:-1] + 1]), hi)
+    ends = np.concatenate([np.arange(1, 201), np.round(np.geomspace(200, N, number)).astype(np.int64)])
+    return Grid.ending_at(np.unique(ends))
 
 
 @dataclass(frozen=True)
@@ -177,7 +180,7 @@ class Rehearsal:
     most: int
 
     @classmethod
-    def of(cls, guess: Guess, cases: int, metrics: Iterable[Metric], start: int = 99, seed: int = 0) -> Rehearsal:
+    def of(cls, guess: Guess, cases: int, metrics: Iterable[Metric], start: int = 99) -> Rehearsal:
         """Draw cases from the guess and sample each to the end, or until it is beaten often enough for any design."""
         N = guess.n_items
         n = int(min(cases, MOST_CASES))
@@ -189,7 +192,7 @@ class Rehearsal:
             sizes |= {round(a + (b - a) * i / STEPS) for i in range(1, STEPS)}
         order = np.array(sorted(sizes), dtype=np.int64)
         doublings = np.isin(order, stages)
-        rng = np.random.default_rng(seed)
+        rng = np.random.default_rng(0)
         ranks = guess.ranks(n)
         hits = np.zeros((len(order), n), dtype=np.int64)
         x, live = np.zeros(n, dtype=np.int64), np.arange(n)
@@ -269,12 +272,9 @@ class Rehearsal:
         counts = self.counts(stop, ceiling)
         dist = self.guess.estimator.fit(counts)
         fewer = float(np.sqrt(len(counts) / self.cases))
-        out = {}
-        for metric in metrics:
-            low, high = dist.interval(metric, level)
-            value = max(dist.expect(metric), 1e-300)
-            out[metric] = (high - low) / 2 * fewer * self.guess.value(metric) / value
-        return out
+        return {
+            m: half_width(dist, m, level) * fewer * self.guess.value(m) / max(dist.expect(m), 1e-300) for m in metrics
+        }
 
     # ------------------------------------------------------------------------------------------------ choosing
 
@@ -348,7 +348,6 @@ class Rehearsal:
         level: float,
         least: tuple[int, int] = (1, 0),
         most_items: float | None = None,
-        fits: int = 5,
     ) -> Candidate:
         """The cheapest design that is expected to reach every goal (half-widths for these cases).
 
@@ -368,7 +367,7 @@ class Rehearsal:
         strict, loose, upper, last = 1.0, 0.0, 0.0, pick(1e300)
         best, widths = pick(1.0), {metric: float(screen[metric][pick(1.0)]) for metric in goals}
         passed = False
-        for _ in range(fits):
+        for _ in range(MOST_FITS):
             now = pick(strict)
             if passed and now == best:
                 break

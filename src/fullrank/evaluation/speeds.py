@@ -12,6 +12,7 @@ import numpy as np
 from fullrank._files import write_atomically
 from fullrank._types import IntArray
 from fullrank.metrics import Metric
+from fullrank.models.scorer import Factors
 from fullrank.observing.budget import Budget
 from fullrank.observing.observation import Observation, file_name
 from fullrank.ranks.design import DEFAULT_START, Design, Exhaustive, Sample, Top
@@ -31,7 +32,7 @@ RANKED_SECONDS, RANKED_IS_WORTH = 0.5, 0.7
 MOST_K = 100
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Speeds:
     """Seconds per item (or per user, to the top), timed on a few users when first asked for.
 
@@ -42,6 +43,7 @@ class Speeds:
     observation: Observation
     metrics: tuple[Metric, ...]
     budget: Budget
+    asked: int = 0  # items, for all that was timed
 
     @cached_property
     def gathered(self) -> float:
@@ -67,8 +69,6 @@ class Speeds:
     @cached_property
     def to_the_top(self) -> tuple[Top, float] | None:
         """The ranks the metrics look at, and seconds per user for these: with factors, whose norms bound their scores."""
-        from fullrank.models.scorer import Factors
-
         seen, ks = self.observation, [metric.k for metric in self.metrics]
         factors = isinstance(seen.scorer, Factors) and seen.candidates != "given"
         if not factors or np.isfinite(self.budget.items) or any(k is None or k > MOST_K for k in ks):
@@ -87,27 +87,18 @@ class Speeds:
         return exact.within and exact.seconds < EXACT_SECONDS_ARE_WORTH * (self.gathered * more_items + 2 * fitting)
 
     def _kept(self, what: str, design: Design) -> float:
-        seen, path = self.observation, None
-        if seen.checkpoint is not None:
-            path = seen.checkpoint / file_name(seen.name, what, suffix=".json")
+        seen = self.observation
+        path = None if seen.checkpoint is None else seen.checkpoint / file_name(seen.name, what, suffix=".json")
         if path is not None and path.exists():
             found = json.loads(path.read_text())
         else:
-            before = self._asked
-            found = {"seconds_per_item": self._per_item(design), "items": self._asked - before}
+            before = self.asked
+            found = {"seconds_per_item": self._per_item(design), "items": self.asked - before}
             if path is not None:
                 write_atomically(path, json.dumps(found).encode())
         seen.items_scored += int(found["items"])
         self.budget.spend(int(found["items"]))
         return float(found["seconds_per_item"])
-
-    @cached_property
-    def _probes(self) -> list[int]:
-        return []
-
-    @property
-    def _asked(self) -> int:
-        return sum(self._probes)
 
     def _per_item(self, design: Design) -> float:
         """From users enough to be timed; what a call costs anyhow is found with two users and left out."""
@@ -118,7 +109,7 @@ class Speeds:
         seconds, items, spent = before, fewer, before
         number = 16 if not np.isfinite(self.budget.items) else int(TIMING_SHARE * len(users))
         while number > 2:
-            seconds, items = self._timed(design, _spread(users, number))
+            seconds, items = self._timed(design, users[:: max(1, len(users) // number)][:number])  # evenly from all
             spent += seconds
             enough = seconds - before >= max(TIMED_SECONDS, before) or number >= len(users) or spent > most
             if enough or np.isfinite(self.budget.items):
@@ -129,20 +120,14 @@ class Speeds:
 
     def _timed(self, design: Design, users: IntArray) -> tuple[float, float]:
         seen = self.observation
-        cases = np.flatnonzero(np.isin(seen.split.users, users))
-        probe = seen.fresh(cases)
+        probe = seen.fresh(np.flatnonzero(np.isin(seen.split.users, users)))
         begin = time.perf_counter()
         probe.advance(design)
         seconds = time.perf_counter() - begin
-        self._probes.append(probe.items_scored)
+        self.asked += probe.items_scored
         if design.beyond is not None:
             return seconds, float(len(users))
         return seconds, len(users) * float(self.n_items) if design.exhaustive else float(probe.compared.sum())
-
-
-def _spread(users: IntArray, number: int) -> IntArray:
-    """So many of the users, evenly from all of them."""
-    return users[:: max(1, len(users) // number)][:number]
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,11 @@ from fullrank._checks import check_choice, require
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import ALL
 from fullrank.report import panels
-from fullrank.report.digest import digest, rank_bins, sizes
-from fullrank.report.panels import KINDS, NOTEBOOK, PAGE, WIDTH, Panel, Style, load_altair
+from fullrank.report.digest import Digest, rank_bins, sampled_bins, sizes
+from fullrank.report.panels import KINDS, NOTEBOOK, WIDTH, Style, load_altair
 from fullrank.report.words import percent, ranged
 
-__all__ = ["NOTEBOOK", "PAGE", "WIDTH", "Panel", "Style", "finish", "inline", "load_altair", "load_vl_convert",
-           "plot_counts", "plot_distribution", "plot_report", "svg"]  # fmt: skip
+__all__ = ["finish", "inline", "load_vl_convert", "plot_counts", "plot_distribution", "plot_report", "svg"]
 
 #: Numbers for the identifiers inside drawings, which one notebook may show many of.
 _SERIAL = count(1)
@@ -47,7 +46,7 @@ def plot_report(report: Any, kind: str = "results") -> Any:
     """Return an Altair chart of the report: ``results``, ``curves`` (metric@K), ``ranks`` or ``budget``."""
     check_choice("kind", kind, KINDS)
     alt = load_altair()
-    found = panels.panels_of(digest(report), NOTEBOOK, kind)
+    found = panels.panels_of(Digest(report), NOTEBOOK, kind)
     if not found:
         raise ValueError(f"the report has nothing to plot as {kind!r}: {_NOTHING[kind]}.")
     charts = [panel.chart.properties(title=panel.title) for panel in found]
@@ -78,7 +77,7 @@ def plot_counts(counts: RankCounts) -> Any:
     data = [
         {"low": low - 0.5, "high": high + 0.5, "share": share, "zero": 0,
          "tip": f"sampled rank {ranged(low, high)}: {percent(share)}"}
-        for low, high, share in panels.sampled_bins(counts)
+        for low, high, share in sampled_bins(counts)
     ]  # fmt: skip
     drawn = found[0].drawn
     title = "rank" if drawn == ALL else f"sampled rank among {drawn:,} negatives and the target"

@@ -22,7 +22,9 @@ from fullrank.report.tables import digits_of
 from fullrank.report.verdict import interval_text
 from fullrank.report.words import NOTHING, clean, merged_notes, number
 
-__all__ = ["Bin", "Curve", "Digest", "Size", "blind_spot", "digest", "exact_to", "rank_bins", "sizes"]
+__all__ = [
+    "Bin", "Curve", "Digest", "Size", "blind_spot", "exact_to", "last_rank", "rank_bins", "sampled_bins", "sizes",
+]  # fmt: skip
 
 #: Models in tables, models in charts of one panel each, models in the matrix of pairs; metrics; remarks; designs.
 MOST_MODELS = 40
@@ -139,7 +141,7 @@ class Digest:
             estimate = self.estimates.get(model)
             if estimate is None:
                 continue
-            ks = tuple(range(1, min(DEEPEST, _last_rank(estimate.counts, math.floor)) + 1))
+            ks = tuple(range(1, min(DEEPEST, last_rank(estimate.counts)) + 1))
             # without a distribution (CLS, Mapping) every interval is sixty fits of its own: a curve, but no band
             cuts = [k for k in BAND_CUTS if k <= ks[-1]] if hasattr(estimate, "mass") else []
             band = [(k, *ends) for k in cuts if (ends := self._interval(estimate, family @ k)) is not None]
@@ -155,28 +157,25 @@ class Digest:
         except (AttributeError, ValueError, TypeError, NotImplementedError):
             return None
 
-    def ranks(self, model: str) -> list[Bin]:
-        """Return the shares of cases by rank; see :func:`rank_bins`."""
-        return rank_bins(self.estimates[model])
-
-    def sizes(self, model: str) -> list[Size]:
-        """Return how many cases ended with how many negatives, smallest sample first."""
-        return sizes(self.estimates[model].counts)
-
-
-def digest(report: Any) -> Digest:
-    """Return the part of the report that is shown."""
-    return Digest(report)
-
 
 def rank_bins(estimate: Any) -> list[Bin]:
     """Return the share of cases at rank 1, 2-3, 4-7, …: doublings are equally wide on a logarithmic axis."""
-    last = _last_rank(estimate.counts, math.ceil)
+    last = last_rank(estimate.counts, math.ceil)
     lows = [2**i for i in range(last.bit_length())]
     highs = [min(2 * low - 1, last) for low in lows]
     below = [0.0, *(float(estimate.expect(Recall @ high)) for high in highs)]
     shares = (_clear(b - a) for a, b in pairwise(below))
     return [Bin(*each) for each in zip(lows, highs, shares, strict=True)]
+
+
+def sampled_bins(counts: RankCounts) -> list[Bin]:
+    """Return the shares of the sampled ranks in at most 50 bins of equal width."""
+    ranks, weight = counts.sampled_ranks()
+    step = -(-int(ranks.max()) // 50)
+    places, which = np.unique((ranks - 1) // step, return_inverse=True)
+    shares = np.bincount(which, weight / weight.sum())
+    ends = ((place * step + 1, (place + 1) * step) for place in places.tolist())
+    return [Bin(*each, share) for each, share in zip(ends, shares.tolist(), strict=True)]
 
 
 def blind_spot(counts: RankCounts) -> tuple[int, int] | None:
@@ -219,7 +218,8 @@ def sizes(counts: RankCounts) -> list[Size]:
     return sorted(found, key=lambda size: math.inf if size.drawn == ALL else size.drawn)
 
 
-def _last_rank(counts: RankCounts, rounded: Any) -> int:
+def last_rank(counts: RankCounts, rounded: Any = math.floor) -> int:
+    """Return the last rank of which anything can be known."""
     return max(int(min(rounded(counts.pool_range[1]), counts.known_to)), 1)
 
 

@@ -21,7 +21,7 @@ from fullrank._files import writable, write_atomically
 from fullrank._version import __version__
 from fullrank.ranks.design import ALL
 from fullrank.report import markup as h
-from fullrank.report.digest import MOST_MODELS, MOST_PAIRED, Digest, digest, exact_to
+from fullrank.report.digest import MOST_MODELS, MOST_PAIRED, Digest, exact_to
 from fullrank.report.markup import Fact
 from fullrank.report.panels import KINDS, PAGE, Panel, difference_panel, panels_of
 from fullrank.report.row import Row, finite, pair
@@ -46,7 +46,7 @@ def write_page(page: str, path: str | Path) -> Path:
 
 def page(report: Any) -> str:
     """Write a report as a page."""
-    shown = digest(report)
+    shown = Digest(report)
     panels = {kind: panels_of(shown, PAGE, kind) for kind in KINDS}
     serial = count(1)
     sections = [

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from collections.abc import Mapping as MappingType
+from contextlib import suppress
 from html import escape
 from typing import Any
 
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import ALL
-from fullrank.report.digest import Bin, blind_spot, rank_bins, sizes
+from fullrank.report.digest import Bin, blind_spot, last_rank, rank_bins, sampled_bins, sizes
 from fullrank.report.tables import digits_of, html_table, result_table
 from fullrank.report.words import clean, merged_notes, number, percent, ranged
 
@@ -36,7 +37,7 @@ def distribution_html(distribution: Any) -> str:
     """Write a rank distribution: its shape on a log axis and a few metrics."""
     counts: RankCounts = distribution.counts
     facts = {"from": str(counts), "by": clean(str(distribution)[1:].partition(" by ")[2].partition(":")[0] or "–")}
-    last = int(counts.pool_range[1])
+    last = last_rank(counts)
     for name in ("recall@1", "recall@10", "recall@100", "ndcg@10"):
         if int(name.partition("@")[2]) <= last:
             facts[name] = number(distribution.expect(name), 4)
@@ -49,8 +50,6 @@ def distribution_html(distribution: Any) -> str:
 
 def counts_html(counts: RankCounts) -> str:
     """Write what was seen: cases, design, cost, and sampled ranks or sample sizes."""
-    from fullrank.report.panels import sampled_bins
-
     low, high = (round(each) for each in counts.pool_range)
     full = len(counts) * max(counts.n_items - 1, 1)
     facts = {
@@ -58,8 +57,9 @@ def counts_html(counts: RankCounts) -> str:
         "design": str(counts.design),
         "candidates": f"{ranged(low, high, ' to ')} ({counts.candidates})",
         "items scored": f"{counts.items_scored:,} ({percent(min(counts.items_scored / full, 1))} of a full evaluation)",
-        "auc": number(counts.auc, 4),
     }
+    with suppress(ValueError):  # behind a guide it may not be known
+        facts["auc"] = number(counts.auc, 4)
     found = sizes(counts)
     if len(found) > 1:
         cases = len(counts)

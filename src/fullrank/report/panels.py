@@ -13,17 +13,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from fullrank._checks import require
 from fullrank.metrics import Metric
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import ALL
-from fullrank.report.digest import MOST_DRAWN, Bin, Curve, Digest, Size, blind_spot, exact_to
+from fullrank.report.digest import MOST_DRAWN, Bin, Curve, Digest, Size, blind_spot, exact_to, rank_bins, sizes
 from fullrank.report.row import Row
 from fullrank.report.words import clean, decimals, number, percent, ranged, signed
 
 __all__ = [
-    "KINDS", "NOTEBOOK", "PAGE", "WIDTH", "Panel", "Style", "as_data", "bar_chart", "budget_panel", "difference_panel",
-    "load_altair", "panels_of", "rank_panel", "sampled_bins",
+    "KINDS", "NOTEBOOK", "PAGE", "WIDTH", "Panel", "Style", "bar_chart", "budget_panel", "by_colour", "chart_of",
+    "difference_panel", "load_altair", "panels_of", "rank_panel", "tips",
 ]  # fmt: skip
 
 #: Panels are drawn this wide and scaled by the page: a column of a wide screen, the whole of a phone.
@@ -90,14 +92,20 @@ def panels_of(shown: Digest, style: Style, kind: str) -> list[Panel]:
         return [curve_panel(shown, family, curves, style, colours) for family, curves in drawn if curves]
     if kind == "ranks":
         # CLS and Mapping answer for metrics one by one: they have no distribution to show
-        spread = {model: shown.ranks(model) for model in known if hasattr(shown.estimates[model], "mass")}
+        spread = {
+            model: rank_bins(shown.estimates[model]) for model in known if hasattr(shown.estimates[model], "mass")
+        }
         tallest = max((each.share for bins in spread.values() for each in bins), default=0.0)
         return [
             rank_panel(shown.estimates[model].counts, shown.labels[model], bins, style, colours[model], tallest)
             for model, bins in spread.items()
         ]
-    sizes = {model: found for model in known if len(found := shown.sizes(model)) > 1}
-    return [budget_panel(found, shown.labels[model], style, colours[model]) for model, found in sizes.items()]
+    ended = {model: sizes(shown.estimates[model].counts) for model in known}
+    return [
+        budget_panel(found, shown.labels[model], style, colours[model])
+        for model, found in ended.items()
+        if len(found) > 1
+    ]
 
 
 def _is_known(cell: Row) -> bool:
@@ -140,17 +148,17 @@ def results_panel(shown: Digest, metric: str, style: Style, colours: MappingType
     )
     interval, dots = _interval_and_dot(base, x, line, dot)
     layers = [
-        base.mark_rule(strokeDash=[1, 3], color=style.muted).encode(x=alt.X("from:Q"), x2=alt.X2("naive:Q")),
-        base.mark_rule(strokeWidth=band, opacity=0.16).encode(x=alt.X("least:Q"), x2=alt.X2("most:Q"), color=_colour()),
+        base.mark_rule(strokeDash=[1, 3], color=style.muted).encode(x="from:Q", x2="naive:Q"),
+        base.mark_rule(strokeWidth=band, opacity=0.16).encode(x="least:Q", x2="most:Q", color=by_colour()),
         interval,
-        hollow.encode(x=alt.X("naive:Q"), **_tips()),
+        hollow.encode(x="naive:Q", **tips()),
         dots,
     ]
     if shown.any("truth"):
-        layers.append(base.mark_tick(thickness=2, size=20, color=style.ink).encode(x=alt.X("truth:Q"), **_tips()))
+        layers.append(base.mark_tick(thickness=2, size=20, color=style.ink).encode(x="truth:Q", **tips()))
     if not many:
         words = base.mark_text(align="left", dy=-15, fontSize=12, fontWeight=600, color=style.ink)
-        layers.append(words.encode(x=alt.value(0), text=alt.Text("name:N")))
+        layers.append(words.encode(x=alt.value(0), text="name:N"))
         marks = [mark for place, row in enumerate(rows) for mark in _placed(shown, metric, place, row, low, high)]
         layers += _number_layers(marks, y, style)
     chart = alt.layer(*layers).properties(width=WIDTH, height=(24 if many else 54) * len(rows) + 36)
@@ -174,7 +182,7 @@ def difference_panel(found: Any, style: Style, most: int) -> Panel:
     low, high = min(reach), max(reach)
     names = [clean(other, LONGEST) for other in found.models[1 : most + 1]]
     base, x, _ = _rows(data, names, low, high if high > low else low + 1.0, f"{leader} is ahead by")
-    zero = alt.Chart(as_data([{"value": 0}])).mark_rule(color=style.ink).encode(x=x)
+    zero = chart_of([{"value": 0}]).mark_rule(color=style.ink).encode(x=x)
     chart = alt.layer(zero, *_interval_and_dot(base, x, 5, 56)).properties(width=WIDTH, height=26 * len(data) + 44)
     return Panel(chart, f"Lead of {leader}", "; ".join(row["tip"] for row in data), (), ())
 
@@ -193,17 +201,16 @@ def _rows(
     ticks = alt.Axis(tickCount=4, grid=True, format=axis_format(high - low), labelFlush=True)
     # zero=False: the layers share this axis, and those without a scale of their own would stretch it to zero
     x = alt.X("value:Q", title=title, axis=ticks, scale=alt.Scale(domain=[low, high], nice=False, zero=False))
-    return alt.Chart(as_data(data)).encode(y=y), x, y
+    return chart_of(data).encode(y=y), x, y
 
 
 def _interval_and_dot(base: Any, x: Any, line: float, dot: float) -> tuple[Any, Any]:
     """Return the layers of intervals and of the values inside them."""
-    alt = load_altair()
     rule = base.mark_rule(strokeWidth=line, opacity=0.4, strokeCap="round")
     point = base.mark_point(shape="circle", size=dot, filled=True, opacity=1)
     return (
-        rule.encode(x=alt.X("low:Q"), x2=alt.X2("high:Q"), color=_colour()),
-        point.encode(x=x.copy(), color=_colour(), **_tips()),
+        rule.encode(x="low:Q", x2="high:Q", color=by_colour()),
+        point.encode(x=x.copy(), color=by_colour(), **tips()),
     )
 
 
@@ -248,15 +255,15 @@ def _placed(shown: Digest, metric: str, place: int, cell: Row, low: float, high:
 
 def _number_layers(marks: Sequence[MappingType[str, Any]], y: Any, style: Style) -> list[Any]:
     """Return the labels of dots, a layer for every alignment and kind."""
-    alt, layers = load_altair(), []
+    layers = []
     for align, shift in (("left", 2), ("center", 0), ("right", -2)):
         for kind, tone, weight in (("value", style.ink, 600), ("naive", style.muted, 400)):
             here = [mark for mark in marks if mark["align"] == align and mark["kind"] == kind]
             if here:
-                text = alt.Chart(as_data(here)).mark_text(
+                text = chart_of(here).mark_text(
                     align=align, dx=shift, dy=17, fontSize=11, fontWeight=weight, color=tone
                 )
-                layers.append(text.encode(x=alt.X("at:Q"), y=y.copy(), text=alt.Text("text:N")))
+                layers.append(text.encode(x="at:Q", y=y.copy(), text="text:N"))
     return layers
 
 
@@ -289,18 +296,18 @@ def curve_panel(
             texts[curve.model, k] = number(value, digits) + band.get(k, "")
             tip = f"{labels[curve.model]}: {name}@{k} = {texts[curve.model, k]}"
             lines.append({"k": k, "value": value, **about, "tip": tip})
-    wanted, by_model = {m.k for m in shown.asked.values() if m.name == family.name}, alt.Detail("model:N")
-    dots = alt.Chart(as_data([one for one in lines if one["k"] in wanted])).mark_point(filled=True, opacity=1, size=40)
-    line = alt.Chart(as_data(lines)).encode(x=x, y=y, color=_colour())
+    wanted, by_model = {m.k for m in shown.asked.values() if m.name == family.name}, "model:N"
+    dots = chart_of([one for one in lines if one["k"] in wanted]).mark_point(filled=True, opacity=1, size=40)
+    line = chart_of(lines).encode(x=x, y=y, color=by_colour())
     layers = [
         line.mark_line(strokeWidth=2).encode(detail=by_model),
-        dots.encode(x=x, y=y, color=_colour()),
-        line.mark_point(filled=True, opacity=0, size=120).encode(**_tips()),  # large: what the pointer finds
+        dots.encode(x=x, y=y, color=by_colour()),
+        line.mark_point(filled=True, opacity=0, size=120).encode(**tips()),  # large: what the pointer finds
     ]
     if bands:
-        area = alt.Chart(as_data(bands)).mark_area(opacity=0.16)
-        ends_of = {"y": alt.Y("low:Q", title=None), "y2": alt.Y2("high:Q")}
-        layers.insert(0, area.encode(x=x, color=_colour(), detail=by_model, **ends_of))
+        area = chart_of(bands).mark_area(opacity=0.16)
+        ends_of = {"y": alt.Y("low:Q", title=None), "y2": "high:Q"}
+        layers.insert(0, area.encode(x=x, color=by_colour(), detail=by_model, **ends_of))
     gap = (high - low) * 14 / (height - 48)  # a line of text; the axis below takes its part of the height
     places = _spread([curve.values[-1] for curve in curves], gap)
     names = _short([labels[curve.model] for curve in curves])
@@ -308,8 +315,8 @@ def curve_panel(
         {"name": tag, "at": at, "k": curve.ks[-1], "colour": colours[curve.model]}
         for tag, at, curve in zip(names, places, curves, strict=True)
     ]
-    words = alt.Chart(as_data(tags)).mark_text(align="left", dx=6, fontSize=11, fontWeight=600)
-    layers.append(words.encode(x=x, y=alt.Y("at:Q", scale=y_scale), text=alt.Text("name:N"), color=_colour()))
+    words = chart_of(tags).mark_text(align="left", dx=6, fontSize=11, fontWeight=600)
+    layers.append(words.encode(x=x, y=alt.Y("at:Q", scale=y_scale), text="name:N", color=by_colour()))
     chart = alt.layer(*layers).properties(width=WIDTH, height=height)
     body = tuple((str(k), *(texts.get((curve.model, k), "–") for curve in curves)) for k in range(1, deepest + 1))
     last = "; ".join(f"{labels[curve.model]} {number(curve.values[-1], digits)}" for curve in curves)
@@ -320,21 +327,12 @@ def curve_panel(
 
 def _spread(values: Sequence[float], gap: float) -> list[float]:
     """Return positions at least ``gap`` apart, in the order of the values and as near to them as pushing apart allows."""
-    order = sorted(range(len(values)), key=lambda i: values[i])
-    groups: list[tuple[list[int], float]] = []  # runs of labels that touch, and where their middle lies
-    for i in order:
-        groups.append(([i], values[i]))
-        while len(groups) > 1:
-            (upper, b), (lower, a) = groups[-1], groups[-2]
-            if b - a >= gap * (len(upper) + len(lower)) / 2:
-                break
-            both = lower + upper
-            groups[-2:] = [(both, (a * len(lower) + b * len(upper)) / len(both))]
-    out = list(values)
-    for members, middle in groups:
-        for turn, i in enumerate(members):
-            out[i] = middle + gap * (turn - (len(members) - 1) / 2)
-    return out
+    from scipy.optimize import isotonic_regression
+
+    order, gaps = np.argsort(values, kind="stable"), gap * np.arange(len(values))
+    out = np.array(values, dtype=np.float64)
+    out[order] = isotonic_regression(out[order] - gaps).x + gaps
+    return [float(place) for place in out]
 
 
 # -------------------------------------------------------------------------------------------------- bars
@@ -358,19 +356,17 @@ def rank_panel(
     note = {"baseline": "top", "dy": 5, "fontSize": 11, "color": style.muted}
     layers, about = [], ""
     if exact:
-        border = alt.Chart(
-            as_data([{"low": exact + 1, "tip": f"ranks 1 to {exact:,} are exact, those beyond estimated"}])
-        )
+        border = chart_of([{"low": exact + 1, "tip": f"ranks 1 to {exact:,} are exact, those beyond estimated"}])
         words = f"exact to {exact:,}" if math.log(exact + 1) > 0.22 * math.log(last) else "exact"
         layers += [
-            border.mark_rule(color=style.muted, strokeDash=[3, 3]).encode(x=x, description=alt.Description("tip:N")),
+            border.mark_rule(color=style.muted, strokeDash=[3, 3]).encode(x=x, description="tip:N"),
             border.mark_text(align="right", dx=-4, text=words, **note).encode(x=x, y=alt.value(0)),
         ]
         about += f" Ranks 1 to {exact:,} are exact."
     if blind is not None:
         spot = f"{blind[0]:,} to {blind[1]:,}"
-        shade = alt.Chart(as_data([{"low": blind[0], "high": blind[1], "tip": f"blind spot: ranks {spot}"}]))
-        shaded = [shade.mark_rect(color=style.muted, opacity=0.16).encode(x=x, x2=alt.X2("high:Q"), **_tips())]
+        shade = chart_of([{"low": blind[0], "high": blind[1], "tip": f"blind spot: ranks {spot}"}])
+        shaded = [shade.mark_rect(color=style.muted, opacity=0.16).encode(x=x, x2="high:Q", **tips())]
         if math.log(blind[1] / blind[0]) > 0.2 * math.log(last):  # room for the words
             words = shade.mark_text(align="left", dx=5, text="blind spot", **note)
             shaded.append(words.encode(x=x, y=alt.value(0)))
@@ -408,13 +404,13 @@ def budget_panel(found: Sequence[Size], label: str, style: Style, colour: str) -
         for kind, share, tone in (("cases", each.cases / cases, style.muted), ("items scored", each.scored / scored, colour))
     ]  # fmt: skip
     most = max(row["share"] for row in data)
-    base = alt.Chart(as_data(data)).encode(
+    base = chart_of(data).encode(
         y=alt.Y("size:N", sort=names, title=None, scale=alt.Scale(paddingInner=0.3)),
         yOffset=alt.YOffset("kind:N", sort=["cases", "items scored"]),
         x=alt.X("share:Q", axis=None, scale=alt.Scale(domain=[0, most * 1.2], nice=False)),
     )
-    bars = base.mark_bar(opacity=0.85, cornerRadiusEnd=1).encode(color=_colour(), **_tips())
-    texts = base.mark_text(align="left", dx=4, fontSize=10.5, color=style.muted).encode(text=alt.Text("text:N"))
+    bars = base.mark_bar(opacity=0.85, cornerRadiusEnd=1).encode(color=by_colour(), **tips())
+    texts = base.mark_text(align="left", dx=4, fontSize=10.5, color=style.muted).encode(text="text:N")
     chart = alt.layer(bars, texts).properties(width=WIDTH, height=40 * len(found) + 8)
     body = tuple(
         (name, f"{each.cases:,}", percent(each.cases / cases), f"{each.scored:,}", percent(each.scored / scored))
@@ -427,37 +423,26 @@ def budget_panel(found: Sequence[Size], label: str, style: Style, colour: str) -
 
 def bar_chart(data: Sequence[MappingType[str, Any]], x: Any, y: Any, **mark: Any) -> Any:
     """Draw bars from ``low`` to ``high``, as tall as ``share``."""
-    alt = load_altair()
-    bars = alt.Chart(as_data(data)).mark_rect(**mark)
-    return bars.encode(x=x, x2=alt.X2("high:Q"), y=y, y2=alt.Y2("zero:Q"), **_tips())
-
-
-def sampled_bins(counts: RankCounts, most: int = 50) -> list[Bin]:
-    """Return the shares of the sampled ranks in at most ``most`` bins of equal width."""
-    ranks, weight = counts.sampled_ranks()
-    step = -(-int(ranks.max()) // most)
-    out: dict[int, float] = {}
-    for rank, each in zip(ranks.tolist(), (weight / weight.sum()).tolist(), strict=True):
-        place = (rank - 1) // step
-        out[place] = out.get(place, 0.0) + each
-    return [Bin(place * step + 1, (place + 1) * step, share) for place, share in sorted(out.items())]
+    bars = chart_of(data).mark_rect(**mark)
+    return bars.encode(x=x, x2="high:Q", y=y, y2="zero:Q", **tips())
 
 
 # -------------------------------------------------------------------------------------------------- pieces
 
 
-def as_data(rows: Sequence[MappingType[str, Any]]) -> Any:
-    """Return rows for a chart, as a tuple: Altair copies lists anew with every layer and every property."""
-    return load_altair().Data(values=tuple(rows))
-
-
-def _tips() -> dict[str, Any]:
-    """Return what the pointer shows and what screen readers read: the field ``tip``."""
+def chart_of(rows: Sequence[MappingType[str, Any]]) -> Any:
+    """Return a chart of rows, as a tuple: Altair copies lists anew with every layer and every property."""
     alt = load_altair()
-    return {"tooltip": alt.Tooltip("tip:N", title=" "), "description": alt.Description("tip:N")}
+    return alt.Chart(alt.Data(values=tuple(rows)))
 
 
-def _colour() -> Any:
+def tips() -> dict[str, Any]:
+    """Return what the pointer shows and what screen readers read: the field ``tip``."""
+    return {"tooltip": load_altair().Tooltip("tip:N", title=" "), "description": "tip:N"}
+
+
+def by_colour() -> Any:
+    """Return what gives each mark the colour in its field ``colour``."""
     return load_altair().Color("colour:N", scale=None)
 
 

@@ -16,6 +16,7 @@ from fullrank._checks import require
 from fullrank._files import existing
 from fullrank.metrics import NDCG, Metric, parse_metric
 from fullrank.report.comparison import Comparison
+from fullrank.report.notebook import report_html
 from fullrank.report.row import Row, finite
 from fullrank.report.tables import Results, digits_of, result_table, text_table
 from fullrank.report.verdict import Verdict, verdict
@@ -281,8 +282,6 @@ class Report:
         return plot_report(self, kind)
 
     def _repr_html_(self) -> str:
-        from fullrank.report.notebook import report_html
-
         return report_html(self)
 
     def to_pandas(self) -> Any:

@@ -99,16 +99,12 @@ class Row(Mapping[str, Any]):
         """The interval where it is more than a point."""
         return None if self.low == self.high else self.interval
 
-    @property
-    def known_interval(self) -> Pair | None:
-        """The interval, unless it is a point only because the value is zero but for rounding."""
-        return self.interval if self.exact else self.spread
-
     def shown(self) -> Row:
         """Return the row without what says nothing: bounds that are the interval, the naive metric of an exact value."""
         value = 0.0 if abs(self.value) < NOTHING else self.value
-        naive = None if self.exact else self.naive
-        return replace(self, value=value, interval=self.known_interval, bounds=self.wider_bounds, naive=naive)
+        # a point that is not exact is one only because the value is zero but for rounding
+        interval, naive = (self.interval, None) if self.exact else (self.spread, self.naive)
+        return replace(self, value=value, interval=interval, bounds=self.wider_bounds, naive=naive)
 
     @property
     def leans(self) -> bool:
