@@ -177,7 +177,10 @@ def test_the_command_line(world, tmp_path):
         "evaluate", "--train", str(tmp_path / "train.csv"), "--test", str(tmp_path / "test.csv"),
         "-M", f"mf={files['U']},{files['V']}", "--design", "guided 100 stop 10, then uni99", "-m", "ndcg@10", "--json",
     ]  # fmt: skip
-    for guide in (f"near={files['U']},{files['near']}", "popularity"):
+    lists = "\n".join(f"{u},{(u + k) % ITEMS}" for u in range(USERS) for k in range(50))
+    (tmp_path / "retrieved.csv").write_text("user,item\n" + lists)
+    retrieved = str(tmp_path / "retrieved.csv")
+    for guide in (f"near={files['U']},{files['near']}", "popularity", retrieved, f"stage={retrieved}"):
         done = CliRunner().invoke(app, [*words, "--guide", guide])
         assert json.loads(done.stdout)["rows"][0]["design"] == "guided 100 stop 10, then uni99"
     failed = CliRunner().invoke(app, words)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from multiprocessing.pool import ThreadPool
 
 import numpy as np
+import polars as pl
 import pytest
 import scipy.sparse as sp
 
@@ -193,6 +195,30 @@ def test_items_that_a_guide_does_not_tell_apart_come_by_their_popularity(world):
     np.testing.assert_array_equal(
         seen.column("ahead"), fr.observe(model, split, design, guide=lists, **QUIET).column("ahead")
     )
+
+
+def test_candidates_of_a_retrieval_stage_come_in_any_form(world, tmp_path):
+    split, model, guide = world
+    order = np.argsort(-(guide[0] @ guide[1].T), axis=1)[:, :25]
+    design = fr.Guided(20, 10, stop_at=6)
+    wanted = fr.observe(model, split, design, guide=list(order), **QUIET)
+    users, ranks = np.repeat(np.arange(USERS), 25), np.tile(np.arange(1, 26), USERS)
+    rows = np.random.default_rng(2).permutation(len(users))
+    ranked = {"user_id": users[rows], "item_id": order.ravel()[rows], "rank": ranks[rows]}
+    in_order = pl.DataFrame({"user": users, "item": order.ravel()})
+    path = tmp_path / "retrieved.csv"
+    in_order.write_csv(path)
+    by_user = dict(enumerate(order.tolist()))
+    for given in (by_user, lambda user: order[user], ranked, in_order, path, str(path)):
+        assert fr.observe(model, split, design, guide=given, **QUIET) == wanted
+    names = np.array([f"user {u}" for u in range(USERS)]), np.array([f"item {i}" for i in range(ITEMS)])
+    known = replace(split, user_ids=names[0], item_ids=names[1])
+    table = {"user": [*names[0][users], "nobody"], "item": [*names[1][order.ravel()], "item 3"]}
+    assert fr.observe(model, known, design, guide=table, **QUIET) == wanted
+    scored = {"user": users, "item": order.ravel(), "score": -ranks}  # a scorer: popular items come between
+    assert fr.observe(model, split, design, guide=scored, **QUIET) != wanted
+    with pytest.raises(ValueError, match="no column looks like the item"):
+        fr.observe(model, split, design, guide={"user": users}, **QUIET)
 
 
 def test_what_is_drawn_follows_the_law_of_the_rest(world):

@@ -33,7 +33,7 @@ def evaluate(
         o.Text, Option(metavar="TEXT", help="full, top10, uni99, adaptive or guided; the last two force sampling.")
     ] = None,
     guide: Annotated[
-        o.Text, Option(metavar="NAME=WHAT", help="A cheap model to guide slow ones, or popularity.")
+        o.Text, Option(metavar="NAME=WHAT", help="A cheap model or a file of candidates to guide slow models, or popularity.")
     ] = None,
     estimator: o.Estimator = None,
     target: o.Target = None,
@@ -105,6 +105,8 @@ def _report(given: dict[str, Any]) -> Report:
     split, made = split_and_models(models | guide, **where, seed=seed)
     for key in guide:
         given["guide"] = made.pop(key)
+    if isinstance(text := given.get("guide"), str):
+        given["guide"] = _listed(text) or text
     report = run(made, split, metrics, rng=seed, **given)
     if where["train"] is None or where["test"] is not None:
         return report
@@ -116,10 +118,16 @@ def _report(given: dict[str, Any]) -> Report:
 
 
 def _guide(text: str | None) -> dict[str, str]:
-    """Return a guide to be made with the models, under a name that no model has."""
-    if text is None or text == "popularity":
+    """Return a guide to be made with the models, under a name that no model has; lists and popularity are none of them."""
+    if text is None or text == "popularity" or _listed(text):
         return {}
     return {f"guide {name}": what for name, what in named([text]).items()}
+
+
+def _listed(text: str) -> str | None:
+    """Return the file of users and items that a guide is, if it is one."""
+    [what] = named([text]).values()
+    return what if Path(what).is_file() and _is_table(what) else None
 
 
 def _is_table(what: str) -> bool:

@@ -47,7 +47,7 @@ from fullrank.metrics import Metric, Recall, parse_metric, rank_offset
 from fullrank.ranks.counts import RankCounts
 
 if TYPE_CHECKING:
-    from fullrank.estimators.logspline import Posterior
+    from fullrank.estimators.posterior import Posterior
 
 __all__ = ["Estimate", "Estimator", "Fit", "PointEstimate", "RankDistribution", "describe"]
 

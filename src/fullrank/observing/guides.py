@@ -7,16 +7,21 @@ of another kind misses. What a block gives stays a pure function of (model, guid
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from fullrank._columns import checked_columns, frame_columns
+from fullrank._tables import read_table
 from fullrank._types import Array, BoolArray, IntArray
 from fullrank.data.split import Split
-from fullrank.models.scorer import as_scorer, digest_of
+from fullrank.models.adapters.frames import positions
+from fullrank.models.scorer import as_scorer, digest_of, is_frame
 from fullrank.observing.blocks import Block, Result
 from fullrank.observing.inputs import check_sizes, lists_of
 from fullrank.observing.kernel_inputs import State, fixed, is_compiled, scores_of, scratch_of, structure, whole_rows
@@ -119,17 +124,22 @@ def _top(scores: Array, items: IntArray, key: IntArray, depth: int) -> IntArray:
 
 
 def guide_of(given: Any, split: Split) -> Guide | None:
-    """Return the guide that is meant: a scorer, ``"popularity"``, or lists of items, one per user."""
+    """Return the guide that is meant: a scorer, ``"popularity"``, or lists of items, in any form that users have them in."""
     if given is None or isinstance(given, Guide):
         return given
-    if isinstance(given, str):
-        if given != "popularity":
-            raise ValueError(f"`guide` must be a scorer, lists of items or 'popularity', got {given!r}.")
+    if isinstance(given, str) and given == "popularity":
         from fullrank.models.popularity import Popularity
 
         return Guide(given, as_scorer(Popularity().fit(split.train), split))
-    if isinstance(given, dict) or (isinstance(given, Sequence) and not isinstance(given, tuple)):
-        return Guide("lists", lists=_as_lists(given, split))
+    if isinstance(given, str | Path):
+        if not Path(given).is_file():
+            raise ValueError(
+                f"`guide` must be a scorer, lists of items or 'popularity', got {str(given)!r}, which is no file of lists "
+                "either."
+            )
+        given = read_table(Path(given))
+    if (lists := _lists_in(given, split)) is not None:
+        return Guide("lists", lists=_as_lists(lists, split))
     scorer = as_scorer(given, split, name=None)
     name = str(getattr(scorer, "name", "guide"))
     try:
@@ -148,6 +158,38 @@ def _by_popularity(split: Split) -> IntArray:
 def training_items(split: Split) -> Guide:
     """A guide to nothing but the user's training items: they are compared in full, and have no order."""
     return Guide("training items", lists=sp.csr_matrix(split.train), ordered=False)
+
+
+def _lists_in(given: Any, split: Split) -> Any:
+    """The items of every user, or of those in a dict; ``None`` for a scorer, which a frame with scores is too."""
+    if isinstance(given, Mapping) and not (given and all(isinstance(name, str) for name in given)):
+        return given
+    if is_frame(given):
+        found = frame_columns(given, ("user", "item"), ("score", "rank"))
+        return None if "score" in found else _listed(found, split)
+    if _is_of_one_user(given):
+        return {user: given(user) for user in np.unique(split.users).tolist()}
+    return given if isinstance(given, Sequence) and not isinstance(given, tuple) else None
+
+
+def _listed(columns: Mapping[str, Any], split: Split) -> list[IntArray]:
+    """The items of every user by their rank, or as rows follow one another; names that the split has not are left out."""
+    found = checked_columns(columns)
+    users, items = (positions(found[what], split, what, "guide") for what in ("user", "item"))
+    order = np.lexsort((found.get("rank", np.arange(len(users))), users))
+    order = order[(users[order] >= 0) & (items[order] >= 0)]
+    return np.split(items[order], np.cumsum(np.bincount(users[order], minlength=split.n_users))[:-1])
+
+
+def _is_of_one_user(given: Any) -> bool:
+    """Whether something is called with one argument, a user; what is called with users and items is a scorer."""
+    if not callable(given) or hasattr(given, "score"):
+        return False
+    try:
+        each = list(inspect.signature(given).parameters.values())
+    except (TypeError, ValueError):
+        return False
+    return len(each) == 1 and each[0].kind in (each[0].POSITIONAL_ONLY, each[0].POSITIONAL_OR_KEYWORD)
 
 
 def _as_lists(given: Any, split: Split) -> Any:

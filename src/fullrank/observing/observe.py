@@ -42,10 +42,11 @@ def observe(
     item lists, to which the targets are added (the counts call these candidates ``"given"``). The other targets of a user
     are never negatives.
 
-    ``guide``: for :class:`fullrank.Guided`, what orders each user's candidates: any scorer, ``"popularity"``, or a list of
-    items per user, such as those a retrieval stage returned. It is asked for whole rows, and what it scores is not counted.
-    After every two items of a scorer comes the next of the most popular ones in the training data, which also come first
-    among items that it scores alike; a list is taken as it is given.
+    ``guide``: for :class:`fullrank.Guided`, what orders each user's candidates: any scorer, ``"popularity"``, or lists of
+    items, such as those a retrieval stage returned: one per user, a dict, a function of a user, or a frame or file with
+    columns of users and items (and ranks, if rows do not follow them). A scorer is asked for whole rows, and what it scores
+    is not counted; after every two of its items comes the next of the most popular ones in the training data, which also
+    come first among items that it scores alike. A list is taken as it is given.
     ``compare_train``: among ``"all"`` candidates, compare a user's training items one by one, and sample the others.
 
     ``ties``: an item whose score equals the target's ranks above it never (``"optimistic"``), always

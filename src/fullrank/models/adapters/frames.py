@@ -13,7 +13,7 @@ from fullrank._types import Array, IntArray
 from fullrank.data.frames import locate
 from fullrank.models.scorer import Table, is_frame
 
-__all__ = ["recognise"]
+__all__ = ["positions", "recognise"]
 
 
 def recognise(model: Any, split: Any, name: str | None) -> Table | None:
@@ -22,7 +22,7 @@ def recognise(model: Any, split: Any, name: str | None) -> Table | None:
         return None
     name = name or "scores"
     found = checked_columns(frame_columns(model, ("user", "item", "score")))
-    users, items = (_positions(found[what], split, what, name) for what in ("user", "item"))
+    users, items = (positions(found[what], split, what, name) for what in ("user", "item"))
     known = (users >= 0) & (items >= 0)
     users, items, scores = users[known], items[known], found["score"].astype(np.float64)[known]
     shape = tuple(int(each.max(initial=-1)) + 1 for each in (users, items))
@@ -34,7 +34,7 @@ def recognise(model: Any, split: Any, name: str | None) -> Table | None:
     return Table(rows, name=name)
 
 
-def _positions(names: Array, split: Any, what: str, name: str) -> IntArray:
+def positions(names: Array, split: Any, what: str, name: str) -> IntArray:
     """Turn names into positions; names the split does not know become −1 and are left out."""
     ids = getattr(split, f"{what}_ids", None)
     if ids is not None:
