@@ -1,6 +1,7 @@
 """What people hand over by mistake, found by trying: one clear sentence, or the right number; never a silent wrong one."""
 
 import os
+import re
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ def test_a_pipe_or_device_is_not_replaced_by_a_file(tmp_path, ranks):
     os.mkfifo(pipe)  # as /dev/stdout or /dev/null would be
     counts = fr.RankCounts.from_ranks(ranks[0], 5000, "uni99")
     for write in (counts.save, fr.correct(counts, metrics="ndcg@10").to_html, lambda path: write_atomically(path, b"")):
-        with pytest.raises(ValueError, match="must be a file, got .*pipe"):
+        with pytest.raises(ValueError, match=r"must be a file, got .*pipe"):
             write(pipe)
     assert pipe.is_fifo()
     assert sorted(os.listdir(tmp_path)) == ["pipe"]
@@ -45,3 +46,85 @@ def test_a_file_that_cannot_be_written_is_named_as_it_was_asked_for(tmp_path):
     with pytest.raises(OSError) as caught:
         write_atomically(tmp_path / "no such folder" / "page.html", b"")
     assert caught.value.filename == str(tmp_path / "no such folder" / "page.html")
+
+
+# ------------------------------------------------------------------------------------------------------- ranks
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"ranks": [True, True]}, "whole numbers, not bool"),
+        ({"ranks": [1 + 0j, 2]}, "whole numbers, not complex"),
+        ({"ranks": np.array(["1970-01-05"], dtype="datetime64[D]")}, "whole numbers, not datetime64"),
+        ({"ranks": ["1", "2nd"]}, "got '2nd' at case 1"),
+        ({"ranks": [[1, 2], [3]]}, "lists of unlike length"),
+        ({"ranks": (rank for rank in (1, 2))}, "a single generator"),
+        ({"users": [1.0, np.nan]}, "`users` has a missing value at case 1"),
+        ({"users": ["a", None]}, "`users` has a missing value at case 1"),
+        ({"users": [(1, 2), (3, 4)]}, r"`users` has shape \(2, 2\) for 2 cases"),
+        ({"users": 5}, r"`users` has shape \(\) for 2 cases"),
+        ({"weights": ["heavy", "light"]}, "`weights` must be numbers"),
+        ({"n_items": [100, None]}, r"`n_items` has a missing value \(NaN\) at case 1: drop such cases, or fill it in"),
+    ],
+)
+def test_what_is_no_rank_user_or_weight_is_refused(given, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        fr.RankCounts.from_ranks(**{"ranks": [1, 2], "n_items": 5000, "design": "uni99", **given})
+
+
+def test_missing_users_of_pandas_are_refused():
+    pd = pytest.importorskip("pandas")
+    with pytest.raises(ValueError, match="`users` has a missing value at case 1"):
+        fr.RankCounts.from_ranks([1, 2], 5000, "uni99", users=pd.array(["a", pd.NA], dtype="object"))
+
+
+def test_users_written_as_floats_are_the_same_users(ranks):
+    whole = fr.RankCounts.from_ranks(ranks[0], 5000, "uni99", users=np.arange(400))
+    assert fr.RankCounts.from_ranks(ranks[0], 5000, "uni99", users=np.arange(400.0)) == whole
+
+
+def test_models_whose_names_read_the_same_were_lost(ranks):
+    counts = {
+        1: fr.RankCounts.from_ranks(ranks[0], 5000, "uni99"),
+        "1": fr.RankCounts.from_ranks(ranks[1], 5000, "uni99"),
+    }
+    for door in (fr.correct, fr.compare, lambda models: fr.evaluate(models, fr.Split(np.zeros((2, 3)), [0], [1]))):
+        with pytest.raises(ValueError, match="two models are named '1'"):
+            door(counts)
+
+
+def test_frames_and_paths_in_place_of_ranks_are_told_where_to_go(ranks):
+    pd = pytest.importorskip("pandas")
+    for given in (pd.DataFrame({"rank": ranks[0]}), "ranks.csv"):
+        with pytest.raises(TypeError, match=r"from_frame.* reads a frame, and `fullrank correct` a file"):
+            fr.correct(given, 5000, "uni99")
+
+
+def test_a_list_of_functions_is_not_a_pair_of_factors():
+    with pytest.raises(TypeError, match="models by name"):
+        fr.evaluate([lambda u, i: i, lambda u, i: i], fr.Split(np.zeros((2, 3)), [0], [1]))
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"users": np.arange(1, 401)}, "not evaluated on the same cases"),
+        ({"candidates": "all"}, r"different candidates \(unseen and all\)"),
+        ({"n_items": 6000}, r"different numbers of candidates \(5,000 to 6,000\)"),
+    ],
+)
+def test_models_that_were_not_evaluated_alike_are_reported_with_a_warning(ranks, other, said):
+    given = {"n_items": 5000, "design": "uni99", "users": np.arange(400)}
+    counts = {
+        "A": fr.RankCounts.from_ranks(ranks[0], **given),
+        "B": fr.RankCounts.from_ranks(ranks[1], **{**given, **other}),
+    }
+    report = fr.correct(counts, metrics="ndcg@10")
+    for notes in (report.notes, fr.compare(counts, "ndcg@10").notes):
+        assert any(re.search(said, note) for note in notes), notes
+    assert str(counts["A"]) in str(report.provenance["about"])
+    assert str(counts["B"]) in str(report.provenance["about"])
+    alike = fr.correct({"A": counts["A"], "B": counts["A"]}, metrics="ndcg@10")
+    assert not alike.notes
+    assert alike.provenance["about"].count("cases of") == 1

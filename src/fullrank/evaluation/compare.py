@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Mapping as MappingType
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from fullrank._checks import by_name
 from fullrank._types import FloatArray
 from fullrank.estimators import Estimate, Estimator, Naive, describe, parse_estimator
 from fullrank.estimators.intervals import check_interval, z_of
@@ -88,7 +89,7 @@ def compare(
 def _fitted(given: MappingType[str, Any], estimator: Estimator | str | None) -> dict[str, Estimate]:
     """Return estimates by model: those that were given, and fits to counts."""
     chosen = parse_estimator(estimator)
-    estimates = {str(name): chosen.fit(each) if isinstance(each, RankCounts) else each for name, each in given.items()}
+    estimates = {n: chosen.fit(each) if isinstance(each, RankCounts) else each for n, each in by_name(given).items()}
     for name, each in estimates.items():
         if not hasattr(each, "expect"):
             raise TypeError(f"model {name!r}: `models` must hold RankCounts or estimates, got {type(each).__name__}.")
@@ -117,12 +118,10 @@ def comparisons(
     spread = len(names) > 1 and not (target == "cases" and all(_exact(each.counts) for each in estimates.values()))
     found = {name: influences(each, metrics) for name, each in estimates.items()} if same and spread else None
     about = "; ".join(
-        [*dict.fromkeys(str(each.counts) for each in estimates.values())][:3]
+        described([each.counts for each in estimates.values()])
         + [*dict.fromkeys(describe(each.estimator) for each in estimates.values())][:3]
     )
-    notes = (
-        () if same or len(names) < 2 else ("the models were not evaluated on the same cases: taken as independent.",)
-    )
+    notes = tuple(_unlike([each.counts for each in estimates.values()], same))
     out = []
     for index, metric in enumerate(metrics):
         numbers, naive = [], {}
@@ -141,6 +140,25 @@ def comparisons(
             replace(made, paired=same, about=about, notes=notes, naive=shown, estimates=dict(estimates), remedy=_remedy)
         )
     return out
+
+
+def described(counts: Sequence[RankCounts]) -> list[str]:
+    """Describe the counts of models, the first few that differ."""
+    return [*dict.fromkeys(map(str, counts))][:3]
+
+
+def _unlike(counts: Sequence[RankCounts], same: bool) -> Iterator[str]:
+    """Say in what the models were not evaluated alike."""
+    if len(counts) > 1 and not same:
+        yield "the models were not evaluated on the same cases: taken as independent."
+    among, pools = [*dict.fromkeys(each.candidates for each in counts)], [each.n_items for each in counts]
+    if len(among) > 1:
+        yield f"the models were ranked among different candidates ({joined(among)}): their metrics are of different tasks."
+    elif max(pools) > 1.01 * min(pools):
+        yield (
+            f"the models were ranked among different numbers of candidates ({min(pools):,.0f} to {max(pools):,.0f}): their "
+            "metrics are of different tasks."
+        )
 
 
 def uncorrected(counts: RankCounts) -> Estimate | None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fullrank._checks import by_name
 from fullrank.estimators import Estimator, parse_estimator
 from fullrank.estimators.intervals import check_interval
 from fullrank.evaluation.correct import DEFAULT_METRICS, report_on
@@ -185,7 +186,11 @@ def _named(models: Any) -> dict[str, Any]:
     if isinstance(models, MappingType):
         if not models:
             raise ValueError("`models` is empty: give models by name, as in {'EASE': model}.")
-        return {str(name): model for name, model in models.items()}
+        return by_name(models)
+    if isinstance(models, list | tuple) and models and all(map(callable, models)):
+        raise TypeError(
+            "`models` must be models by name, as in {'EASE': model}, or one model, got a list of functions."
+        )
     from fullrank.models import as_scorer
 
     scorer = as_scorer(models)

@@ -127,6 +127,8 @@ def user_blocks(users: ArrayLike, known: _StringBlocks | None = None) -> IntArra
     ``known``: names that were hashed before, to which these are added.
     """
     ids = np.asarray(users)
+    if ids.dtype.kind == "f" and np.array_equal(ids, np.round(ids)) and (np.abs(ids) < 2.0**53).all():
+        ids = ids.astype(np.int64)  # as frames write whole numbers once a value was missing
     if ids.dtype.kind in "iub":
         with np.errstate(over="ignore"):
             z = ids.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)  # splitmix64

@@ -189,9 +189,7 @@ class RankCounts:
             raise ValueError("`hits` is empty: there is nothing to estimate from.")
         N = checks.per_case("n_items", n_items, M)
         w = checks.constant(1.0, M) if weights is None else checks.check_weights(weights, M)
-        ids = None if users is None else np.asarray(users)
-        if ids is not None and len(ids) != M:
-            raise ValueError(f"`users` has {len(ids)} entries for {M} cases: give one per case.")
+        ids = None if users is None else checks.check_users(users, M)
         j = checks.constant(1, M) if order is None else checks.per_case("order", order, M)
         T = checks.constant(1, M) if targets is None else checks.per_case("targets", targets, M)
         if order is None and (T > 1).any():
