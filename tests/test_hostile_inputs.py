@@ -128,3 +128,28 @@ def test_models_that_were_not_evaluated_alike_are_reported_with_a_warning(ranks,
     alike = fr.correct({"A": counts["A"], "B": counts["A"]}, metrics="ndcg@10")
     assert not alike.notes
     assert alike.provenance["about"].count("cases of") == 1
+
+
+# ------------------------------------------------------------------------------------------------------- frames
+
+
+def test_two_models_in_a_frame_were_counted_as_one():
+    frame = {"rank": [1, 2, 3], "model": ["A", "A", "B"]}
+    with pytest.raises(ValueError, match="the frame holds 2 models, 'A', 'B'"):
+        fr.RankCounts.from_frame(frame, "uni99", 5000)
+    assert len(fr.RankCounts.from_frame({**frame, "model": ["A"] * 3}, "uni99", 5000)) == 3
+
+
+def test_a_frame_s_numbers_of_negatives_were_ignored():
+    counts = fr.RankCounts.from_frame({"rank": [1, 2, 3], "negatives": [9, 9, 19]}, "uni99", 5000)
+    assert counts == fr.RankCounts.from_ranks([1, 2, 3], 5000, "uni99", drawn=[9, 9, 19])
+
+
+def test_frames_without_names_or_with_one_twice_are_refused():
+    pd = pytest.importorskip("pandas")
+    for columns, said in (
+        ([0, 1], "must have names, got '0', '1'"),
+        (["rank", "rank"], "two columns of the same name"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            fr.RankCounts.from_frame(pd.DataFrame([[1, 2], [3, 4]], columns=columns), "uni99", 5000)
