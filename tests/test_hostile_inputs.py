@@ -153,3 +153,45 @@ def test_frames_without_names_or_with_one_twice_are_refused():
     ):
         with pytest.raises(ValueError, match=said):
             fr.RankCounts.from_frame(pd.DataFrame([[1, 2], [3, 4]], columns=columns), "uni99", 5000)
+
+
+# ------------------------------------------------------------------------------------------------------- plans and runs
+
+
+@pytest.mark.parametrize("option", [{"max_items": 0}, {"max_items": -5}, {"gather_cost": 0}, {"gather_cost": np.nan}])
+def test_a_plan_refuses_budgets_and_costs_that_cannot_be(option):
+    with pytest.raises(ValueError, match=f"`{next(iter(option))}` must be a finite number above 0"):
+        fr.plan(1000, 100, **option)
+    with pytest.raises(ValueError, match=r"`cases` must be a whole number from 1, got 1\.5"):
+        fr.plan(1000, 1.5)
+    with pytest.raises(ValueError, match="`absolute` must be True or False"):
+        fr.plan(1000, 100, absolute="yes")
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_plan_for_an_absurd_precision_ranks_all_that_matters():
+    assert fr.plan(1000, 100, "ndcg@10", precision=1e-300).recommended.meets
+
+
+@pytest.mark.parametrize("metric", ["auc", "ndcg"])
+def test_no_sample_was_said_to_give_metrics_of_the_whole_ranking_exactly(metric):
+    plan = fr.plan(1000, 100, metric, precision=1e-4)
+    assert (str(plan.recommended.design), plan.recommended.meets) == ("exhaustive", True)
+    assert all(each.relative > 0 for each in plan.choices if each.share < 1)
+    easy = fr.plan(1000, 100, "auc", precision=0.02).recommended
+    assert easy.meets
+    assert 0.005 < easy.relative < 0.02
+
+
+@pytest.mark.parametrize("metric", ["auc", "ndcg", ["ndcg@10", "ndcg"]])
+def test_runs_ended_as_exact_before_uncut_metrics_were(metric):
+    rng = np.random.default_rng(0)
+    users, items = rng.normal(size=(60, 4)), rng.normal(size=(400, 4))
+    targets = (users @ items.T + 3 * rng.gumbel(size=(60, 400))).argmax(1)
+    split = fr.Split(np.zeros((60, 400)), np.arange(60), targets)
+    given = {"m": lambda u, i: np.einsum("uf,umf->um", users[u], items[i])}
+    report = fr.evaluate(given, split, metric, design="adaptive", precision=1e-4, progress=False)
+    truth = fr.evaluate(given, split, metric, design="full", progress=False)
+    for row, exact in zip(report.rows, truth.rows, strict=True):
+        assert row.value == pytest.approx(exact.value, rel=1e-4)
+        assert row.high - row.low <= 2e-4 * row.value

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fullrank._checks import check_flag, check_number
 from fullrank.estimators import LogSpline, RankDistribution
 from fullrank.estimators.intervals import check_interval
 from fullrank.evaluation.guided_plan import rehearsed_behind_guide
@@ -135,7 +136,7 @@ class Plan:
         """The verdict and the choices as lines of at most ``width`` columns."""
         wanted, what = self._asked
         about = (
-            f"Asked for: {wanted} ({what}), {self.cases:,} cases, {self.n_items:,} items. "
+            f"Asked for: {wanted} ({what}), {self.cases:,} case{'s' * (self.cases != 1)}, {self.n_items:,} items. "
             f"Ranks are assumed to be like those of {self.source}."
         )
         notes = [line for note in self.notes for line in wrapped(note, width, "! ")]
@@ -277,6 +278,9 @@ def plan(
     wanted = metrics_to_report(metric)
     check_interval(level, target)
     planner = Planner(wanted, check_precision(precision, absolute), absolute, level, target, start)
+    check_number("max_items", 1 if max_items is None else max_items, above=0)
+    check_number("gather_cost", gather_cost, above=0)
+    check_flag("absolute", absolute)
     pilot = _fitted(pilot)
     guess, n_items, cases = _guess(pilot, n_items, cases)
     for name, value, least in (("n_items", n_items, 2), ("cases", cases, 1)):
@@ -292,10 +296,12 @@ def plan(
     part, found = planner.choose(rehearsal, max_items)
     dist = guess.estimator.fit(rehearsal.counts(found.stop, found.ceiling))
     best = draft.choice(found.design, found.items, found.half_widths, _bounds(dist, wanted, level), part)
-    exact_is_cheaper = best.share * gather_cost >= 1.0 and (max_items is None or everything.items <= max_items)
+    affordable = max_items is None or everything.items <= max_items
+    exact_is_cheaper = best.share * gather_cost >= 1.0 and affordable
+    exact_is_needed = everything.meets and not best.meets and affordable
     choices = [
-        replace(everything, recommended=exact_is_cheaper), *draft.familiar(guess),
-        replace(best, recommended=not exact_is_cheaper),
+        replace(everything, recommended=exact_is_cheaper or exact_is_needed), *draft.familiar(guess),
+        replace(best, recommended=not (exact_is_cheaper or exact_is_needed)),
     ]  # fmt: skip
     notes = draft.notes(choices, max_items)
     if exact_is_cheaper:
@@ -442,7 +448,7 @@ def _guess(pilot: RankDistribution | None, n_items: int | None, cases: int | Non
             )
         if isinstance(n_items, bool) or not isinstance(n_items, int | np.integer) or not 2 <= n_items <= MOST_ITEMS:
             raise ValueError(f"`n_items` must be a whole number from 2 to 2**50, got {n_items!r}.")
-        return Guess.prior(int(n_items)), int(n_items), int(cases)
+        return Guess.prior(int(n_items)), int(n_items), cases
     N = round(pilot.counts.n_items)
     if n_items is not None and abs(n_items - N) > 0.05 * N:
         raise ValueError(f"`n_items` must be the pilot's {N:,} candidates or left out, got {n_items!r}.")
