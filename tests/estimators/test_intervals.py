@@ -376,3 +376,19 @@ def power_law(recall, n_items, shape=1.0):
 def test_bounds_of_a_sample_too_large_to_go_through_assume_nothing_at_all():
     counts = fr.RankCounts.from_ranks([1, 1, 40, 70_000], 10**6, fr.Sample(100_000, replace=False))
     assert fr.MLE().fit(counts).bounds(fr.NDCG @ 10) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("word", ["mle", "bv_mle", "bv0.01"])
+def test_replicates_have_each_sample_size_as_often_as_it_is_there(word):
+    """One case in ten with many negatives does not make the others precise: they did, each size being drawn as often."""
+    rng = np.random.default_rng(5)
+    true = 1 + rng.binomial(499, rng.beta(0.4, 2.0, size=600))
+    drawn = np.where(rng.random(600) < 0.9, 9, 200)
+    samples = (
+        fr.RankCounts.from_ranks(1 + rng.binomial(drawn, (true - 1) / 499), 500, fr.Sample(9), drawn=drawn)
+        for _ in range(25)
+    )
+    fits = [fr.parse_estimator(word).fit(sample) for sample in samples]
+    low, high = fits[0].interval("recall@20")
+    spread = np.std([fit.expect("recall@20") for fit in fits], ddof=1)
+    assert 0.75 < (high - low) / 2 / 1.96 / spread < 1.6

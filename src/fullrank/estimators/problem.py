@@ -239,12 +239,15 @@ def with_all_outcomes(counts: RankCounts, table: PoolTable) -> PoolTable:
     return PoolTable(table.n_items, every[:, 0], every[:, 1], weight)
 
 
-def size_shares(counts: RankCounts, table: PoolTable) -> FloatArray:
-    """With unequal samples, the share of cases of each size: sizes are part of the outcome, whatever the rank."""
+def size_shares(counts: RankCounts, table: PoolTable, weight: FloatArray | None = None) -> FloatArray:
+    """With unequal samples, the share of cases of each size: sizes are part of the outcome, whatever the rank.
+
+    ``weight`` of the outcomes, where not all strata are meant.
+    """
     if not counts.design.plain:
         return np.ones(len(table.drawn))
     sizes, which = np.unique(table.drawn, return_inverse=True)
-    share = np.bincount(which, table.weight.sum(0), len(sizes))
+    share = np.bincount(which, table.weight.sum(0) if weight is None else weight, len(sizes))
     return np.asarray((share / share.sum())[which])
 
 
