@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+from test_grid import pooled_samples
 
 import fullrank as fr
+from fullrank.estimators import likelihood
 from fullrank.estimators._grid import Grid
 from fullrank.estimators.hyperprior import shipped
-from fullrank.estimators.intervals import resampled, users_interval
+from fullrank.estimators.intervals import resampled, simulated, users_interval
 from fullrank.estimators.splines import SplineModel
 
 
@@ -392,3 +394,22 @@ def test_replicates_have_each_sample_size_as_often_as_it_is_there(word):
     low, high = fits[0].interval("recall@20")
     spread = np.std([fit.expect("recall@20") for fit in fits], ddof=1)
     assert 0.75 < (high - low) / 2 / 1.96 / spread < 1.6
+
+
+@pytest.mark.parametrize("replicate", [simulated, resampled])
+def test_replicates_of_samples_of_very_many_sizes_multiply_what_speaks_about_them_and_no_more(
+    rng, monkeypatch, replicate
+):
+    counts, _ = pooled_samples(rng, users=250)
+    problem = fr.MLE(iterations=10).fit(counts).refit[0].coarser(3)
+    work, masses = [], []
+    for few in (likelihood.FEW_ROWS, 10**9):  # in parts, and all at once
+        monkeypatch.setattr(likelihood, "FEW_ROWS", few)
+
+        def solve(replicates):
+            work.append(sum(len(part.ratio) * part.law.size for part in likelihood._parts(replicates)))
+            return likelihood.em(replicates, 10, "uniform", 0.0)
+
+        masses.append(replicate(problem, solve, 8, np.random.default_rng(0)).masses)
+    np.testing.assert_allclose(masses[0], masses[1], rtol=1e-11, atol=1e-15)
+    assert work[0] < 0.1 * work[1]
