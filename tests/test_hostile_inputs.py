@@ -195,3 +195,49 @@ def test_runs_ended_as_exact_before_uncut_metrics_were(metric):
     for row, exact in zip(report.rows, truth.rows, strict=True):
         assert row.value == pytest.approx(exact.value, rel=1e-4)
         assert row.high - row.low <= 2e-4 * row.value
+
+
+# ------------------------------------------------------------------------------------------------------- scorers and guides
+
+
+@pytest.fixture(scope="module")
+def world():
+    rng = np.random.default_rng(0)
+    users, items = rng.normal(size=(40, 4)), rng.normal(size=(300, 4))
+    return users, items, fr.Split(np.zeros((40, 300)), np.arange(40), np.arange(40))
+
+
+def test_a_function_that_scores_the_first_item_only_was_taken_for_one_of_flat_pairs(world):
+    users, items, split = world
+
+    def first_only(u, i):
+        return np.einsum("uf,umf->um", users[u], np.broadcast_to(items[i], (len(u), i.shape[-1], 4)))[:, 0]
+
+    with pytest.raises(ValueError, match=r"among other pairs and .* alone; a score must not depend on the other pairs"):
+        fr.observe(first_only, split, "uni9", progress=False)
+    flat = fr.observe(lambda u, i: (users[u] * items[i]).sum(-1), split, "uni9", progress=False)
+    assert flat == fr.observe((users, items), split, "uni9", progress=False)
+
+
+def test_wrong_shapes_are_found_on_a_few_pairs_and_not_on_all(world):
+    _, _, split = world
+    asked = []
+
+    def transposed(u, i):
+        asked.append(len(u))
+        return np.zeros((i.shape[-1], len(u)))
+
+    with pytest.raises(ValueError, match="it must return one score per item"):
+        fr.observe(transposed, split, "uni9", progress=False)
+    assert sorted(asked) == [6, 40]  # users in a block, and a few flat pairs: all would be 400 squared
+
+
+def test_a_guide_lists_positions(world):
+    users, items, split = world
+    with pytest.raises(TypeError, match="`guide` must list items by their positions, 0 to 299"):
+        fr.observe((users, items), split, fr.Guided(5, 9), guide=[["a"]] * 40, progress=False)
+
+
+def test_a_level_is_a_number(ranks):
+    with pytest.raises(ValueError, match=r"`level` must be between 0 and 1, got '0\.95'"):
+        fr.correct({"A": ranks[0]}, 5000, "uni99", "ndcg@10", level="0.95")

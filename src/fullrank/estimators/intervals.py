@@ -45,7 +45,7 @@ SHIFT = 0.15
 
 def check_interval(level: float, target: str) -> None:
     """Refuse a level or target that means nothing."""
-    if not 0 < level < 1:
+    if not isinstance(level, int | float | np.number) or not 0 < level < 1:
         raise ValueError(f"`level` must be between 0 and 1, got {level!r}; 95 % is 0.95.")
     if target not in {"cases", "population"}:
         raise ValueError(f"`target` must be 'cases' or 'population', got {target!r}.")

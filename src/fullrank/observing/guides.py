@@ -141,7 +141,10 @@ def _as_lists(given: Any, split: Split) -> Any:
         raise ValueError(
             f"`guide` must have a list for each of the split's {split.n_users} users, got {len(lists)} lists."
         )
-    parts = [np.asarray(items, dtype=np.int64) for items in lists]
+    try:
+        parts = [np.asarray(items, dtype=np.int64) for items in lists]
+    except (TypeError, ValueError):
+        raise TypeError(f"`guide` must list items by their positions, 0 to {split.n_items - 1}.") from None
     flat = np.concatenate([np.zeros(0, dtype=np.int64), *parts])
     if len(flat) and (flat.min() < 0 or flat.max() >= split.n_items):
         wrong = flat[(flat < 0) | (flat >= split.n_items)][0]
