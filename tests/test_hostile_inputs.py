@@ -241,3 +241,10 @@ def test_a_guide_lists_positions(world):
 def test_a_level_is_a_number(ranks):
     with pytest.raises(ValueError, match=r"`level` must be between 0 and 1, got '0\.95'"):
         fr.correct({"A": ranks[0]}, 5000, "uni99", "ndcg@10", level="0.95")
+
+
+def test_an_accumulator_refuses_words_for_numbers():
+    with pytest.raises(ValueError, match="`n_items` must be a whole number of at least 1 or None, got 'many'"):
+        fr.Accumulator("uni99", n_items="many")
+    with pytest.raises(TypeError, match="`scores` must be numbers, got <U"):
+        fr.Accumulator("uni1", n_items=50).update([["0.1", "0.2"]])
