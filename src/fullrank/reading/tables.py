@@ -251,17 +251,18 @@ def _long(path: Path, columns: dict[str, Array], rank: str) -> Iterator[RankTabl
 def _refuse_copies(path: Path, model: str, rows: dict[str, Array], user: str | None) -> None:
     """Refuse a target that a user has twice: the file was put together twice, and intervals would be too narrow."""
     item = find_column(list(rows), "item")
-    if user is None or item is None:
+    if user is None or item is None or not all(rows[each].dtype.kind in "iuUO" for each in (user, item)):
         return
-    users, items = (np.unique(rows[each].astype(str), return_inverse=True)[1].ravel() for each in (user, item))
+    users, items = (encode(rows[each], each)[0] for each in (user, item))
     pairs = users * (items.max() + 1) + items
+    if (np.diff(np.sort(pairs)) > 0).all():
+        return
     _, first, sizes = np.unique(pairs, return_index=True, return_counts=True)
-    if (sizes > 1).any():
-        place, copies = first[np.argmax(sizes > 1)], int((sizes - 1).sum())
-        raise ValueError(
-            f"{str(path)!r} has item {rows[item][place]} of user {rows[user][place]} more than once in model {model!r} "
-            f"({copies:,} such rows): drop the copies."
-        )
+    place, copies = first[np.argmax(sizes > 1)], int((sizes - 1).sum())
+    raise ValueError(
+        f"{str(path)!r} has item {rows[item][place]} of user {rows[user][place]} more than once in model {model!r} "
+        f"({copies:,} such rows): drop the copies."
+    )
 
 
 def _refuse_ranked_lists(path: Path, columns: dict[str, Array]) -> None:
