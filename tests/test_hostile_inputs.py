@@ -248,3 +248,12 @@ def test_an_accumulator_refuses_words_for_numbers():
         fr.Accumulator("uni99", n_items="many")
     with pytest.raises(TypeError, match="`scores` must be numbers, got <U"):
         fr.Accumulator("uni1", n_items=50).update([["0.1", "0.2"]])
+
+
+@pytest.mark.parametrize("word", sorted(fr.estimators.ESTIMATORS))
+def test_estimators_say_what_they_are_fitted_to(word):
+    for given in ([1, 2, 3], None):
+        with pytest.raises(
+            TypeError, match=r"`counts` must be RankCounts, got .*: make them with RankCounts.from_ranks"
+        ):
+            fr.parse_estimator(word).fit(given)

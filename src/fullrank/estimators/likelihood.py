@@ -15,7 +15,7 @@ import numpy as np
 
 from fullrank._types import FloatArray, IntArray
 from fullrank.estimators.estimate import RankDistribution, fit_distribution
-from fullrank.estimators.problem import Fit, Problem
+from fullrank.estimators.problem import Fit, Problem, check_counts
 from fullrank.metrics import parse_metric
 from fullrank.ranks.counts import PoolTable, RankCounts
 
@@ -150,6 +150,7 @@ def _parts(problem: Problem) -> Iterator[_Part]:
 
 
 def _steps(iterations: int | None, counts: RankCounts) -> int:
+    check_counts(counts)
     if iterations is not None:
         return iterations
     return 50 if counts.design.grows else 100

@@ -27,7 +27,7 @@ from fullrank._types import FloatArray, IntArray
 from fullrank.estimators.estimate import RankDistribution, empirical, taken_as_known
 from fullrank.estimators.hyperprior import HyperPrior, anything, bins_of, compared_trend, guide_lift, shipped
 from fullrank.estimators.intervals import columns_of
-from fullrank.estimators.problem import Fit, Problem, build_problem
+from fullrank.estimators.problem import Fit, Problem, build_problem, is_exhaustive
 from fullrank.estimators.splines import Mode, Outcomes, SplineModel, balanced_normals, em_step, posterior_mode
 from fullrank.metrics import Metric
 from fullrank.ranks.counts import LEAD_BINS, MAX_POOLS, RankCounts
@@ -91,7 +91,7 @@ class LogSpline:
 
     def fit(self, counts: RankCounts) -> RankDistribution:
         """Return the posterior mean of the cases' rank distribution, with the posterior for intervals."""
-        if counts.known()[1] is None:
+        if is_exhaustive(counts):
             return empirical(self, counts)
         compared = counts.has_compared_part
         known, fitted = counts.sampled_part() if compared else (None, counts)

@@ -298,6 +298,16 @@ def one_size(counts: RankCounts, name: str) -> int:
     return int(sizes[0])
 
 
+def check_counts(counts: object) -> None:
+    """Refuse what an estimator cannot be fitted to, such as ranks."""
+    if not isinstance(counts, RankCounts):
+        raise TypeError(
+            f"`counts` must be RankCounts, got {type(counts).__name__}: make them with RankCounts.from_ranks(ranks, "
+            "n_items, design), or give ranks to fr.correct."
+        )
+
+
 def is_exhaustive(counts: RankCounts) -> bool:
     """Whether every rank is known."""
+    check_counts(counts)
     return bool(counts.all_compared.all())
