@@ -257,3 +257,15 @@ def test_estimators_say_what_they_are_fitted_to(word):
             TypeError, match=r"`counts` must be RankCounts, got .*: make them with RankCounts.from_ranks"
         ):
             fr.parse_estimator(word).fit(given)
+
+
+def test_a_path_was_taken_for_the_indentation_of_json(ranks):
+    report = fr.correct({"A": ranks[0], "B": ranks[1]}, 5000, "uni99", "ndcg@10")
+    for each in (report, report.comparison["ndcg@10"], fr.plan(1000, 100)):
+        with pytest.raises(TypeError, match="`to_json` returns the text"):
+            each.to_json("report.json")
+
+
+def test_a_metric_s_function_is_one():
+    with pytest.raises(TypeError, match="`function` must be a function of the rank"):
+        fr.Metric("mine", "ndcg")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from fullrank.ranks.design import Adaptive, Design, Exhaustive, Sample
 from fullrank.report import Report
 from fullrank.report.tables import text_table
 from fullrank.report.verdict import Verdict
-from fullrank.report.words import joined, wrapped
+from fullrank.report.words import as_json, joined, wrapped
 
 __all__ = ["Choice", "Plan", "plan"]
 
@@ -109,7 +108,7 @@ class Plan:
 
     def to_json(self, indent: int | None = 2) -> str:
         """Write :meth:`to_dict` as strict JSON, as ``fullrank plan --json`` prints it."""
-        return json.dumps(self.to_dict(), indent=indent, ensure_ascii=False, allow_nan=False)
+        return as_json(self.to_dict(), indent)
 
     def __str__(self) -> str:
         return "\n".join(self.lines())

@@ -14,8 +14,7 @@ from fullrank.ranks.laws import ALL, NOTHING
 
 __all__ = [
     "check_candidates", "check_compared_part", "check_rest", "check_users", "check_weights", "constant", "per_case",
-    "refuse",
-    "whole_numbers",
+    "refuse", "whole_numbers",
 ]  # fmt: skip
 
 
