@@ -269,3 +269,13 @@ def test_a_path_was_taken_for_the_indentation_of_json(ranks):
 def test_a_metric_s_function_is_one():
     with pytest.raises(TypeError, match="`function` must be a function of the rank"):
         fr.Metric("mine", "ndcg")
+
+
+def test_observe_refuses_a_guide_that_nobody_would_ask_and_a_checkpoint_that_is_no_file(world):
+    users, items, split = world
+    with pytest.raises(ValueError, match="`guide` is for guided designs"):
+        fr.observe((users, items), split, "uni9", guide="popularity", progress=False)
+    with pytest.raises(TypeError, match="`checkpoint` must be the name of a file or None, got 3"):
+        fr.observe((users, items), split, "uni9", checkpoint=3, progress=False)
+    with pytest.raises(TypeError, match="`checkpoint` must be the name of a folder or None, got 3"):
+        fr.evaluate({"m": (users, items)}, split, "ndcg@10", checkpoint=3, progress=False)

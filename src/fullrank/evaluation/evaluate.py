@@ -9,6 +9,7 @@ does not matter to likelihood methods, because the choice depends on nothing tha
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Iterator
 from collections.abc import Mapping as MappingType
@@ -172,6 +173,8 @@ def _split(split: Any) -> Split:
 
 
 def _folder(checkpoint: str | Path | None) -> Path | None:
+    if not (checkpoint is None or isinstance(checkpoint, str | os.PathLike)):
+        raise TypeError(f"`checkpoint` must be the name of a folder or None, got {checkpoint!r}.")
     folder = None if checkpoint is None else Path(checkpoint)
     if folder is not None:
         if folder.is_file():
