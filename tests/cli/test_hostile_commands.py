@@ -95,3 +95,9 @@ def test_an_index_and_what_is_known_of_cases_are_no_models(tmp_path):
         found = read_counts(tmp_path / name, "uni99", 5000)
         assert list(found) == ["A", "B"]
         assert found["A"].sizes.tolist() == [9, 19]
+
+
+def test_python_that_makes_no_model_is_named(tmp_path):
+    (tmp_path / "pairs.csv").write_text("user_id,item_id\n" + "".join(f"{k % 5},{k}\n" for k in range(20)))
+    message = refused("evaluate", "--train", tmp_path / "pairs.csv", "-M", "a=math:sin", "-m", "ndcg@2")
+    assert "model 'math:sin' could not be made: TypeError: must be real number, not Split" in message
