@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -14,7 +14,8 @@ import numpy as np
 TIES = ("random", "optimistic", "pessimistic")
 
 __all__ = [
-    "TIES", "check_choice", "check_flag", "check_number", "check_whole", "did_you_mean", "first_where", "more", "require",
+    "TIES", "by_name", "check_choice", "check_flag", "check_number", "check_whole", "did_you_mean", "first_where", "more",
+    "require",
 ]  # fmt: skip
 
 
@@ -47,6 +48,15 @@ def check_choice(name: str, value: Any, allowed: Sequence[str]) -> None:
     if value not in allowed:
         words = ", ".join(map(repr, allowed[:-1])) + f" or {allowed[-1]!r}"
         raise ValueError(f"`{name}` must be {words}, got {value!r}{did_you_mean(value, allowed)}")
+
+
+def by_name(given: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return what models are given, their names as text; names that read the same, such as 1 and '1', are refused."""
+    names = [str(name) for name in given]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"two models are named {twice!r} when their names are written as text: rename one.")
+    return dict(zip(names, given.values(), strict=True))
 
 
 def did_you_mean(word: Any, known: Iterable[str], otherwise: str = ".", within: str = "{}") -> str:

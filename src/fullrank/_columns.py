@@ -90,7 +90,10 @@ def frame_columns(
     else:
         import narwhals.stable.v1 as nw  # imported here: arrays and mappings never need it
 
-        table = nw.from_native(frame, pass_through=True)
+        try:
+            table = nw.from_native(frame, pass_through=True)
+        except nw.exceptions.DuplicateError:
+            raise ValueError("the frame has two columns of the same name: rename one.") from None
         table = table.collect() if isinstance(table, nw.LazyFrame) else table
         if not isinstance(table, nw.DataFrame):
             raise TypeError(
@@ -98,6 +101,8 @@ def frame_columns(
                 f"{type(frame).__name__}."
             )
         names = table.columns
+        if not all(isinstance(name, str) for name in names):
+            raise ValueError(f"the columns of the frame must have names, got {listed([*map(str, names)])}.")
     found = {}
     for what in (*needed, *optional):
         name = find_column(names, what, (overrides or {}).get(what))

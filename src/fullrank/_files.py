@@ -19,8 +19,9 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     """Open a file to write to that takes the place of ``path`` when the block ends well, and goes away when it does not.
 
     It has a name of its own in the same folder, where renaming is atomic; its mode is that of the file it replaces, or what
-    the user's umask gives a new one.
+    the user's umask gives a new one. A link stays a link: the file that it points to is replaced.
     """
+    asked, path = path, _plain_file(path).resolve()
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.part")
     try:
         with part.open("xb") as file:
@@ -30,9 +31,11 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         if path.exists():
             part.chmod(path.stat().st_mode & 0o777)
         os.replace(part, path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename == str(part):  # a name that nobody asked for
+            error.filename, error.filename2 = str(asked), None
         raise
 
 
@@ -43,7 +46,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def writable(path: str | os.PathLike[str]) -> Path:
-    """Return the path of a file that can be written; a folder, or one in no folder, is refused."""
+    """Return the path of a file that can be written; a folder, a device, or a file in no folder, is refused."""
     target = Path(path)
     if not target.parent.is_dir():
         raise ValueError(
@@ -51,7 +54,14 @@ def writable(path: str | os.PathLike[str]) -> Path:
         )
     if target.is_dir():
         raise ValueError(f"`path` must be a file, got the folder {str(target)!r}: name one in it.")
-    return target
+    return _plain_file(target)
+
+
+def _plain_file(path: Path) -> Path:
+    """Refuse devices and pipes: a new file renamed over /dev/null would take its place for everybody."""
+    if path.exists() and not path.is_file():
+        raise ValueError(f"`path` must be a file, got {str(path)!r}, which is a folder, a device or a pipe.")
+    return path
 
 
 def existing(path: Path) -> Path:

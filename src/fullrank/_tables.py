@@ -6,6 +6,7 @@ never depends on it: where it cannot be imported, Python's own reader gives the 
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import csv
 import gzip
@@ -256,7 +257,10 @@ def _numbers(path: Path) -> dict[str, Array]:
 def _head(path: Path) -> str:
     """Return the first line of a text."""
     with _readable(path), open_bytes(path) as file:
-        return file.readline(1 << 16).decode("utf-8-sig", errors="replace").strip()
+        line = file.readline(1 << 16)
+    if line[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        raise ValueError(f"cannot read {str(path)!r}: it is not UTF-8 text but UTF-16; save it as UTF-8.")
+    return line.decode("utf-8-sig", errors="replace").strip()
 
 
 def _named(path: Path, found: list[tuple[str, Array]]) -> dict[str, Array]:

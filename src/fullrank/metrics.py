@@ -66,6 +66,10 @@ class Metric:
                 f"`Metric({self.name!r})` needs a function of the rank, as in Metric({self.name!r}, lambda R: 1 / R); "
                 f"for a built-in metric use fr.parse_metric({self.name!r})."
             )
+        if self.function is not None and not callable(self.function):
+            raise TypeError(
+                f"`function` must be a function of the rank, such as lambda R: 1 / R, got {self.function!r}."
+            )
         if self.k is not None:
             if isinstance(self.k, bool) or not isinstance(self.k, int | np.integer) or not 1 <= self.k < 2**63:
                 raise ValueError(f"`k` must be a positive whole number, got {self.k!r}: write {self.name}@10.")

@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+from test_grid import pooled_samples
 
 import fullrank as fr
+from fullrank.estimators import likelihood
 from fullrank.estimators._grid import Grid
 from fullrank.estimators.hyperprior import shipped
-from fullrank.estimators.intervals import resampled, users_interval
+from fullrank.estimators.intervals import resampled, simulated, users_interval
 from fullrank.estimators.splines import SplineModel
 
 
@@ -376,3 +378,38 @@ def power_law(recall, n_items, shape=1.0):
 def test_bounds_of_a_sample_too_large_to_go_through_assume_nothing_at_all():
     counts = fr.RankCounts.from_ranks([1, 1, 40, 70_000], 10**6, fr.Sample(100_000, replace=False))
     assert fr.MLE().fit(counts).bounds(fr.NDCG @ 10) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("word", ["mle", "bv_mle", "bv0.01"])
+def test_replicates_have_each_sample_size_as_often_as_it_is_there(word):
+    """One case in ten with many negatives does not make the others precise: they did, each size being drawn as often."""
+    rng = np.random.default_rng(5)
+    true = 1 + rng.binomial(499, rng.beta(0.4, 2.0, size=600))
+    drawn = np.where(rng.random(600) < 0.9, 9, 200)
+    samples = (
+        fr.RankCounts.from_ranks(1 + rng.binomial(drawn, (true - 1) / 499), 500, fr.Sample(9), drawn=drawn)
+        for _ in range(25)
+    )
+    fits = [fr.parse_estimator(word).fit(sample) for sample in samples]
+    low, high = fits[0].interval("recall@20")
+    spread = np.std([fit.expect("recall@20") for fit in fits], ddof=1)
+    assert 0.75 < (high - low) / 2 / 1.96 / spread < 1.6
+
+
+@pytest.mark.parametrize("replicate", [simulated, resampled])
+def test_replicates_of_samples_of_very_many_sizes_multiply_what_speaks_about_them_and_no_more(
+    rng, monkeypatch, replicate
+):
+    counts, _ = pooled_samples(rng, users=250)
+    problem = fr.MLE(iterations=10).fit(counts).refit[0].coarser(3)
+    work, masses = [], []
+    for few in (likelihood.FEW_ROWS, 10**9):  # in parts, and all at once
+        monkeypatch.setattr(likelihood, "FEW_ROWS", few)
+
+        def solve(replicates):
+            work.append(sum(len(part.ratio) * part.law.size for part in likelihood._parts(replicates)))
+            return likelihood.em(replicates, 10, "uniform", 0.0)
+
+        masses.append(replicate(problem, solve, 8, np.random.default_rng(0)).masses)
+    np.testing.assert_allclose(masses[0], masses[1], rtol=1e-11, atol=1e-15)
+    assert work[0] < 0.1 * work[1]

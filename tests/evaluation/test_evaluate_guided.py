@@ -164,6 +164,28 @@ def test_training_items_are_compared_among_all_candidates(world):
         assert row.naive is None
 
 
+def test_auc_is_known_where_few_cases_are_closed(world):
+    _, factors, _, _ = world
+    scores = factors[0] @ factors[1].T
+    order = np.argsort(-scores, axis=1)
+    for far in range(4):  # the only case that is closed, whether it is one of those kept open or not
+        ranks = np.full(USERS, 3)
+        ranks[far] = 300
+        split = fr.Split(sp.csr_matrix(scores.shape), np.arange(USERS), order[np.arange(USERS), ranks - 1])
+        report = fr.evaluate(
+            {"slow": Slow(factors)},
+            split,
+            ["ndcg@10", "auc"],
+            precision=0.1,
+            design="guided",
+            guide=factors,
+            progress=False,
+        )
+        assert report.rows[-1].metric.whole_auc
+        for row in report.rows:
+            assert row.low - 1e-9 <= value(ranks, row["metric"]) <= row.high + 1e-9
+
+
 def test_the_command_line(world, tmp_path):
     split, (U, V), (_, near), _ = world
     files = {name: tmp_path / f"{name}.npy" for name in ("U", "V", "near")}

@@ -11,6 +11,7 @@ import typer
 from fullrank._checks import did_you_mean
 from fullrank._version import __version__
 from fullrank.cli import compare, correct, data, demo, evaluate, plan, reproduce
+from fullrank.cli._options import write_any_terminal
 from fullrank.report.words import clean
 
 __all__ = ["app", "main"]
@@ -60,6 +61,7 @@ app.add_typer(data.app, name="data", short_help="List and import data sets.")
 def main() -> None:
     """Entry point: bad input ends with one line and exit code 2, ctrl-C with 130."""
     code = 2
+    write_any_terminal()
     try:
         done = app(standalone_mode=False, prog_name="fullrank") or 0
         if done != 130:  # which is how some versions of Typer report a ctrl-C
@@ -93,6 +95,11 @@ def _usage(error: Any) -> str:
     text = text[:1].lower() + text[1:]
     text = re.sub(r"Input should be a valid integer\b.*", "it must be a whole number", text)  # in Pydantic's words
     text = re.sub(r"Input should be a valid number\b.*", "it must be a number", text)
+    text = re.sub(
+        r"Input should be greater than or equal to (\S+)|\S+ is not in the range x>=(\S+)",
+        r"it must be at least \1\2",
+        text,
+    )
     mistyped = getattr(error, "option_name", None)
     if type(error).__name__ == "NoSuchOption" and context is not None:
         known = [name for option in context.command.params for name in option.opts if name.startswith("--")]

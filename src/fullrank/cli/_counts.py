@@ -38,6 +38,7 @@ def read_models(files: Iterable[Path], given: Mapping[str, Any], seed: int, **ho
     counts: dict[str, RankCounts] = {}
     if items is not None and not 2 <= items <= MOST_ITEMS:
         raise ValueError(f"--items must be a whole number from 2 to 2**50, got {items}.")
+    files = list(files)
     for path in files:
         try:
             found = _read(existing(path), design, items, given.get("candidates"), seed, how)
@@ -53,7 +54,23 @@ def read_models(files: Iterable[Path], given: Mapping[str, Any], seed: int, **ho
             if model in counts:
                 raise ValueError(f"two files hold a model named {model!r}: rename one.")
             counts[model] = each
+    if all(path.suffix.lower() == ".npz" for path in files):
+        _refuse_otherwise(counts, design, items)
     return counts
+
+
+def _refuse_otherwise(counts: Mapping[str, RankCounts], design: Design | None, items: int | None) -> None:
+    """Refuse what is said of saved counts, which know it themselves, where it is not so."""
+    for model, each in counts.items():
+        asked = design if design is None else design.resolve(round(each.pool_range[1]))
+        if asked is not None and asked != each.design:
+            raise ValueError(
+                f"the counts of {model!r} are of '{each.design}', not of '{asked}': leave --negatives and --design out."
+            )
+        if items is not None and not each.varying_pool and items != round(each.n_items):
+            raise ValueError(
+                f"the counts of {model!r} are among {each.n_items:,.0f} items: leave --items out, got {items:,}."
+            )
 
 
 def _design(negatives: int | None, design: str | None, distinct: bool) -> Design | None:

@@ -172,6 +172,9 @@ def _made(what: str, split: Any) -> Any:
         ]
     except (TypeError, ValueError):
         return found
-    if not needed:
-        return found()
-    return found(split) if len(needed) == 1 else found
+    if len(needed) > 1:
+        return found
+    try:
+        return found(split) if needed else found()
+    except Exception as error:  # whatever the user's code does: it was called to make a model
+        raise ValueError(f"model {what!r} could not be made: {type(error).__name__}: {error}.") from error

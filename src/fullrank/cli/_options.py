@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
+import io
+import json
 import os
 import shutil
 import sys
+import unicodedata
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -54,7 +58,7 @@ Absolute = Annotated[
 ]
 MaxItems = Annotated[Whole, Option(metavar="N", help="The most negatives to score, over all models.")]
 Config = Annotated[File, Argument(metavar="TOML", help="A file with the options below; flags win over it.")]
-Seed = Annotated[int, Option("--seed", metavar="INT", help="Seed of everything drawn at random.")]
+Seed = Annotated[int, Option("--seed", min=0, metavar="INT", help="Seed of everything drawn at random.")]
 Metrics = Annotated[list[str] | None, Option(
     "--metric", "-m", metavar="NAME@K", help="Such as ndcg@10 or recall@5,10; may be repeated.", autocompletion=_metrics
 )]  # fmt: skip
@@ -127,6 +131,29 @@ def show(
         show_lines(result.lines(width()) if lines is None else lines)
     if html is not None:
         typer.echo(f"page: {result.to_html(html)}", err=True)
+
+
+#: What a terminal without Unicode is given for the signs of numbers and bars; a lost minus would be another number.
+_PLAIN = {"−": "-", "–": "-", "…": "...", "×": "x", "█": "#", "±": "+/-", "’": "'"}
+
+
+def _plainly(error: UnicodeError) -> tuple[str, int]:
+    """Write what an encoding lacks by plain characters, and the rest as JSON does."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    out = ""
+    for lost in error.object[error.start : error.end]:
+        plain = _PLAIN.get(lost) or unicodedata.normalize("NFKC", lost)
+        out += plain if plain.isascii() else json.dumps(lost)[1:-1]
+    return out, error.end
+
+
+def write_any_terminal() -> None:
+    """Let what is printed pass through terminals and pipes that are not Unicode, such as Windows' in Western Europe."""
+    codecs.register_error("plainly", _plainly)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and codecs.lookup(stream.encoding).name != "utf-8":
+            stream.reconfigure(errors="plainly")
 
 
 def width() -> int:

@@ -33,7 +33,8 @@ def evaluate(
         o.Text, Option(metavar="TEXT", help="full, top10, uni99, adaptive or guided; the last two force sampling.")
     ] = None,
     guide: Annotated[
-        o.Text, Option(metavar="NAME=WHAT", help="A cheap model or a file of candidates to guide slow models, or popularity.")
+        o.Text,
+        Option(metavar="NAME=WHAT", help="A cheap model or a file of candidates to guide slow ones, or popularity."),
     ] = None,
     estimator: o.Estimator = None,
     target: o.Target = None,
@@ -47,7 +48,7 @@ def evaluate(
     items: Annotated[
         o.Whole, Option("--items", "-n", metavar="N", help="For files of ranks: candidates, target included.")
     ] = None,
-    seed: Annotated[o.Whole, Option(metavar="INT", help="Seed of negatives and ties.")] = None,
+    seed: Annotated[o.Whole, Option(min=0, metavar="INT", help="Seed of negatives and ties.")] = None,
     json: o.Json = False,
     html: o.Html = None,
 ) -> None:
@@ -149,8 +150,13 @@ def _from_tables(tables: dict[str, str], metrics: Any, given: dict[str, Any], se
     extra = sorted(set(given) - {"design", "estimator", "target", "level", "candidates", "items", "train"})
     if extra:
         raise ValueError(f"--{extra[0].replace('_', '-')} has no meaning for files of ranks, scores or counts.")
-    counts = {}
+    if "design" not in given and any(Path(what).suffix.lower() != ".npz" for what in tables.values()):
+        raise ValueError("--design is missing: how negatives were drawn, such as --design uni99.")
+    counts: dict[str, Any] = {}
     for name, what in tables.items():
         found = read_models([Path(what)], given, seed, train=given.get("train"))
-        counts.update(found if len(found) > 1 else {name: next(iter(found.values()))})
+        found = found if len(found) > 1 else {name: next(iter(found.values()))}
+        if twice := sorted(counts.keys() & found.keys()):
+            raise ValueError(f"two files hold a model named {twice[0]!r}: rename one.")
+        counts |= found
     return report_on(counts, metrics, **answers(given))

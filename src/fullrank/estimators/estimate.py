@@ -38,6 +38,7 @@ from fullrank.estimators.problem import (
     Problem,
     Solve,
     build_problem,
+    check_counts,
     empirical_value,
     is_exhaustive,
     refuse_closed,
@@ -379,6 +380,7 @@ def fit_distribution(
     ``compared``: whether a law of the rank among the rest will do, where a part of the candidates was compared.
     Where every rank is known (``Exhaustive``), the answer is the empirical distribution whatever the estimator.
     """
+    check_counts(counts)
     known, unknown = counts.known()
     if unknown is None:
         return empirical(estimator, counts)

@@ -23,7 +23,7 @@ import numpy as np
 
 from fullrank._types import FloatArray, IntArray
 from fullrank.estimators._grid import Grid
-from fullrank.estimators.problem import Problem, Solve, build_problem
+from fullrank.estimators.problem import Problem, Solve, build_problem, size_shares
 from fullrank.metrics import Metric
 from fullrank.ranks.counts import PoolTable, RankCounts
 
@@ -45,7 +45,7 @@ SHIFT = 0.15
 
 def check_interval(level: float, target: str) -> None:
     """Refuse a level or target that means nothing."""
-    if not 0 < level < 1:
+    if not isinstance(level, int | float | np.number) or not 0 < level < 1:
         raise ValueError(f"`level` must be between 0 and 1, got {level!r}; 95 % is 0.95.")
     if target not in {"cases", "population"}:
         raise ValueError(f"`target` must be 'cases' or 'population', got {target!r}.")
@@ -219,7 +219,8 @@ def simulated(problem: Problem, solve: Solve, size: int, rng: np.random.Generato
     """Return fits to counts drawn from a likelihood fit of P(R) and the design's law, the ranks held fixed.
 
     Given the ranks, p̃ has covariance Σ_R P̂(R)(diag a_R − a_R a_Rᵀ)/M; it is drawn by stratified sampling of ranks: each
-    case takes its own quantile of P̂, so that P̂ itself hardly varies between replicates. P̂ is MLE's whatever the estimator:
+    case takes its own quantile of P̂, so that P̂ itself hardly varies between replicates; its sample has one of the sizes that
+    its stratum has, as often as they are there. P̂ is MLE's whatever the estimator:
     a signed or tilted one is no distribution that such data come from.
     """
     from fullrank.estimators.likelihood import em
@@ -237,9 +238,14 @@ def simulated(problem: Problem, solve: Solve, size: int, rng: np.random.Generato
             number = np.diff(np.concatenate([[0], edges]))
             number[np.argmax(centre[row])] += cases - number.sum()
             used = np.flatnonzero(number > 0)
-            drawn = _drawn_from(law[used], number[used], rng, size)
-            drawn[drawn.sum(1) == 0] = np.round(table.weight[row])  # all its outcomes unseen: no sample to learn from
-            weight[:, row] = drawn * (total / cases)
+            share = size_shares(problem.counts, table, table.weight[row])
+            if problem.all_outcomes:  # the laws have the shares of all strata
+                share = share / size_shares(problem.counts, table)
+            here = np.flatnonzero(share > 0)
+            drawn = _drawn_from(law[np.ix_(used, here)], number[used], rng, size, share[here])
+            # all its outcomes unseen: no sample to learn from
+            drawn[drawn.sum(1) == 0] = np.round(table.weight[row, here])
+            weight[:, row, here] = drawn * (total / cases)
         tables.append(replace(table, weight=weight.reshape(-1, len(table.hits))))
     fitted, _ = solve(replace(problem, tables=tables))
     groups = np.tile(problem.counts.groups.weight, (size, 1))
@@ -343,7 +349,7 @@ def _samples(counts: RankCounts, target: Target) -> Iterator[RankCounts]:
     centre = np.average(np.maximum(pilot.masses, 0), axis=0, weights=problem.group_weight)
     # whole cases per rank that add up to all of them: rounded one by one, few cases over many ranks would come to none
     number = np.diff(np.round(np.cumsum(centre) / centre.sum() * len(counts)), prepend=0).astype(np.int64)
-    for drawn in _drawn_from(law, number, rng, REFITS):
+    for drawn in _drawn_from(law, number, rng, REFITS, size_shares(counts, table)):
         # all its outcomes unseen: no sample to learn from
         seen = drawn if drawn.any() else np.ceil(table.weight.sum(0)).astype(np.int64)
         yield RankCounts.from_outcomes(
@@ -352,15 +358,28 @@ def _samples(counts: RankCounts, target: Target) -> Iterator[RankCounts]:
         )  # fmt: skip
 
 
-def _drawn_from(law: FloatArray, number: IntArray, rng: np.random.Generator, size: int) -> IntArray:
-    """``size`` times: how often each outcome of ``law`` is seen when ``number`` cases have each rank."""
-    lost = np.maximum(1.0 - law.sum(1, keepdims=True), 0.0)
-    shares = np.concatenate([law, lost], axis=1)
-    shares /= shares.sum(1, keepdims=True)
-    drawn = np.zeros((size, law.shape[1]), dtype=np.int64)
-    for index in range(size):
-        drawn[index] = rng.multinomial(number, shares).sum(0)[:-1]
-    return drawn
+def _drawn_from(law: FloatArray, number: IntArray, rng: np.random.Generator, size: int, share: FloatArray) -> IntArray:
+    """``size`` times: how often each outcome of ``law`` is seen when ``number`` cases have each rank.
+
+    ``share`` of the cases whose samples have the size of the outcome. Where sizes differ, outcomes are far more than cases,
+    and of most sizes few were seen: a case has one of those, and is lost only where none is possible at its rank.
+    """
+    if (share == 1).all():
+        lost = np.maximum(1.0 - law.sum(1, keepdims=True), 0.0)
+        shares = np.concatenate([law, lost], axis=1)
+        shares /= shares.sum(1, keepdims=True)
+        drawn = np.zeros((size, law.shape[1]), dtype=np.int64)
+        for index in range(size):
+            drawn[index] = rng.multinomial(number, shares).sum(0)[:-1]
+        return drawn
+    ends, width = np.cumsum(law * share, axis=1), law.shape[1] + 1  # the last outcome: lost
+    ends /= np.where(ends[:, -1:] > 0, ends[:, -1:], 1.0)
+    lines = np.arange(size)[:, None] * width
+    found = [
+        (lines + np.searchsorted(line, rng.random((size, times)), side="right")).ravel()
+        for line, times in zip(ends, number.tolist(), strict=True)
+    ]
+    return np.bincount(np.concatenate(found), minlength=size * width).reshape(size, width)[:, :-1]
 
 
 def columns_of(table: PoolTable, drawn: IntArray, hits: IntArray) -> IntArray:

@@ -7,18 +7,23 @@ the answer: at the optimum π is a few spikes. The authors start uniform and tak
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
-from fullrank._types import FloatArray
+from fullrank._types import FloatArray, IntArray
 from fullrank.estimators.estimate import RankDistribution, fit_distribution
-from fullrank.estimators.problem import Fit, Problem
+from fullrank.estimators.problem import Fit, Problem, check_counts
 from fullrank.metrics import parse_metric
 from fullrank.ranks.counts import PoolTable, RankCounts
 
 __all__ = ["MLE", "WeightedMLE"]
+
+#: From so many rows of each stratum (replicates) and so many outcomes on, the likelihood is taken in parts of so many
+#: outcomes, each with the ranks at which it is more than so much of its largest value.
+FEW_ROWS, MANY_COLUMNS, COLUMNS, NOTHING = 8, 1000, 64, 1e-20
 
 
 @dataclass(frozen=True)
@@ -84,14 +89,16 @@ def em(problem: Problem, iterations: int, start: str, tolerance: float) -> tuple
     """Iterate π ← π ∘ Σ_b A_b (c_b / A_bᵀπ) / M, for all (j, T) groups at once."""
     π = problem.uniform() if start == "uniform" else np.log1p(problem.grid.width / (problem.grid.lo - 0.5))
     π = np.tile(π / π.sum(), (len(problem.group_weight), 1))
+    parts = list(_parts(problem))
     before, gain, step = -np.inf, np.inf, 0
     for step in range(1, iterations + 1):
         pull = np.zeros_like(π)
         loglik = 0.0
-        for table, law in zip(problem.tables, problem.laws, strict=True):
-            likely = np.maximum(π @ law, 1e-300)
-            pull += (table.weight / likely) @ law.T
-            loglik += float((table.weight * np.log(likely)).sum())
+        for part in parts:
+            likely = np.maximum((π[part.where] @ part.law).ravel()[part.seen], 1e-300)
+            part.ratio.ravel()[part.seen] = part.weight / likely
+            pull[part.where] += part.ratio @ part.law.T
+            loglik += float(part.weight @ np.log(likely))
         π *= pull
         π /= π.sum(1, keepdims=True)
         gain, before = loglik - before, loglik
@@ -100,7 +107,50 @@ def em(problem: Problem, iterations: int, start: str, tolerance: float) -> tuple
     return π, Fit(step, before, bool(gain < max(tolerance, 1e-8) * problem.group_weight.sum()))
 
 
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """A part of the likelihood: rows and cells of π, the laws of some outcomes there, and which were seen how often."""
+
+    where: tuple[slice, slice]
+    law: FloatArray  # cells × outcomes
+    seen: IntArray  # places in rows × outcomes that have a weight
+    weight: FloatArray  # of these places
+    ratio: FloatArray  # room for weight over likelihood, rows × outcomes: zero where nothing was seen
+
+    @classmethod
+    def of(cls, where: tuple[slice, slice], weight: FloatArray, law: FloatArray) -> _Part:
+        """Note where outcomes were seen."""
+        seen = np.flatnonzero(weight)
+        return cls(where, law, seen, weight.ravel()[seen], np.zeros(weight.shape))
+
+
+def _parts(problem: Problem) -> Iterator[_Part]:
+    """Yield the likelihood in parts that add up to it.
+
+    A fit has one part per table. Replicates are many rows of every stratum, and where sample sizes differ outcomes are very
+    many, of which a stratum has few, and each of which speaks about few ranks: nothing else is multiplied.
+    """
+    strata = int(problem.strata.max()) + 1
+    for table, law in zip(problem.tables, problem.laws, strict=True):
+        if len(table.weight) < FEW_ROWS * strata or law.shape[1] < MANY_COLUMNS:
+            yield _Part.of((slice(None), slice(None)), table.weight, law)
+            continue
+        likely = law > NOTHING * law.max(0)
+        first, last = likely.argmax(0), len(law) - likely[::-1].argmax(0)
+        for row in range(strata):
+            weight = table.weight[row::strata]
+            here = np.flatnonzero(weight.any(0))
+            here = here[np.argsort((first + last)[here], kind="stable")]
+            for place in range(0, len(here), COLUMNS):
+                some = here[place : place + COLUMNS]
+                cells = slice(int(first[some].min()), int(last[some].max()))
+                yield _Part.of(
+                    (slice(row, None, strata), cells), weight[:, some], np.ascontiguousarray(law[cells, some])
+                )
+
+
 def _steps(iterations: int | None, counts: RankCounts) -> int:
+    check_counts(counts)
     if iterations is not None:
         return iterations
     return 50 if counts.design.grows else 100

@@ -24,7 +24,7 @@ from fullrank._types import IntArray
 from fullrank.estimators.estimate import RankDistribution, empirical, taken_as_known
 from fullrank.estimators.hyperprior import HyperPrior, bins_of, compared_trend, guide_lift, shipped
 from fullrank.estimators.posterior import MANY_STRATA, Posterior
-from fullrank.estimators.problem import Fit, build_problem
+from fullrank.estimators.problem import Fit, build_problem, is_exhaustive
 from fullrank.estimators.splines import Outcomes, SplineModel
 from fullrank.ranks.counts import LEAD_BINS, MAX_POOLS, RankCounts
 
@@ -60,7 +60,7 @@ class LogSpline:
 
     def fit(self, counts: RankCounts) -> RankDistribution:
         """Return the posterior mean of the cases' rank distribution, with the posterior for intervals."""
-        if counts.known()[1] is None:
+        if is_exhaustive(counts):
             return empirical(self, counts)
         compared = counts.has_compared_part
         known, fitted = counts.sampled_part() if compared else (None, counts)

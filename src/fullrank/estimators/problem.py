@@ -246,12 +246,15 @@ def with_all_outcomes(counts: RankCounts, table: PoolTable) -> PoolTable:
     return PoolTable(table.n_items, every[:, 0], every[:, 1], weight)
 
 
-def size_shares(counts: RankCounts, table: PoolTable) -> FloatArray:
-    """With unequal samples, the share of cases of each size: sizes are part of the outcome, whatever the rank."""
+def size_shares(counts: RankCounts, table: PoolTable, weight: FloatArray | None = None) -> FloatArray:
+    """With unequal samples, the share of cases of each size: sizes are part of the outcome, whatever the rank.
+
+    ``weight`` of the outcomes, where not all strata are meant.
+    """
     if not counts.design.plain:
         return np.ones(len(table.drawn))
     sizes, which = np.unique(table.drawn, return_inverse=True)
-    share = np.bincount(which, table.weight.sum(0), len(sizes))
+    share = np.bincount(which, table.weight.sum(0) if weight is None else weight, len(sizes))
     return np.asarray((share / share.sum())[which])
 
 
@@ -302,6 +305,16 @@ def one_size(counts: RankCounts, name: str) -> int:
     return int(sizes[0])
 
 
+def check_counts(counts: object) -> None:
+    """Refuse what an estimator cannot be fitted to, such as ranks."""
+    if not isinstance(counts, RankCounts):
+        raise TypeError(
+            f"`counts` must be RankCounts, got {type(counts).__name__}: make them with RankCounts.from_ranks(ranks, "
+            "n_items, design), or give ranks to fr.correct."
+        )
+
+
 def is_exhaustive(counts: RankCounts) -> bool:
     """Whether every rank is known."""
+    check_counts(counts)
     return bool(counts.all_compared.all())

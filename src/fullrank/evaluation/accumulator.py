@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fullrank._checks import TIES, check_choice
+from fullrank._checks import TIES, check_choice, check_whole
 from fullrank._types import Array, BoolArray, IntArray
 from fullrank.estimators import Estimator
 from fullrank.evaluation.correct import DEFAULT_METRICS, report_on
@@ -76,6 +76,7 @@ class Accumulator:
     ) -> None:
         self.design = refuse_top(parse_design(design))
         check_choice("ties", ties, TIES)
+        check_whole("n_items", n_items, 1, none=True)
         self.n_items = n_items
         self.candidates = check_candidates(candidates)
         self.ties = ties
@@ -107,6 +108,8 @@ class Accumulator:
         values = _array(scores)
         if values.ndim != 2 or values.shape[0] == 0:
             raise ValueError(f"`scores` must have shape (rows, candidates), one row per case, got {values.shape}.")
+        if values.dtype.kind not in "iufb":
+            raise TypeError(f"`scores` must be numbers, got {values.dtype} values.")
         values, relevant = _relevance(values, _array(target))
         if np.isnan(values).any():
             first = int(np.flatnonzero(np.isnan(values).any(1))[0])

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fullrank._checks import by_name
 from fullrank._types import FloatArray
 from fullrank.estimators import Estimate, Estimator, Naive, describe, parse_estimator
 from fullrank.estimators.intervals import check_interval, z_of
@@ -89,7 +90,7 @@ def compare(
 def _fitted(given: MappingType[str, Any], estimator: Estimator | str | None) -> dict[str, Estimate]:
     """Return estimates by model: those that were given, and fits to counts."""
     chosen = parse_estimator(estimator)
-    estimates = {str(name): chosen.fit(each) if isinstance(each, RankCounts) else each for name, each in given.items()}
+    estimates = {n: chosen.fit(each) if isinstance(each, RankCounts) else each for n, each in by_name(given).items()}
     for name, each in estimates.items():
         if not hasattr(each, "expect"):
             raise TypeError(f"model {name!r}: `models` must hold RankCounts or estimates, got {type(each).__name__}.")
@@ -119,10 +120,10 @@ def comparisons(
         "target": target,
         "paired": same,
         "about": "; ".join(
-            [*dict.fromkeys(str(each.counts) for each in estimates.values())][:3]
+            described([each.counts for each in estimates.values()])
             + [*dict.fromkeys(describe(each.estimator) for each in estimates.values())][:3]
         ),
-        "notes": ("the models were not evaluated on the same cases: taken as independent.",) * (several and not same),
+        "notes": tuple(_unlike([each.counts for each in estimates.values()], same)),
         "estimates": dict(estimates),
         "remedy": _remedy,
     }
@@ -142,6 +143,25 @@ def _rows(estimates: MappingType[str, Estimate], metrics: Sequence[Metric], leve
             interval = each.interval(metric, level=level, target=target)  # type: ignore[arg-type]  # checked
             plain = None if naive is None else naive.expect(metric)
             yield Row(name, metric, each.expect(metric), interval, naive=plain)
+
+
+def described(counts: Sequence[RankCounts]) -> list[str]:
+    """Describe the counts of models, the first few that differ."""
+    return [*dict.fromkeys(map(str, counts))][:3]
+
+
+def _unlike(counts: Sequence[RankCounts], same: bool) -> Iterator[str]:
+    """Say in what the models were not evaluated alike."""
+    if len(counts) > 1 and not same:
+        yield "the models were not evaluated on the same cases: taken as independent."
+    among, pools = [*dict.fromkeys(each.candidates for each in counts)], [each.n_items for each in counts]
+    if len(among) > 1:
+        yield f"the models were ranked among different candidates ({joined(among)}): their metrics are of different tasks."
+    elif max(pools) > 1.01 * min(pools):
+        yield (
+            f"the models were ranked among different numbers of candidates ({min(pools):,.0f} to {max(pools):,.0f}): their "
+            "metrics are of different tasks."
+        )
 
 
 def uncorrected(counts: RankCounts) -> Estimate | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Iterable
 from collections.abc import Mapping as MappingType
@@ -11,12 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fullrank._checks import by_name
 from fullrank._version import __version__
 from fullrank.estimators import Estimator, LogSpline, parse_estimator
 from fullrank.estimators.bounds import bounds_of
 from fullrank.estimators.estimate import Estimate, PointEstimate, RankDistribution, describe
 from fullrank.estimators.problem import is_exhaustive
-from fullrank.evaluation.compare import comparisons, uncorrected
+from fullrank.evaluation.compare import comparisons, described, uncorrected
 from fullrank.metrics import Metric, metrics_to_report
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import Design
@@ -55,26 +57,31 @@ def correct(
     >>> report.rows[0]["naive"] > 2 * report.rows[0]["value"]  # what uni99 shows is far too rosy
     True
     """
-    by_model = ranks if isinstance(ranks, MappingType) else {"model": ranks}
+    if hasattr(ranks, "columns") or isinstance(ranks, str | os.PathLike):
+        raise TypeError(
+            f"`ranks` must be ranks by model, as in {{'EASE': frame['rank']}}, or those of one model, got a "
+            f"{type(ranks).__name__}; `RankCounts.from_frame` reads a frame, and `fullrank correct` a file."
+        )
+    by_model = by_name(ranks) if isinstance(ranks, MappingType) else {"model": ranks}
     if not by_model:
         raise ValueError("`ranks` is empty: give ranks by model, as in {'EASE': ranks}.")
     counts: dict[str, RankCounts] = {}
     for name, each in by_model.items():
         if isinstance(each, RankCounts):
-            refuse_other_candidates(each, candidates, f"model {str(name)!r}: ")
-            counts[str(name)] = each
+            refuse_other_candidates(each, candidates, f"model {name!r}: ")
+            counts[name] = each
             continue
         if n_items is None:
             raise ValueError("`n_items` is missing: how many candidates (target included) the full ranking would have.")
         if design is None:
             raise ValueError("`design` is missing: how the negatives were drawn, such as 'uni99', or 'full' for none.")
         try:
-            counts[str(name)] = RankCounts.from_ranks(
+            counts[name] = RankCounts.from_ranks(
                 each, n_items, design, drawn=drawn, users=users, weights=weights,
                 candidates="unseen" if candidates is None else candidates,
             )  # fmt: skip
         except (ValueError, TypeError) as error:
-            raise type(error)(f"model {str(name)!r}: {error}") from None
+            raise type(error)(f"model {name!r}: {error}") from None
     return report_on(counts, metrics, estimator=estimator, level=level, target=target)
 
 
@@ -124,6 +131,7 @@ def report_on(
         warnings.update(dict.fromkeys(f"{model}: {note}" for note in estimate.fit_info.notes))
     comparable = 1 < len(estimates) <= MOST_COMPARED and all(row.interval is not None for row in rows)
     compared = comparisons(estimates, wanted, level, target, rows=rows) if comparable else []
+    warnings.update(dict.fromkeys(note for each in compared for note in each.notes))
     about = _provenance(estimates, chosen, level, target) | (provenance or {})
     return Report(rows, {str(each.metric): each for each in compared}, runs, tuple(warnings), estimates, about)
 
@@ -160,7 +168,7 @@ def _provenance(
     estimated = "" if all(map(is_exhaustive, counts)) else f"; {describe(estimator)}{named}"
     card = _joined(each.posterior.prior.describe() for each in fitted)
     return {
-        "about": f"{counts[0]}{estimated}",
+        "about": f"{'; '.join(described(counts))}{estimated}",
         "fullrank": __version__,
         "numpy": np.__version__,
         "python": platform.python_version(),

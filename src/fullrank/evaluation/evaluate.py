@@ -9,6 +9,7 @@ does not matter to likelihood methods, because the choice depends on nothing tha
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Iterator
 from collections.abc import Mapping as MappingType
@@ -19,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from fullrank._checks import by_name
 from fullrank.data import Split, load
 from fullrank.estimators import Estimator, parse_estimator
 from fullrank.estimators.intervals import check_interval
@@ -159,6 +161,8 @@ def _resolved(backend: Any) -> Any:
 def _folder(checkpoint: str | Path | None) -> Path | None:
     if checkpoint is None:
         return None
+    if not isinstance(checkpoint, str | os.PathLike):
+        raise TypeError(f"`checkpoint` must be the name of a folder or None, got {checkpoint!r}.")
     folder = Path(checkpoint)
     if folder.is_file():
         raise ValueError(f"`checkpoint` must be a folder, because `evaluate` keeps several files, got {str(folder)!r}.")
@@ -170,7 +174,11 @@ def _named(models: Any) -> dict[str, Any]:
     if isinstance(models, MappingType):
         if not models:
             raise ValueError("`models` is empty: give models by name, as in {'EASE': model}.")
-        return {str(name): model for name, model in models.items()}
+        return by_name(models)
+    if isinstance(models, list | tuple) and models and all(map(callable, models)):
+        raise TypeError(
+            "`models` must be models by name, as in {'EASE': model}, or one model, got a list of functions."
+        )
     scorer = as_scorer(models)
     return {str(getattr(scorer, "name", None) or "model"): scorer}
 

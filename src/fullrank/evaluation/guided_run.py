@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from fullrank.evaluation.model_run import Fitted, ModelRun, Step
 from fullrank.metrics import Metric
 from fullrank.observing.guides import guide_of
 from fullrank.observing.observation import Observation
+from fullrank.ranks.design import Design
+from fullrank.ranks.guided import Guided
 
 __all__ = ["GuidedRun", "most_for_least", "open_shares"]
 
@@ -60,6 +62,8 @@ class GuidedRun(ModelRun):
     guide_name = ""
     #: Negatives of the rest that a round asked for at most.
     negatives = 0
+    #: Whether no case is closed, since none of the few that would be was kept open.
+    keeps_all = False
 
     def carry_out(self) -> None:
         """Observe the model behind the guide until the precision is met, or without it if that is cheaper."""
@@ -83,6 +87,19 @@ class GuidedRun(ModelRun):
             self.observation.forget()
             self.rounds.clear()
             super().carry_out()
+
+    def observe_round(self, design: Design, cases: IntArray | None = None) -> None:
+        """Observe cases further; where AUC is asked for and chance kept none of few closed cases open, keep them all."""
+        if not getattr(design, "keep_open", 0.0):
+            super().observe_round(design, cases)
+            return
+        keeping = replace(cast(Guided, design), keep_open=1.0)
+        super().observe_round(keeping if self.keeps_all else design, cases)
+        seen = self.observation
+        closed = seen.begun & ~seen.known & design.closed(seen.ahead)
+        if closed.any() and not seen.drawn[closed].any():
+            self.keeps_all = True
+            super().observe_round(keeping)
 
     def next_depth(self, step: Step, fitted: Fitted) -> Step | None:
         """Where to go on; ``None`` with a ``stop_reason`` to end, and without one to go on without the guide."""

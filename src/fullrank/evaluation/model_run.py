@@ -248,6 +248,8 @@ class ModelRun:
         guess = Guess.of(self._distribution(fitted))
         if planner.target == "population" and (grown := self._more_users(step, guess, fitted)) is not None:
             return grown
+        if step.stop >= self.cut and step.ceiling >= n_items - 1 and self._ranks_beyond_cut(step, n_items):
+            return Step(step.cases, step.start, n_items, n_items - 1)  # metrics without a cut-off: to the end
         if seen.known[seen.begun].all() or (step.stop >= self.cut and step.ceiling >= n_items - 1):
             return self._stop("exact" if planner.target == "cases" else "cases", fitted)
         floors = planner.floors(guess, len(seen))
@@ -330,6 +332,11 @@ class ModelRun:
     def cut(self) -> int:
         """The largest cut-off that is asked for."""
         return max((metric.k or 10 for metric in self.planner.metrics), default=10)
+
+    def _ranks_beyond_cut(self, step: Step, n_items: int) -> bool:
+        """Whether a metric without a cut-off can still be learnt from cases that were beaten often enough for the others."""
+        uncut = any(metric.k is None for metric in self.planner.metrics)
+        return uncut and step.stop < n_items and self.planner.target == "cases"
 
     def cases_of(self, users: int) -> IntArray:
         """The cases of the first so many users."""

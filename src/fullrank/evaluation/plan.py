@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fullrank._checks import check_flag, check_number
 from fullrank.estimators import LogSpline, RankDistribution
 from fullrank.estimators.intervals import check_interval
 from fullrank.evaluation.guided_plan import rehearsed_behind_guide
@@ -24,7 +24,7 @@ from fullrank.report.notebook import card
 from fullrank.report.panels import NOTEBOOK, PAGE, WIDTH, Panel, by_colour, chart_of, load_altair, tips
 from fullrank.report.tables import text_table
 from fullrank.report.verdict import Verdict
-from fullrank.report.words import joined, wrapped
+from fullrank.report.words import as_json, joined, wrapped
 
 __all__ = ["Choice", "Plan", "plan"]
 
@@ -104,7 +104,7 @@ class Plan:
 
     def to_json(self, indent: int | None = 2) -> str:
         """Write :meth:`to_dict` as strict JSON, as ``fullrank plan --json`` prints it."""
-        return json.dumps(self.to_dict(), indent=indent, ensure_ascii=False, allow_nan=False)
+        return as_json(self.to_dict(), indent)
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -132,7 +132,7 @@ class Plan:
         """The verdict and the choices as lines of at most ``width`` columns."""
         wanted, what = self._asked
         about = (
-            f"Asked for: {wanted} ({what}), {self.cases:,} cases, {self.n_items:,} items. "
+            f"Asked for: {wanted} ({what}), {self.cases:,} case{'s' * (self.cases != 1)}, {self.n_items:,} items. "
             f"Ranks are assumed to be like those of {self.source}."
         )
         notes = [line for note in self.notes for line in wrapped(note, width, "! ")]
@@ -263,6 +263,9 @@ def plan(
     wanted = metrics_to_report(metric)
     check_interval(level, target)
     planner = Planner(wanted, check_precision(precision, absolute), absolute, level, target, start)
+    check_number("max_items", 1 if max_items is None else max_items, above=0)
+    check_number("gather_cost", gather_cost, above=0)
+    check_flag("absolute", absolute)
     pilot = _fitted(pilot)
     guess, cases = _guess(pilot, n_items, cases)
     for name, value, least in (("n_items", guess.n_items, 2), ("cases", cases, 1)):
@@ -275,10 +278,12 @@ def plan(
     part, found = planner.choose(rehearsal, max_items)
     dist = guess.estimator.fit(rehearsal.counts(found.stop, found.ceiling))
     best = draft.choice(found.design, found.items, found.half_widths, _bounds(dist, wanted, level), part)
-    exact_is_cheaper = best.share * gather_cost >= 1.0 and (max_items is None or everything.items <= max_items)
+    affordable = max_items is None or everything.items <= max_items
+    exact_is_cheaper = best.share * gather_cost >= 1.0 and affordable
+    exact_is_needed = everything.meets and not best.meets and affordable
     choices = [
-        replace(everything, recommended=exact_is_cheaper), *draft.familiar(),
-        replace(best, recommended=not exact_is_cheaper),
+        replace(everything, recommended=exact_is_cheaper or exact_is_needed), *draft.familiar(),
+        replace(best, recommended=not (exact_is_cheaper or exact_is_needed)),
     ]  # fmt: skip
     notes = draft.notes(choices, max_items)
     if exact_is_cheaper:
@@ -440,7 +445,7 @@ def _guess(pilot: RankDistribution | None, n_items: int | None, cases: int | Non
             )
         if isinstance(n_items, bool) or not isinstance(n_items, int | np.integer) or not 2 <= n_items <= MOST_ITEMS:
             raise ValueError(f"`n_items` must be a whole number from 2 to 2**50, got {n_items!r}.")
-        return Guess.prior(int(n_items)), int(cases)
+        return Guess.prior(int(n_items)), cases
     N = round(pilot.counts.n_items)
     if n_items is not None and abs(n_items - N) > 0.05 * N:
         raise ValueError(f"`n_items` must be the pilot's {N:,} candidates or left out, got {n_items!r}.")

@@ -257,7 +257,10 @@ class Rehearsal:
         out = np.zeros((len(self.sizes), reach + 1))  # the last column: beaten more often, nothing open
         x = np.arange(reach)
         for place, m in enumerate(self.sizes.tolist()):
-            if m == N - 1 or metric.whole_auc:
+            if m == N - 1:
+                continue
+            if metric.whole_auc:
+                out[place] = self._auc_open
                 continue
             possible = x[x <= m]
             law = Sample(m, replace=False).law(middle, N, np.full(len(possible), m), possible)
@@ -266,6 +269,13 @@ class Rehearsal:
             out[place, : len(possible)] = np.maximum(second @ weight / total - (first @ weight / total) ** 2, 0.0)
         self._open[metric] = out
         return out
+
+    @property
+    def _auc_open(self) -> float:
+        """The variance of a case's AUC, which is estimated from its first stage however far the case goes."""
+        N, m, grid = self.guess.n_items, self.start, self.guess.grid
+        share = (0.5 * (grid.lo + grid.hi) - 1) / max(N - 1, 1)
+        return float(self.guess.mass @ (share * (1 - share))) / m * (N - 1 - m) / max(N - 2, 1)
 
     def fitted(self, metrics: Iterable[Metric], stop: int, ceiling: int, level: float) -> dict[Metric, float]:
         """The half-widths for these cases that LogSpline gives on the made-up counts, at the guess's own values."""
@@ -361,7 +371,7 @@ class Rehearsal:
 
         def pick(beyond: float) -> int:
             """The first that the screen, made ``beyond`` times stricter, lets pass."""
-            good = np.flatnonzero(affordable & (ratio * beyond <= 1.0))
+            good = np.flatnonzero(affordable & (ratio <= 1.0 / beyond))
             return int(good[0]) if len(good) else int(np.argmin(np.where(affordable, ratio, np.inf)))
 
         strict, loose, upper, last = 1.0, 0.0, 0.0, pick(1e300)

@@ -206,6 +206,8 @@ class Pairs:
             scores, flat = self._ask(users, items, False), False
         except Exception as error:  # whatever a function does that was handed the wrong form
             try:
+                if isinstance(error, _WrongShapeError):
+                    self._check_flat(users, items)
                 scores, flat = self._ask(users, items, True), True
             except Exception as other:
                 error.add_note(f"Asked for {items.size} flat pairs instead: {other}")
@@ -214,6 +216,17 @@ class Pairs:
                 raise error from None
         _settle(self, flat=flat)
         return scores
+
+    def _check_flat(self, users: IntArray, items: IntArray) -> None:
+        """Refuse a function whose score of a pair is another when it is asked alone: it takes the first form, and errs."""
+        few = users[:2], items[:2, :3]
+        together, alone = self._ask(*few, True)[-1, -1], self._ask(few[0][-1:], few[1][-1:, -1:], True)[0, 0]
+        if not np.isclose(float(together), float(alone), rtol=1e-2, atol=1e-6, equal_nan=True):
+            pair = f"user {few[0][-1]} and item {few[1][-1, -1]}"
+            raise _WrongShapeError(
+                f"model `{self.name}` gave {pair} the score {float(together):g} among other pairs and {float(alone):g} "
+                "alone; a score must not depend on the other pairs."
+            )
 
     def _ask(self, users: IntArray, items: IntArray, flat: bool) -> Array:
         users, asked = (np.repeat(users, items.shape[1]), items.ravel()) if flat else (users, items)

@@ -109,4 +109,7 @@ def lists_of(given: Any, what: str, split: Split) -> list[IntArray]:
         raise ValueError(
             f"`{what}` must have a list for each of the split's {split.n_users} users, got {len(lists)} lists."
         )
-    return [np.asarray(items, dtype=np.int64) for items in lists]
+    try:
+        return [np.asarray(items, dtype=np.int64) for items in lists]
+    except (TypeError, ValueError):
+        raise TypeError(f"`{what}` must list items by their positions, 0 to {split.n_items - 1}.") from None

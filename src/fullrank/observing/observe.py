@@ -14,7 +14,7 @@ from fullrank._types import RNG
 from fullrank.data.split import Split
 from fullrank.observing.observation import Observation
 from fullrank.ranks.counts import RankCounts
-from fullrank.ranks.design import Design
+from fullrank.ranks.design import Design, parse_design
 
 __all__ = ["observe"]
 
@@ -61,8 +61,15 @@ def observe(
     ``Adaptive(stop_at=K, max_negatives="all", replace=False)``, item by item: a case that was compared with all its
     candidates has its exact rank.
     """
+    if not (checkpoint is None or isinstance(checkpoint, str | os.PathLike)):
+        raise TypeError(f"`checkpoint` must be the name of a file or None, got {checkpoint!r}.")
     if checkpoint is not None and os.path.isdir(checkpoint):
         raise ValueError(f"`checkpoint` must be a file, got the folder {str(checkpoint)!r}: name a file in it.")
+    design = parse_design(design)
+    if guide is not None and not design.compares:
+        raise ValueError(
+            f"`guide` is for guided designs, such as 'guided 200, then uni99', got '{design}': leave it out."
+        )
     seen = Observation(
         model, split, candidates=candidates, compare_train=compare_train, guide=guide, ties=ties, rng=rng, map=map,
         checkpoint=checkpoint, progress=progress, batch=batch, name=name,

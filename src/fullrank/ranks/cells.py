@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fullrank._types import Array, FloatArray, IntArray
-from fullrank.ranks.checks import check_weights, constant, per_case, refuse
+from fullrank.ranks.checks import check_users, check_weights, constant, per_case, refuse
 from fullrank.ranks.laws import ALL, NOTHING
 from fullrank.ranks.protocol import Design
 
@@ -48,9 +48,7 @@ def cells_of(
         raise ValueError("`hits` is empty: there is nothing to estimate from.")
     N = per_case("n_items", n_items, M)
     w = constant(1.0, M) if weights is None else check_weights(weights, M)
-    ids = None if users is None else np.asarray(users)
-    if ids is not None and len(ids) != M:
-        raise ValueError(f"`users` has {len(ids)} entries for {M} cases: give one per case.")
+    ids = None if users is None else check_users(users, M)
     j = per_case("order", 1 if order is None else order, M)
     T = per_case("targets", 1 if targets is None else targets, M)
     if order is None and (T > 1).any():
@@ -143,6 +141,8 @@ def user_blocks(users: ArrayLike, known: _StringBlocks | None = None) -> IntArra
     ``known``: names that were hashed before, to which these are added.
     """
     ids = np.asarray(users)
+    if ids.dtype.kind == "f" and np.array_equal(ids, np.round(ids)) and (np.abs(ids) < 2.0**53).all():
+        ids = ids.astype(np.int64)  # as frames write whole numbers once a value was missing
     if ids.dtype.kind in "iub":
         with np.errstate(over="ignore"):
             z = ids.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)  # splitmix64

@@ -8,10 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fullrank._checks import first_where
+from fullrank._tables import is_number
 from fullrank._types import Array, BoolArray, FloatArray, IntArray
 from fullrank.ranks.laws import ALL, NOTHING
 
-__all__ = ["MOST_ITEMS", "check_candidates", "check_ranks", "check_weights", "constant", "per_case", "refuse"]
+__all__ = [
+    "MOST_ITEMS", "check_candidates", "check_ranks", "check_users", "check_weights", "constant", "per_case", "refuse",
+]  # fmt: skip
 
 #: More candidates than this are refused: ranks near 2**53 are no longer distinct as floating-point numbers.
 MOST_ITEMS = 2**50
@@ -19,17 +22,26 @@ MOST_ITEMS = 2**50
 
 def _whole_numbers(name: str, values: ArrayLike) -> IntArray:
     """Return the values as whole numbers, one per case, or refuse them."""
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise ValueError(
+            f"`{name}` must be one-dimensional, one entry per case; it holds lists of unlike length."
+        ) from None
     if array.ndim != 1:
-        raise ValueError(f"`{name}` must be one-dimensional, one entry per case; it has shape {array.shape}.")
+        found = f"has shape {array.shape}" if array.ndim else f"is a single {type(values).__name__}"
+        raise ValueError(f"`{name}` must be one-dimensional, one entry per case; it {found}.")
+    if array.dtype.kind not in "iufOUS":  # True would be rank 1, and a date some number
+        raise TypeError(f"`{name}` must be whole numbers, not {array.dtype}.")
     if array.dtype.kind == "i" or (array.dtype.kind == "u" and int(array.max(initial=0)) < 2**63):
         return array.astype(np.int64, copy=False)
     try:
         floats = array.astype(np.float64)
     except (TypeError, ValueError):
-        raise TypeError(f"`{name}` must be whole numbers, not {array.dtype}.") from None
+        word = first_where([not is_number(str(each)) for each in array.tolist()]) or 0
+        raise TypeError(f"`{name}` must be whole numbers, got {str(array[word])!r} at case {word}.") from None
     if (first := first_where(np.isnan(floats))) is not None:
-        raise ValueError(f"`{name}` has a missing value (NaN) at case {first}: drop such cases or give their rank.")
+        raise ValueError(f"`{name}` has a missing value (NaN) at case {first}: drop such cases, or fill it in.")
     if (first := first_where((floats != np.round(floats)) | (np.abs(floats) >= 2.0**63))) is not None:
         limit = " below 2**63" if 2.0**63 <= abs(floats[first]) < np.inf else ""
         raise ValueError(f"`{name}` must be whole numbers{limit}, got {array[first]!s} at case {first}.")
@@ -52,9 +64,29 @@ def constant(value: Any, cases: int) -> Array:
     return np.broadcast_to(np.asarray(value), cases)
 
 
+def check_users(values: ArrayLike, cases: int) -> Array:
+    """Return the users of the cases, or refuse them; users that are missing would all be taken for one."""
+    users = np.asarray(values)
+    if users.shape != (cases,):
+        found = f"{len(users)} entries" if users.ndim == 1 else f"shape {users.shape}"
+        raise ValueError(f"`users` has {found} for {cases} cases: give one per case.")
+    if users.dtype.kind in "fM":
+        missing = users != users
+    elif users.dtype.kind == "O":  # pandas' NA has no truth value
+        missing = np.array([each is None or type(each).__name__ == "NAType" or each != each for each in users.tolist()])
+    else:
+        return users
+    if missing.any():
+        raise ValueError(f"`users` has a missing value at case {first_where(missing)}: drop such cases, or fill it in.")
+    return users
+
+
 def check_weights(values: ArrayLike, cases: int) -> FloatArray:
     """Return the weights of the cases, or refuse them."""
-    weights = np.asarray(values, dtype=np.float64)
+    try:
+        weights = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError("`weights` must be numbers, one per case.") from None
     if weights.shape != (cases,):
         raise ValueError(f"`weights` has shape {weights.shape} for {cases} cases: give one per case.")
     if not np.isfinite(weights).all() or (weights < 0).any() or weights.sum() <= 0:

@@ -29,6 +29,12 @@ from fullrank.ranks.design import Design, parse_design
 __all__ = ["RankTable", "counts_from_frame", "read_counts", "read_ranks"]
 
 
+#: What a file of ranks may say about each case.
+_ABOUT_CASES = {"users": "user", "n_items": "n_items", "drawn": "drawn", "weights": "weight"}
+#: Names that pandas gives to the index of a frame when it is saved with it.
+_INDEX = re.compile(r"|index|__index_level_\d+__|Unnamed: \d+")
+
+
 @dataclass(frozen=True)
 class RankTable:
     """Holds the ranks of one model, and what the file says about each case (``None``: nothing)."""
@@ -89,6 +95,11 @@ def read_counts(
     if find_column(names, "score") is not None and (lists or targets or labelled or find_column(names, "rank") is None):
         columns = read_table(path)
         return {model: _scored(path, each, asked) for model, each in _by_model(path, columns)}
+    if lists is not None or targets is not None:
+        raise ValueError(
+            f"--{'targets' if lists is None else 'lists'} is for scored candidates, and {str(path)!r} has no column of "
+            f"scores; it has {listed(names)}."
+        )
     _refuse_ranked_lists(path, columns)
     return _ranked(path, chain([columns], batches), asked)
 
@@ -163,15 +174,18 @@ def counts_from_frame(
     """Make counts from a pandas, polars or Arrow frame, or a mapping of arrays, with one row per case.
 
     Columns are found under their usual names (``rank``; ``user_id``, ``userID``, ``query_id``, …; ``n_items`` when it is
-    not given as a number; ``drawn`` where the design needs it) or named outright. Weights are used only where ``weight``
-    names them. ``candidates`` as in :meth:`fullrank.RankCounts.from_ranks`.
+    not given as a number; ``negatives`` where there is such a column) or named outright. Weights are used only where
+    ``weight`` names them. The rows must be of one model. ``candidates`` as in :meth:`fullrank.RankCounts.from_ranks`.
     """
-    needed, optional = ["rank"], ["user"]
+    needed, optional = ["rank"], ["user", "model"]
     needed += ["n_items"] if n_items is None else []
-    needed += ["drawn"] if drawn is not None or not parse_design(design).plain else []
+    (needed if drawn is not None or not parse_design(design).plain else optional).append("drawn")
     needed += ["weight"] if weight is not None else []
     named = {"rank": rank, "user": user, "drawn": drawn, "weight": weight}
     found = {what: to_numpy(each) for what, each in frame_columns(frame, needed, optional, named).items()}
+    models = np.unique(found.get("model", np.zeros(0)).astype(str)).tolist()
+    if len(models) > 1:
+        raise ValueError(f"the frame holds {len(models)} models, {listed(models, 3)}: make counts of each one's rows.")
     return RankCounts.from_ranks(
         found["rank"], found.get("n_items", n_items), design, drawn=found.get("drawn"), users=found.get("user"),
         weights=found.get("weight"), candidates=candidates,
@@ -182,25 +196,28 @@ def read_ranks(path: str | Path, columns: dict[str, Array] | None = None) -> lis
     """Read sampled ranks from a file, one :class:`RankTable` per model; ``columns``: what :func:`read_table` found in it.
 
     Long form: a column ``rank``, and optionally ``model``, ``user_id``, ``n_items``, ``negatives``, ``weight``. Wide form,
-    when there is no ``rank``: one column of ranks per model, beside an optional user column. Without a ``model`` column, and
-    for a bare list of ranks (one number per line, or ``.npy``), the model is named after the file.
+    when there is no ``rank``: one column of ranks per model, beside the same optional columns. Without a ``model``
+    column, and for a bare list of ranks (one number per line, or ``.npy``), the model is named after the file.
     """
     path = Path(path)
     columns = read_table(path) if columns is None else columns
-    rank, user = find_column(list(columns), "rank"), find_column(list(columns), "user")
+    rank = find_column(list(columns), "rank")
     if rank is not None:
         return list(_long(path, columns, rank))
-    wide = [name for name in columns if name != user and columns[name].dtype.kind in "iuf"]
+    about = {key: find_column(list(columns), what) for key, what in _ABOUT_CASES.items()}
+    beside = {*about.values(), *(find_column(list(columns), what) for what in ("item", "timestamp"))}
+    beside |= {name for name in columns if _INDEX.fullmatch(name)}
+    wide = [name for name in columns if name not in beside and columns[name].dtype.kind in "iuf"]
     for name in columns:
-        if name != user and name not in wide:
+        if name not in beside and name not in wide:
             _refuse_words_among_ranks(path, name, columns[name])
     if not wide:
         raise ValueError(
             f"{str(path)!r} has no column of ranks: name it 'rank', or give one column of ranks per model; "
             f"it has {listed(list(columns))}."
         )
-    users = None if user is None else columns[user]
-    return [RankTable(name, columns[name], users) for name in wide]
+    given = {key: columns[name] for key, name in about.items() if name is not None}
+    return [RankTable(name, columns[name], **given) for name in wide]
 
 
 def _refuse_words_among_ranks(path: Path, name: str, column: Array) -> None:
@@ -225,10 +242,27 @@ def _by_line(message: str, path: Path, columns: dict[str, Array], model: str, ab
 
 
 def _long(path: Path, columns: dict[str, Array], rank: str) -> Iterator[RankTable]:
-    optional = {"users": "user", "n_items": "n_items", "drawn": "drawn", "weights": "weight"}
     for model, rows in _by_model(path, columns):
-        found = {key: find_column(list(rows), what) for key, what in optional.items()}
+        found = {key: find_column(list(rows), what) for key, what in _ABOUT_CASES.items()}
+        _refuse_copies(path, model, rows, found["users"])
         yield RankTable(model, rows[rank], **{key: rows[name] for key, name in found.items() if name is not None})
+
+
+def _refuse_copies(path: Path, model: str, rows: dict[str, Array], user: str | None) -> None:
+    """Refuse a target that a user has twice: the file was put together twice, and intervals would be too narrow."""
+    item = find_column(list(rows), "item")
+    if user is None or item is None or not all(rows[each].dtype.kind in "iuUO" for each in (user, item)):
+        return
+    users, items = (encode(rows[each], each)[0] for each in (user, item))
+    pairs = users * (items.max() + 1) + items
+    if (np.diff(np.sort(pairs)) > 0).all():
+        return
+    _, first, sizes = np.unique(pairs, return_index=True, return_counts=True)
+    place, copies = first[np.argmax(sizes > 1)], int((sizes - 1).sum())
+    raise ValueError(
+        f"{str(path)!r} has item {rows[item][place]} of user {rows[user][place]} more than once in model {model!r} "
+        f"({copies:,} such rows): drop the copies."
+    )
 
 
 def _refuse_ranked_lists(path: Path, columns: dict[str, Array]) -> None:
@@ -252,6 +286,9 @@ def _by_model(path: Path, columns: dict[str, Array]) -> Iterator[tuple[str, dict
     if column is None:
         yield stem(path), columns
         return
+    nameless = np.isin(columns[column].astype(str), ("", "None", "nan"))
+    if nameless.any():
+        raise ValueError(f"{str(path)!r} names no model {place_of(path, first_where(nameless) or 0)}: fill it in.")
     codes, names, _ = encode(columns[column].astype(str), "model", order="first")
     parts = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])
     for name, rows in zip(names if names is not None else (), parts, strict=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from collections.abc import Mapping as MappingType
@@ -15,7 +14,7 @@ from fullrank.report.notebook import card
 from fullrank.report.row import Row, finite, metric_called, pair
 from fullrank.report.tables import Results, letters, superscript, text_table
 from fullrank.report.verdict import Verdict, interval_text, verdict
-from fullrank.report.words import clean, decimals, named, number, signed, wrapped
+from fullrank.report.words import as_json, clean, decimals, named, number, signed, wrapped
 
 __all__ = ["SCHEMA", "Comparison", "Difference"]
 
@@ -161,7 +160,7 @@ class Comparison:
 
     def to_json(self, indent: int | None = 2) -> str:
         """Write :meth:`to_dict` as strict JSON."""
-        return json.dumps(self.to_dict(), indent=indent, ensure_ascii=False, allow_nan=False)
+        return as_json(self.to_dict(), indent)
 
     def to_latex(self, digits: int = 3) -> str:
         """Write a LaTeX table with intervals; superscripts name the models that one is significantly better than."""

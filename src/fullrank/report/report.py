@@ -20,7 +20,7 @@ from fullrank.report.notebook import report_html
 from fullrank.report.row import Row, finite
 from fullrank.report.tables import Results, digits_of, result_table, text_table
 from fullrank.report.verdict import Verdict, verdict
-from fullrank.report.words import clean, merged_notes, wrapped
+from fullrank.report.words import as_json, clean, merged_notes, wrapped
 
 __all__ = ["SCHEMA", "Report", "Run", "Winner"]
 
@@ -224,7 +224,7 @@ class Report:
             "notes": list(self.notes),
             "provenance": self.provenance,
         }
-        return json.dumps(_strict(document), indent=indent, ensure_ascii=False, allow_nan=False)
+        return as_json(_strict(document), indent)
 
     @classmethod
     def load(cls, path: str | Path) -> Report:

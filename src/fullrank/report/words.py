@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import textwrap
@@ -9,14 +10,24 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 
 __all__ = [
-    "clean", "decimals", "joined", "merged_notes", "named", "number", "percent", "ranged", "ratio", "short_design",
-    "signed", "wrapped",
+    "as_json", "clean", "decimals", "joined", "merged_notes", "named", "number", "percent", "ranged", "ratio",
+    "short_design", "signed", "wrapped",
 ]  # fmt: skip
 
 #: What is smaller than this is what arithmetic leaves of zero.
 NOTHING = 1e-12
 _UNFIT = {"Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp"}
 _JOINERS = "\u200c\u200d"  # part of emoji and of Indic and Persian spelling
+
+
+def as_json(document: object, indent: int | None) -> str:
+    """Write a document as strict JSON; a path, which `json` would take for the indentation, is refused."""
+    if not (indent is None or isinstance(indent, int)):
+        raise TypeError(
+            f"`indent` must be a whole number or None, got {indent!r}: `to_json` returns the text, to be written by "
+            "pathlib.Path(…).write_text(…)."
+        )
+    return json.dumps(document, indent=indent, ensure_ascii=False, allow_nan=False)
 
 
 def clean(text: object, most: int = 60) -> str:
