@@ -65,9 +65,9 @@ def prepare(folder, model="BPR", dataset="toy", split=RATIO, mode="uni7", order=
 
 def cases(made, monkeypatch, rng=0, data=None):
     """The report, and of every case (user, target, drawn, hits, N, j, T) as it went into the counts."""
-    from fullrank.reading import candidate_ranking
+    from fullrank.evaluation import recbole
 
-    kept, rank, count = [], candidate_ranking.rank_lists, fr.RankCounts.from_outcomes
+    kept, rank, count = [], recbole.rank_lists, fr.RankCounts.from_outcomes
 
     def rank_lists(rows, listed, how):
         kept.append([listed.user_ids(), listed.targets])
@@ -78,7 +78,7 @@ def cases(made, monkeypatch, rng=0, data=None):
         return count(drawn, hits, n_items, design, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(candidate_ranking, "rank_lists", rank_lists)
+        patch.setattr(recbole, "rank_lists", rank_lists)
         patch.setattr(fr.RankCounts, "from_outcomes", from_outcomes)
         report = fr.from_recbole(made.trainer, made.test if data is None else data, rng=rng)
     return report, [np.concatenate(each) for each in zip(*kept, strict=True)]
