@@ -79,8 +79,6 @@ class Guide:
         return allowed
 
     def _rows(self, task: Task, users: IntArray) -> Array:
-        from fullrank.observing import kernels as k
-
         if is_compiled(self.scorer):
             model, work = structure(replace(task, scorer=self.scorer))
             scores = np.empty((len(users), task.n_items), dtype=work.dtype)
