@@ -18,7 +18,7 @@ import polars as pl
 import scipy.sparse as sp
 
 import fullrank as fr
-from fullrank.observing.guides import BETWEEN_POPULAR, with_popular
+from fullrank.observing.guides import BETWEEN_POPULAR, by_popularity, with_popular
 
 KEPT = Path(os.environ.get("FULLRANK_PAIRS", Path(tempfile.gettempdir()) / "fullrank-guide-pairs"))
 CASES, PLACES, MOST_USERS, MOST_ITEMS_OF_EASE = 1500, 60, 25_000, 17_000
@@ -121,8 +121,7 @@ def make(name: str) -> dict[str, np.ndarray]:
     train, users, targets = split_of(name, rng)
     n, cases = train.shape[1], np.arange(len(users))
     seen = train[users].toarray() > 0
-    times = np.asarray(train.sum(0)).ravel()
-    popular = np.argsort(-times, kind="stable")[: np.count_nonzero(times)]
+    times, popular = np.asarray(train.sum(0)).ravel(), by_popularity(train)
     place, order_of = {}, {}
     for model, scores in scores_of(train, users, rng).items():
         scores = scores.astype(np.float64)

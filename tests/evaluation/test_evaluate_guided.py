@@ -186,6 +186,19 @@ def test_auc_is_known_where_few_cases_are_closed(world):
             assert row.low - 1e-9 <= value(ranks, row["metric"]) <= row.high + 1e-9
 
 
+def test_a_retrieval_stage_is_asked_once_for_every_user(world):
+    split, factors, near, _ = world
+    order, asked = np.argsort(-(near[0] @ near[1].T), axis=1), []
+
+    def retrieved(user):
+        asked.append(user)
+        return order[user, :200]
+
+    models = {"one": Slow(factors), "two": Slow(near)}
+    fr.evaluate(models, split, "ndcg@10", precision=0.2, design="guided", guide=retrieved, progress=False)
+    assert asked == list(range(USERS))
+
+
 def test_the_command_line(world, tmp_path):
     split, (U, V), (_, near), _ = world
     files = {name: tmp_path / f"{name}.npy" for name in ("U", "V", "near")}

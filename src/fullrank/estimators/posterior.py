@@ -235,7 +235,7 @@ class Posterior:
         starts = np.cumsum([0, *(len(table.hits) for table in problem.tables)])
         column = np.zeros(len(counts.keys), dtype=np.int64)
         for index, table in enumerate(problem.tables):
-            here = np.ones(len(column), dtype=bool) if problem.pools is None else problem.pools == index
+            here = problem.pools == index
             column[here] = starts[index] + columns_of(table, *counts.outcomes[here].T)
         return column
 

@@ -31,6 +31,7 @@ from fullrank.evaluation.planner import DEFAULT_PRECISION, Planner, check_precis
 from fullrank.metrics import Metric, metrics_to_report
 from fullrank.models import as_scorer
 from fullrank.observing.budget import Budget
+from fullrank.observing.guides import guide_of
 from fullrank.observing.inputs import seed_of
 from fullrank.ranks.design import DEFAULT_START, Design, parse_design
 from fullrank.report import Report, Row, Run
@@ -99,15 +100,16 @@ def evaluate(
         precision = DEFAULT_PRECISION
     wanted = None if precision is None else check_precision(precision, absolute)
     first = getattr(chosen, "negatives", DEFAULT_START)
+    held_out = _split(split)
     job = Job(
         planner=Planner(
             metrics_to_report(metrics), wanted or DEFAULT_PRECISION, absolute, level, target,
             None if first == DEFAULT_START else first,
         ),
-        split=_split(split), design=chosen, precision=wanted, forces_guide=forced, estimator=parse_estimator(estimator),
+        split=held_out, design=chosen, precision=wanted, forces_guide=forced, estimator=parse_estimator(estimator),
         observing={
             "candidates": candidates, "compare_train": isinstance(candidates, str) and candidates == "all",
-            "guide": guide, "ties": ties, "rng": seed_of(rng), "map": _resolved(backend),
+            "guide": guide_of(guide, held_out), "ties": ties, "rng": seed_of(rng), "map": _resolved(backend),
             "checkpoint": _folder(checkpoint), "progress": progress,
         },
     )  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from fullrank.estimators.hyperprior import guide_lift
 from fullrank.evaluation.audit import case_keys, undecided
 from fullrank.evaluation.model_run import Fitted, ModelRun, Step
 from fullrank.metrics import Metric
-from fullrank.observing.guides import guide_of
 from fullrank.observing.observation import Observation
 from fullrank.ranks.design import Design
 from fullrank.ranks.guided import Guided
@@ -73,8 +72,7 @@ class GuidedRun(ModelRun):
         if self.job.precision is None or useless or not (self.job.forces_guide or self.observation.is_function):
             super().carry_out()
             return
-        guide: Any = guide_of(self.job.observing["guide"], self.job.split)
-        self.guide_name = guide.name
+        self.guide_name = self.job.observing["guide"].name
         self.observation.time_function(self.budget)
         start = int(np.clip(n_items // 100, FEWEST, MOST))
         cases = len(self.job.split.users)

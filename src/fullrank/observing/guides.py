@@ -64,7 +64,8 @@ class Guide:
                 allowed = self.candidates(task, block, g)
                 if rows is not None:
                     own = _top(rows[row], np.flatnonzero(allowed), key, most)
-                    lists.append(with_popular(own, self.popular[allowed[self.popular]], most))
+                    popular = self.popular[: most + np.count_nonzero(~allowed)]  # more are not needed
+                    lists.append(with_popular(own, popular[allowed[popular]], most))
                 else:
                     items = self.lists.indices[self.lists.indptr[user] : self.lists.indptr[user + 1]]
                     lists.append(items[allowed[items]][:most].astype(np.int64))
@@ -144,12 +145,12 @@ def guide_of(given: Any, split: Split) -> Guide | None:
         check_sizes(scorer, split, name)
     except ValueError as error:
         raise ValueError(str(error).replace("model `", "guide `", 1)) from None
-    return Guide(name, scorer, popular=_by_popularity(split))
+    return Guide(name, scorer, popular=by_popularity(split.train))
 
 
-def _by_popularity(split: Split) -> IntArray:
-    """The items that occur in the training data, those that occur most often first."""
-    times = np.bincount(split.train.indices, minlength=split.n_items)
+def by_popularity(train: Any) -> IntArray:
+    """The items that occur in training data, a CSR matrix of users × items, those that occur most often first."""
+    times = np.bincount(train.indices, minlength=train.shape[1])
     return np.argsort(-times, kind="stable")[: np.count_nonzero(times)]
 
 

@@ -21,7 +21,7 @@ from fullrank._columns import find_column, frame_columns, listed
 from fullrank._files import existing
 from fullrank._tables import is_number, place_of, read_table, stem, table_batches
 from fullrank._types import Array
-from fullrank.data.frames import encode, encode_together
+from fullrank.data.frames import encode, encode_together, repeats
 from fullrank.models.scorer import to_numpy
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import Design, parse_design
@@ -257,11 +257,11 @@ def _refuse_copies(path: Path, model: str, rows: dict[str, Array], user: str | N
     pairs = users * (items.max() + 1) + items
     if (np.diff(np.sort(pairs)) > 0).all():
         return
-    _, first, sizes = np.unique(pairs, return_index=True, return_counts=True)
-    place, copies = first[np.argmax(sizes > 1)], int((sizes - 1).sum())
+    copies = repeats(pairs)
+    place = copies[0]
     raise ValueError(
         f"{str(path)!r} has item {rows[item][place]} of user {rows[user][place]} more than once in model {model!r} "
-        f"({copies:,} such rows): drop the copies."
+        f"({len(copies):,} such rows): drop the copies."
     )
 
 
