@@ -92,7 +92,8 @@ def draw(
 
 @cache
 def _prior(fold: int, name: str) -> HyperPrior:
-    return HyperPrior.from_json((PRIORS / f"fold-{fold}.json").read_text(), name)
+    prior = HyperPrior.from_json((PRIORS / f"fold-{fold}.json").read_text(), name)
+    return prior.following(_prior(fold, "unseen")) if name == "several" else prior
 
 
 def logspline(catalogue: str, prior: str) -> LogSpline:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -223,7 +223,7 @@ def training_items(name: str) -> Iterator[tuple[str, int, list[float], list[bool
     Neither prior has seen the catalogue's family.
     """
     plain = logspline(name, "unseen")
-    estimators = {"unseen": plain, "all": fr.LogSpline(replace(compared(name), together=plain.prior))}
+    estimators = {"unseen": plain, "all": fr.LogSpline(compared(name).following(plain.prior))}
     for path in (path for path in rank_files() if split_name(path)[0] == name):
         rng = np.random.default_rng(0)
         masked, pool, ahead, total = ranks_of(path, rng)

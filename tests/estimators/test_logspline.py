@@ -360,6 +360,21 @@ def test_the_prior_is_that_of_the_counts_candidates():
         fr.LogSpline("unseen")
 
 
+def assert_follows(counts, plain, prior, how_far):
+    """The laws of strata against a naive use of the prior for unseen items on ``plain``, the same cases as one stratum."""
+    apart = fr.LogSpline(replace(prior, follows=None)).fit(counts).posterior
+    both = fr.LogSpline().fit(counts).posterior
+    together = fr.LogSpline().fit(plain).posterior
+    assert prior.follows == (shipped("unseen"), how_far)
+    np.testing.assert_array_equal(apart.problem.grid.hi, together.problem.grid.hi)
+    share = np.bincount(apart.problem.strata[counts.group_of], counts.weight) / counts.weight.sum()
+    average = sum(each * law for each, law in zip(share, apart.blended, strict=True))
+    for law, before in zip(both.blended, apart.blended, strict=True):
+        wanted = before * (together.blended[0] / average) ** how_far
+        np.testing.assert_allclose(law, wanted / wanted.sum(), rtol=1e-6)
+    np.testing.assert_array_equal(both._draws[0], apart._draws[0])  # intervals are as wide as before
+
+
 def test_laws_given_what_is_ahead_follow_a_prior_of_all_of_them_together():
     rng = np.random.default_rng(0)
     ranks = np.minimum(np.exp(rng.exponential(2.2, 2000)).astype(int), 3000)
@@ -367,19 +382,14 @@ def test_laws_given_what_is_ahead_follow_a_prior_of_all_of_them_together():
     design, ahead = fr.Sample(99, replace=False), rng.poisson(4, len(ranks))
     about = {"candidates": "all", "ahead": ahead, "rest": np.full(len(ranks), 2999)}
     counts = fr.RankCounts.from_ranks(hits + 1, np.full(len(ranks), 3060), design, **about)
-    prior = shipped("compared")
-    apart = fr.LogSpline(replace(prior, together=None)).fit(counts).posterior
-    both = fr.LogSpline().fit(counts).posterior
-    plain = (
-        fr.LogSpline().fit(fr.RankCounts.from_ranks(hits + 1, 3000, design)).posterior
-    )  # the rests, whatever is ahead
-    assert prior.together is shipped("unseen")
-    np.testing.assert_array_equal(apart.problem.grid.hi, plain.problem.grid.hi)
-    share = np.bincount(apart.problem.strata[counts.group_of], counts.weight) / len(ranks)
-    average = sum(each * law for each, law in zip(share, apart.blended, strict=True))
-    for law, before in zip(both.blended, apart.blended, strict=True):
-        wanted = before * (plain.blended[0] / average) ** 0.65
-        np.testing.assert_allclose(law, wanted / wanted.sum(), rtol=1e-6)
-    np.testing.assert_array_equal(
-        both._draws[0], apart._draws[0]
-    )  # intervals are as wide as before, about another value
+    rests = fr.RankCounts.from_ranks(hits + 1, 3000, design)  # whatever is ahead
+    assert_follows(counts, rests, shipped("compared"), 0.65)
+
+
+def test_laws_of_several_targets_follow_a_prior_of_all_of_them_together():
+    rng, N = np.random.default_rng(7), 5000
+    true = np.sort(ranks(rng, (500, 2), N), axis=1).ravel()
+    sampled = 1 + rng.binomial(99, (true - 1) / (N - 1))
+    about = {"users": np.repeat(np.arange(500), 2), "order": np.tile([1, 2], 500), "targets": np.full(1000, 2)}
+    counts = fr.RankCounts.from_ranks(sampled, N, "uni99", **about)
+    assert_follows(counts, fr.RankCounts.from_ranks(sampled, N, "uni99"), shipped("several"), 0.4)

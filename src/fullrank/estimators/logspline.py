@@ -80,8 +80,8 @@ class LogSpline:
         with ONE_BLAS_THREAD:
             model = SplineModel.on(problem.grid, prior.coefficients)
             posterior = Posterior.of(problem, model, prior, bins, data, trend)
-            if prior.together is not None and not counts.several_targets:
-                posterior = posterior.following(prior.together)
+            if prior.follows is not None and not (compared and counts.several_targets):
+                posterior = posterior.following(*prior.follows)
         if compared and counts.design.compares:
             posterior = replace(posterior, guided=True, led_nowhere=guide_lift(counts) < USELESS_LIFT)
         single = problem.tables[0].n_items if len(problem.tables) == 1 and not compared else None

@@ -48,8 +48,6 @@ SHARED = 0.7
 HEAD = 100
 #: Members whose weight is below this do not enter the average.
 LEAST_WEIGHT = 1e-3
-#: How far, in logs, laws follow the prior of all of them together. Chosen on families outside ``benchmarks/guided.py``.
-FOLLOWED = 0.65
 
 #: Cells of counts, the outcome of each, and the mean and the variance of a case's gain by draw and outcome.
 _Gains = tuple[IntArray, IntArray, FloatArray, FloatArray]
@@ -125,16 +123,16 @@ class Posterior:
             float(unseen - seen), _free_gain(blended, data), trend,
         )  # fmt: skip
 
-    def following(self, together: HyperPrior) -> Posterior:
-        """Return the same with laws that follow what a prior of all of them together says of their average.
+    def following(self, together: HyperPrior, how_far: float) -> Posterior:
+        """Return the same with laws that follow, so far in logs, what a prior of all strata together says of their average.
 
-        That prior has seen ranks whatever was ahead, and its errors are hardly related to those of the laws given what is.
+        That prior has seen ranks whatever their stratum, and its errors are hardly related to those of the laws of strata.
         """
         model = SplineModel.on(self.problem.grid, together.coefficients)
         seen = self.data.seen.sum(0, keepdims=True)
         other = Posterior.of(self.problem, model, together, np.zeros(1, dtype=np.int64), Outcomes(self.data.A, seen))
         average = self.data.seen.sum(1) @ self.blended / seen.sum()
-        blended = self.blended * (other.blended[0] / np.maximum(average, 1e-300)) ** FOLLOWED
+        blended = self.blended * (other.blended[0] / np.maximum(average, 1e-300)) ** how_far
         blended = blended / blended.sum(1, keepdims=True)
         return replace(self, blended=blended, mass=_one_step(blended, self.data))
 
