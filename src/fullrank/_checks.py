@@ -13,11 +13,6 @@ import numpy as np
 #: How an item that scores the same as the target is ranked.
 TIES = ("random", "optimistic", "pessimistic")
 
-__all__ = [
-    "TIES", "by_name", "check_choice", "check_flag", "check_number", "check_whole", "did_you_mean", "first_where", "more",
-    "require",
-]  # fmt: skip
-
 
 def check_whole(name: str, value: Any, least: int, *, none: bool = False) -> None:
     """Refuse anything but a whole number of at least ``least``, or None where ``none`` allows it."""

@@ -11,8 +11,6 @@ import numpy as np
 from fullrank._checks import did_you_mean
 from fullrank._types import Array
 
-__all__ = ["ALIASES", "checked_columns", "column_values", "find_column", "frame_columns", "listed", "series_to_numpy"]
-
 #: The usual names of each column, best first: letters and digits only, so that `userId`, `user_id` and `User-ID` are one.
 ALIASES: dict[str, tuple[str, ...]] = {
     "user": ("userid", "user", "uid", "queryid", "qid", "query"),

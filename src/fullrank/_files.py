@@ -11,8 +11,6 @@ from typing import BinaryIO
 
 from fullrank._checks import did_you_mean
 
-__all__ = ["existing", "replacing", "writable", "write_atomically"]
-
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-__all__ = ["bar"]
-
 
 class _Silent:
     """A bar that shows nothing.

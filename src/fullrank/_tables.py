@@ -24,11 +24,6 @@ import numpy as np
 from fullrank._files import existing
 from fullrank._types import Array
 
-__all__ = [
-    "BATCH", "ENDINGS", "is_text_or_parquet", "map_npy", "open_bytes", "pyarrow_or_none", "read_columns", "read_table",
-    "require_pyarrow", "stem", "table_batches",
-]  # fmt: skip
-
 ENDINGS = ".csv, .tsv, .txt or .inter (RecBole), each also with .gz, .parquet, or .npy"
 #: Rows of a Parquet file that are read at once; longer files come in several batches.
 BATCH = 1 << 23

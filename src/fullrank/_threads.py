@@ -8,8 +8,6 @@ import threading
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["ONE_BLAS_THREAD", "cores", "usable_threads"]
-
 
 def cores() -> int:
     """Return the number of cores this process is bound to, where that is known; else of the machine."""

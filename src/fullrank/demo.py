@@ -17,8 +17,6 @@ from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import Exhaustive, Sample
 from fullrank.report import Report
 
-__all__ = ["Demo", "run"]
-
 
 @dataclass(frozen=True)
 class Demo:

@@ -26,11 +26,6 @@ from numpy.typing import ArrayLike
 from fullrank._checks import did_you_mean
 from fullrank._types import FloatArray
 
-__all__ = [
-    "AP", "AUC", "MRR", "NDCG", "Hit", "Metric", "Precision", "Recall", "metrics_to_report", "parse_metric", "parse_metrics",
-]  # fmt: skip
-
-
 #: Every word a user may write, and the metric it means when each user has one target.
 ALIASES = {
     **dict.fromkeys(("recall", "hr", "hit", "hit_rate", "hitrate", "hit_ratio", "success"), "recall"),

@@ -14,8 +14,6 @@ from fullrank.cli import compare, correct, data, demo, evaluate, plan, reproduce
 from fullrank.cli._options import write_any_terminal
 from fullrank.report.words import clean
 
-__all__ = ["app", "main"]
-
 app = typer.Typer(
     name="fullrank",
     no_args_is_help=True,

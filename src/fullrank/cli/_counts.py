@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from fullrank.ranks.counts import RankCounts
     from fullrank.ranks.design import Design
 
-__all__ = ["answers", "read_models"]
-
 #: More models than anybody compares by hand: a column taken for models, most likely.
 MOST_MODELS = 1000
 

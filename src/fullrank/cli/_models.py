@@ -13,8 +13,6 @@ from fullrank._checks import did_you_mean
 from fullrank._files import existing
 from fullrank._tables import map_npy, read_table
 
-__all__ = ["named", "split_and_models"]
-
 
 def named(given: Iterable[str] | Mapping[str, str]) -> dict[str, str]:
     """Return models by name, from ``NAME=WHAT``, or WHAT alone, which is then named after itself."""

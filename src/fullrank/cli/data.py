@@ -10,8 +10,6 @@ import typer
 from fullrank._checks import did_you_mean
 from fullrank.cli._options import show_lines
 
-__all__ = ["app"]
-
 app = typer.Typer(rich_markup_mode=None)
 
 

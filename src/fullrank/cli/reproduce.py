@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import typer
 
-__all__ = ["reproduce"]
-
 
 def reproduce(context: typer.Context) -> None:
     """Say where the papers' tables and figures are: in a package of their own, `fullrank-papers`."""

@@ -33,8 +33,6 @@ from fullrank.ranks.design import ALL
 if TYPE_CHECKING:
     from fullrank.estimators.estimate import Estimate
 
-__all__ = ["CompatibleRanks", "bounds", "bounds_of"]
-
 
 #: Bins of pool sizes, and places along the order of outcomes: more of them hardly narrow the bounds and cost time.
 MOST_POOLS, CUTS = 6, 20

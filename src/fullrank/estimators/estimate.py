@@ -50,8 +50,6 @@ from fullrank.ranks.counts import RankCounts
 if TYPE_CHECKING:
     from fullrank.estimators.posterior import Posterior
 
-__all__ = ["Estimate", "Estimator", "Fit", "PointEstimate", "RankDistribution", "describe"]
-
 
 @runtime_checkable
 class Estimator(Protocol):

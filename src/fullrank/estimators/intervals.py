@@ -30,8 +30,6 @@ from fullrank.ranks.counts import PoolTable, RankCounts
 if TYPE_CHECKING:
     from fullrank.estimators.estimate import Estimate
 
-__all__ = ["Target"]
-
 Target = Literal["cases", "population"]
 
 REPLICATES = 100

@@ -21,8 +21,6 @@ from fullrank.estimators.problem import Fit, Problem, build_problem, is_exhausti
 from fullrank.metrics import Metric
 from fullrank.ranks.counts import RankCounts
 
-__all__ = ["CLS", "BiasVariance", "Multinomial"]
-
 
 @dataclass(frozen=True)
 class BiasVariance:

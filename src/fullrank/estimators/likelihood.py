@@ -19,8 +19,6 @@ from fullrank.estimators.problem import Fit, Problem, check_counts
 from fullrank.metrics import parse_metric
 from fullrank.ranks.counts import PoolTable, RankCounts
 
-__all__ = ["MLE", "WeightedMLE"]
-
 #: From so many rows of each stratum (replicates) and so many outcomes on, the likelihood is taken in parts of so many
 #: outcomes, each with the ranks at which it is more than so much of its largest value.
 FEW_ROWS, MANY_COLUMNS, COLUMNS, NOTHING = 8, 1000, 64, 1e-20

@@ -16,8 +16,6 @@ from fullrank.metrics import Metric
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.theory import beta_mapping
 
-__all__ = ["Mapping"]
-
 
 @dataclass(frozen=True)
 class Mapping:

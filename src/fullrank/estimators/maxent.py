@@ -13,8 +13,6 @@ from fullrank.estimators.estimate import RankDistribution, fit_distribution
 from fullrank.estimators.problem import Fit, Problem, size_shares
 from fullrank.ranks.counts import RankCounts
 
-__all__ = ["MaxEntropy"]
-
 
 @dataclass(frozen=True)
 class MaxEntropy:

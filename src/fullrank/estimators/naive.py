@@ -11,8 +11,6 @@ from fullrank.estimators.problem import is_exhaustive, refuse_unordered
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import ALL
 
-__all__ = ["Naive", "RankEstimate"]
-
 
 @dataclass(frozen=True)
 class Naive:

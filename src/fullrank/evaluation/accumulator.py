@@ -17,8 +17,6 @@ from fullrank.ranks.counts import RankCounts, check_candidates
 from fullrank.ranks.design import Design, parse_design
 from fullrank.report import Report
 
-__all__ = ["Accumulator"]
-
 
 def refuse_top(design: Design) -> Design:
     """Refuse `Top`: a row of scores is a sample or everything, and cannot show that a rank is beyond k."""

@@ -18,9 +18,6 @@ from fullrank.metrics import Metric
 from fullrank.observing.budget import Budget
 from fullrank.observing.observation import Observation
 
-__all__ = ["Audit"]
-
-
 #: What an audit may ask for, as a share of what was asked before it; and the fewest users, whatever they cost.
 AUDIT_SHARE, FEWEST_USERS = 0.12, 4
 

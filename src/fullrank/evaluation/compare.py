@@ -22,9 +22,6 @@ from fullrank.ranks.design import ALL, Design
 from fullrank.report import Comparison, Difference, Report, Row
 from fullrank.report.words import joined
 
-__all__ = ["compare", "comparisons"]
-
-
 DRAWS = 20_000
 #: How many times as many negatives are tried when models cannot be told apart.
 FACTORS = (1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)

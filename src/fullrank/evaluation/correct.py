@@ -25,8 +25,6 @@ from fullrank.ranks.design import Design
 from fullrank.report import Report, Row, Run
 from fullrank.report.row import pair
 
-__all__ = ["correct", "report_on"]
-
 DEFAULT_METRICS = ("recall@10", "ndcg@10", "ap@10")
 #: More models than this are not compared pair by pair.
 MOST_COMPARED = 40

@@ -36,8 +36,6 @@ from fullrank.observing.inputs import seed_of
 from fullrank.ranks.design import DEFAULT_START, Design, parse_design
 from fullrank.report import Report, Row, Run
 
-__all__ = ["evaluate"]
-
 
 def evaluate(
     models: Any,

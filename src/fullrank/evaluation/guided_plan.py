@@ -17,8 +17,6 @@ from fullrank.ranks.counts import NOTHING, RankCounts
 from fullrank.ranks.guided import Guided
 from fullrank.ranks.laws import ALL
 
-__all__ = ["rehearsed_behind_guide"]
-
 #: Negatives are tried in doublings, so many times.
 DOUBLINGS = 12
 

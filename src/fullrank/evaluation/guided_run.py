@@ -24,8 +24,6 @@ from fullrank.observing.observation import Observation
 from fullrank.ranks.design import Design
 from fullrank.ranks.guided import Guided
 
-__all__ = ["GuidedRun", "most_for_least", "open_shares"]
-
 #: At least and at most so many items of the guide's order, and negatives of the rest, does a first round take.
 FEWEST, MOST = 24, 100
 #: A round that compares deeper goes twice as deep: what was compared before is then early, and is kept.

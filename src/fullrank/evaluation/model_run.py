@@ -23,9 +23,6 @@ from fullrank.ranks.design import Adaptive, Design
 from fullrank.ranks.guided import Guided
 from fullrank.report.words import ratio
 
-__all__ = ["Fitted", "Job", "ModelRun", "Step"]
-
-
 #: Rounds after which everything that can matter is compared.
 MOST_ROUNDS = 8
 #: Seconds that fitting and planning take: exact evaluation that is quicker than this needs no plan.

@@ -26,9 +26,6 @@ from fullrank.metrics import Metric
 from fullrank.ranks.counts import BLOCKS, RankCounts, unique_rows
 from fullrank.ranks.design import Design
 
-__all__ = ["Influence", "case_spread", "covariances", "expected_counts", "influences", "same_cases"]
-
-
 #: Log-densities of ranks move along this many hat functions of log R: each by about ``REACH``, and smoothly (the penalty on
 #: second differences of the P-spline). So chosen, influences go with refits of LogSpline (tests).
 HATS, REACH, SMOOTH = 12, 0.5, 100.0

@@ -26,8 +26,6 @@ from fullrank.report.tables import text_table
 from fullrank.report.verdict import Verdict
 from fullrank.report.words import as_json, joined, wrapped
 
-__all__ = ["Choice", "Plan", "plan"]
-
 #: A design is blind where the outcomes alone would leave the value open by more than this share of it.
 BLIND = 1.0
 

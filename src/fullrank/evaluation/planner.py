@@ -12,8 +12,6 @@ from fullrank.evaluation.rehearsal import AIM, Candidate, Guess, Rehearsal
 from fullrank.metrics import Metric
 from fullrank.ranks.design import Adaptive
 
-__all__ = ["DEFAULT_PRECISION", "Planner", "check_precision", "is_number"]
-
 #: Half-width, relative to the value, that is aimed at when none is named.
 DEFAULT_PRECISION = 0.02
 #: Unreachable population goals: what sampling may leave open, as a share of what the cases leave open.

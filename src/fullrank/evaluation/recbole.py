@@ -34,9 +34,6 @@ from fullrank.ranks.design import Design, Exhaustive, Sample
 from fullrank.reading.candidate_ranking import Cases, How, Listed, rank_lists
 from fullrank.report import Report
 
-__all__ = ["from_recbole"]
-
-
 #: RecBole's metrics that are a function of ranks; they mean the same here.
 _METRICS = ("recall", "mrr", "ndcg", "hit", "precision", "map")
 #: Scores that are ranked at once.

@@ -28,9 +28,6 @@ from fullrank.metrics import Metric
 from fullrank.ranks.counts import Groups, RankCounts
 from fullrank.ranks.design import ALL, Adaptive, Design, Sample
 
-__all__ = ["AIM", "Candidate", "Guess", "Rehearsal", "half_width", "made_up"]
-
-
 #: Half-widths vary a little from sample to sample: plans aim below the goal by this much.
 AIM = 0.97
 #: A design that leaves nothing open is taken where it scores at most so many times the items of the cheapest that would do.

@@ -17,9 +17,6 @@ from fullrank.observing.budget import Budget
 from fullrank.observing.observation import Observation, file_name
 from fullrank.ranks.design import DEFAULT_START, Design, Exhaustive, Sample, Top
 
-__all__ = ["EXACT_SECONDS_ARE_WORTH", "Exact", "Speeds"]
-
-
 #: A measurement of speed lasts at least as long, if there are users enough; all that is done for it, no longer than that,
 #: and than this share of a budget.
 TIMED_SECONDS, MOST_TIMING, TIMING_SHARE = 0.05, 2.0, 0.02

@@ -22,8 +22,6 @@ from fullrank.report import Report
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["FullRankMetric"]
-
 #: The state holds at most this many numbers: with very many outcomes there are fewer user blocks.
 MOST_NUMBERS = 1 << 22
 GOLDEN = 0.6180339887498949

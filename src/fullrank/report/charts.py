@@ -14,8 +14,6 @@ from fullrank.report.digest import Digest, rank_bins, sampled_bins, sizes
 from fullrank.report.panels import KINDS, NOTEBOOK, WIDTH, Style, load_altair
 from fullrank.report.words import percent, ranged
 
-__all__ = ["finish", "inline", "load_vl_convert", "plot_counts", "plot_distribution", "plot_report", "svg"]
-
 #: Numbers for the identifiers inside drawings, which one notebook may show many of.
 _SERIAL = count(1)
 

@@ -16,8 +16,6 @@ from fullrank.report.tables import Results, letters, superscript, text_table
 from fullrank.report.verdict import Verdict, interval_text, verdict
 from fullrank.report.words import as_json, clean, decimals, named, number, signed, wrapped
 
-__all__ = ["SCHEMA", "Comparison", "Difference"]
-
 #: Name and version of the JSON of a comparison.
 SCHEMA = "fullrank.comparison/1"
 

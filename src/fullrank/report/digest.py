@@ -22,10 +22,6 @@ from fullrank.report.tables import digits_of
 from fullrank.report.verdict import interval_text
 from fullrank.report.words import NOTHING, clean, merged_notes, number
 
-__all__ = [
-    "Bin", "Curve", "Digest", "Size", "blind_spot", "exact_to", "last_rank", "rank_bins", "sampled_bins", "sizes",
-]  # fmt: skip
-
 #: Models in tables, models in charts of one panel each, models in the matrix of pairs; metrics; remarks; designs.
 MOST_MODELS = 40
 MOST_DRAWN = 6

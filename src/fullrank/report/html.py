@@ -30,8 +30,6 @@ from fullrank.report.words import clean, number, percent, ranged, ratio, short_d
 if TYPE_CHECKING:
     from fullrank.report.comparison import Comparison
 
-__all__ = ["comparison_page", "page", "sheet", "write_page"]
-
 MOST_FACTS = 60
 
 #: A section of a page: its anchor, its title and what it holds.

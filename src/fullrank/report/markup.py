@@ -9,11 +9,6 @@ from fullrank.report.charts import inline, svg
 from fullrank.report.panels import PAGE, Panel
 from fullrank.report.words import clean
 
-__all__ = [
-    "Fact", "bullets", "definitions", "details", "figure", "figures", "name", "paragraph", "side_by_side", "table",
-    "table_of", "table_row", "text", "tiles",
-]  # fmt: skip
-
 #: A tile below the headline: its name, its value and a word on it.
 Fact = tuple[str, str, str]
 

@@ -17,8 +17,6 @@ from fullrank.report.digest import Bin, blind_spot, last_rank, rank_bins, sample
 from fullrank.report.tables import digits_of, html_table, result_table
 from fullrank.report.words import clean, merged_notes, number, percent, ranged
 
-__all__ = ["card", "counts_html", "distribution_html", "report_html"]
-
 MOST_ROWS = 60
 
 

@@ -23,11 +23,6 @@ from fullrank.report.digest import MOST_DRAWN, Bin, Curve, Digest, Size, blind_s
 from fullrank.report.row import Row
 from fullrank.report.words import clean, decimals, number, percent, ranged, signed
 
-__all__ = [
-    "KINDS", "NOTEBOOK", "PAGE", "WIDTH", "Panel", "Style", "bar_chart", "budget_panel", "by_colour", "chart_of",
-    "difference_panel", "load_altair", "panels_of", "rank_panel", "tips",
-]  # fmt: skip
-
 #: Panels are drawn this wide and scaled by the page: a column of a wide screen, the whole of a phone.
 WIDTH = 340
 #: Names in charts are cut to what fits beside the data.

@@ -22,8 +22,6 @@ from fullrank.report.tables import Results, digits_of, result_table, text_table
 from fullrank.report.verdict import Verdict, verdict
 from fullrank.report.words import as_json, clean, merged_notes, wrapped
 
-__all__ = ["SCHEMA", "Report", "Run", "Winner"]
-
 #: Name and version of the JSON that :meth:`Report.to_json` writes; a change of meaning changes the number.
 SCHEMA = "fullrank.report/2"
 

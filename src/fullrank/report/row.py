@@ -14,8 +14,6 @@ import numpy as np
 from fullrank.metrics import Metric, parse_metric
 from fullrank.report.words import NOTHING
 
-__all__ = ["Row", "finite", "metric_called", "pair"]
-
 Pair = tuple[float, float]
 
 #: Bounds that are so many times as wide as the interval are worth a sentence on what the interval assumes.

@@ -17,10 +17,6 @@ from fullrank.report.words import clean, decimals, number
 if TYPE_CHECKING:
     from fullrank.report.comparison import Comparison
 
-__all__ = [
-    "Results", "digits_of", "html_table", "letters", "metric_label", "result_table", "superscript", "text_table",
-]  # fmt: skip
-
 #: One letter per model. There is no superscript q in common fonts, so q names no model.
 LETTERS = "abcdefghijklmnoprstuvwxyz"
 _RAISED = str.maketrans(LETTERS, "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ")

@@ -13,8 +13,6 @@ from fullrank.report.words import clean, decimals, joined, named, number
 if TYPE_CHECKING:
     from fullrank.report.comparison import Comparison
 
-__all__ = ["Verdict", "interval_text", "verdict"]
-
 
 @dataclass(frozen=True)
 class Verdict:

@@ -9,11 +9,6 @@ import textwrap
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-__all__ = [
-    "as_json", "clean", "decimals", "joined", "merged_notes", "named", "number", "percent", "ranged", "ratio",
-    "short_design", "signed", "wrapped",
-]  # fmt: skip
-
 #: What is smaller than this is what arithmetic leaves of zero.
 NOTHING = 1e-12
 _UNFIT = {"Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp"}

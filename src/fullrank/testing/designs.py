@@ -15,8 +15,6 @@ from fullrank.testing._say import check
 if TYPE_CHECKING:
     from fullrank.observing.observation import Observation
 
-__all__ = ["check_design"]
-
 Draw = Callable[[int, int, np.random.Generator], tuple[int, int]]
 
 

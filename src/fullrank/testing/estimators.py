@@ -16,9 +16,6 @@ from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import ALL, Adaptive, Design, Exhaustive, Sample, Top
 from fullrank.testing._say import check, check_refusal, check_sentence
 
-__all__ = ["check_estimator"]
-
-
 #: Designs an estimator is tried on by default.
 DESIGNS: tuple[Design, ...] = (
     Sample(9),

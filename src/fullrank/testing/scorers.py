@@ -12,8 +12,6 @@ from fullrank.observing.observation import Observation
 from fullrank.ranks.design import Exhaustive, Sample
 from fullrank.testing._say import check
 
-__all__ = ["check_scorer"]
-
 
 def check_scorer(model: Any, split: Split, *, rtol: float = 1e-4, rng: np.random.Generator | int | None = 0) -> None:
     """Check anything :func:`fullrank.as_scorer` takes; raises ``AssertionError`` on the first breach.
