@@ -3,8 +3,6 @@
 They know nothing of what they hold: a header and named arrays go in and come out, or the file is refused with one sentence.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -1,7 +1,5 @@
 """Refusals in the same words everywhere: of parameters that cannot be, and of packages that are not installed."""
 
-from __future__ import annotations
-
 import difflib
 import math
 from collections.abc import Iterable, Mapping, Sequence

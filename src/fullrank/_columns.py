@@ -1,7 +1,5 @@
 """The columns of frames, by their usual names: every reader of frames and files finds them here."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -128,9 +126,7 @@ def column_values(values: Any, what: str) -> Array:
     try:
         array = series_to_numpy(values)
     except (ValueError, TypeError) as error:
-        raise TypeError(
-            f"`{what}` mixes kinds of values or holds something else than numbers, strings or dates."
-        ) from error
+        raise TypeError(f"`{what}` mixes kinds of values, or holds none of numbers, strings and dates.") from error
     if array.ndim != 1:
         raise ValueError(f"`{what}` must have one dimension, got {array.ndim}.")
     kind = array.dtype.kind

@@ -1,7 +1,5 @@
 """Write files that are whole or not there, and say which file is missing."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import uuid

@@ -1,7 +1,5 @@
 """Progress bars, in terminals and notebooks only."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 
@@ -13,7 +11,7 @@ class _Silent:
     them killed at that moment would leave everybody else waiting for ever.
     """
 
-    def __enter__(self) -> _Silent:
+    def __enter__(self) -> "_Silent":
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -26,15 +24,13 @@ class _Silent:
         pass
 
 
-def bar(
-    progress: bool, total: float | None, what: str, *, delay: float = 1.0, leave: bool = False, **options: Any
-) -> Any:
+def bar(progress: bool, total: float | None, what: str, *, delay: float = 1.0, **options: Any) -> Any:
     """Return a bar in a terminal or notebook, only for what takes longer than ``delay`` seconds; ``options`` are tqdm's."""
     if not progress or not (_in_notebook() or sys.stderr.isatty()):
         return _Silent()
     from tqdm.auto import tqdm
 
-    return tqdm(total=total, desc=what, delay=delay, leave=leave, **options)
+    return tqdm(total=total, desc=what, delay=delay, **{"leave": False, **options})
 
 
 def _in_notebook() -> bool:

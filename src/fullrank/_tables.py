@@ -4,8 +4,6 @@ pyarrow reads text ten times as fast, but its newest version refuses NumPy 1.26,
 never depends on it: where it cannot be imported, Python's own reader gives the same columns.
 """
 
-from __future__ import annotations
-
 import codecs
 import contextlib
 import csv
@@ -239,9 +237,7 @@ def map_npy(path: str | Path) -> Array:
 def _numbers(path: Path) -> dict[str, Array]:
     found = map_npy(path)
     if found.ndim not in (1, 2):
-        raise ValueError(
-            f"{str(path)!r} must hold one rank per case, or cases × models, got an array of shape {found.shape}."
-        )
+        raise ValueError(f"{str(path)!r} must hold one rank per case, or cases × models, got the shape {found.shape}.")
     if found.dtype.kind not in "iuf":
         raise ValueError(f"{str(path)!r} must hold whole numbers, the ranks, got {found.dtype.name} values.")
     if found.ndim == 1:

@@ -1,7 +1,5 @@
 """How many threads this process may use, and the one guard that keeps matrix products in the calling thread."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

@@ -1,7 +1,5 @@
 """``fullrank data``: list, show, import."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

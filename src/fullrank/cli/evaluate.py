@@ -1,20 +1,17 @@
 """``fullrank evaluate``."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from typer import Option
 
 from fullrank._tables import is_text_or_parquet
 from fullrank.cli import _options as o
-from fullrank.cli._counts import answers, read_models
-from fullrank.cli._models import named, split_and_models
-
-if TYPE_CHECKING:
-    from fullrank.report import Report
+from fullrank.cli._inputs import answers, named, read_models, split_and_models
+from fullrank.evaluation import DEFAULT_METRICS, report_on
+from fullrank.ranks.counts import RankCounts
+from fullrank.report import Report
 
 
 def evaluate(
@@ -88,7 +85,6 @@ def evaluate(
 
 def _report(given: dict[str, Any]) -> Report:
     """Evaluate the models that can be asked for scores, or correct files of ranks or scores."""
-    from fullrank.evaluation import DEFAULT_METRICS
     from fullrank.evaluation.evaluate import evaluate as run
 
     models = named(given.pop("models", []))
@@ -133,8 +129,6 @@ def _listed(text: str) -> str | None:
 
 def _is_table(what: str) -> bool:
     """Tell whether a model is given by a file of ranks, scores or counts."""
-    from fullrank.ranks.counts import RankCounts
-
     if Path(what).suffix.lower() == ".npz" and Path(what).is_file():
         try:
             return len(RankCounts.load(what)) > 0
@@ -145,8 +139,6 @@ def _is_table(what: str) -> bool:
 
 def _from_tables(tables: dict[str, str], metrics: Any, given: dict[str, Any], seed: int) -> Report:
     """Correct scores or ranks that are there already: nothing is left to decide."""
-    from fullrank.evaluation import report_on
-
     extra = sorted(set(given) - {"design", "estimator", "target", "level", "candidates", "items", "train"})
     if extra:
         raise ValueError(f"--{extra[0].replace('_', '-')} has no meaning for files of ranks, scores or counts.")

@@ -5,8 +5,6 @@ P(o | R)/P(o). It runs on counts, not on cases, and on the grid, not on N ranks.
 the answer: at the optimum π is a few spikes. The authors start uniform and take exactly 100 steps, 50 on adaptive samples.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -116,7 +114,7 @@ class _Part:
     ratio: FloatArray  # room for weight over likelihood, rows × outcomes: zero where nothing was seen
 
     @classmethod
-    def of(cls, where: tuple[slice, slice], weight: FloatArray, law: FloatArray) -> _Part:
+    def of(cls, where: tuple[slice, slice], weight: FloatArray, law: FloatArray) -> "_Part":
         """Note where outcomes were seen."""
         seen = np.flatnonzero(weight)
         return cls(where, law, seen, weight.ravel()[seen], np.zeros(weight.shape))

@@ -1,7 +1,5 @@
 """Mapping functions: SHR@k ≈ HR@f(k), the sampled hit-ratio curve laid onto the full one (li20)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -53,7 +51,7 @@ class Mapping:
             raise ValueError("`a` is None: Beta@P fits it to a sample; use .fit(counts), or give `a`.")
         return np.asarray(beta_mapping(self.a, negatives, N)[k.astype(np.int64) - 1])
 
-    def fitted(self, counts: RankCounts | Iterable[RankCounts], start: float = 0.5, most: int = 50) -> Mapping:
+    def fitted(self, counts: RankCounts | Iterable[RankCounts], start: float = 0.5, most: int = 50) -> "Mapping":
         """Beta@P: the same mapping with ``a`` by eq. 19, from one model's counts or shared by several (li20 §4.2)."""
         several = [counts] if isinstance(counts, RankCounts) else list(counts)
         a = start
@@ -88,9 +86,7 @@ class Mapping:
 
         def value(metric: Metric) -> float:
             if metric.name not in {"recall", "precision"} or metric.function is not None:
-                raise ValueError(
-                    f"`Mapping` estimates recall and precision only, not {metric}; use LogSpline or MLE for it."
-                )
+                raise ValueError(f"`Mapping` estimates recall and precision only, not {metric}; use LogSpline or MLE.")
             K = N if metric.k is None else min(float(metric.k), N)
             found = float(np.interp(K, np.append(0.0, at), np.append(0.0, recall)))  # from 0 at rank 0 up to f(1)
             return found if metric.name == "recall" else found / (N if metric.k is None else metric.k)

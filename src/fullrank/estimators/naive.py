@@ -1,7 +1,5 @@
 """What sampled evaluation usually reports, and its simplest repair (kr20 §4, §5.1)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -9,15 +9,13 @@ any, and variants of one model most of it. What cannot be shown is taken as zero
 wide, never too narrow.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from fullrank._types import FloatArray, IntArray
+from fullrank._types import FloatArray, IntArray, Pair
 from fullrank.estimators import MLE, Estimate, RankDistribution
 from fullrank.estimators._grid import Grid
 from fullrank.estimators.intervals import cell_gains
@@ -103,7 +101,7 @@ def covariances(found: Sequence[Influence], spreads: FloatArray, target: str) ->
     return out
 
 
-def case_spread(one: Influence, two: Influence, paired: bool) -> tuple[float, float]:
+def case_spread(one: Influence, two: Influence, paired: bool) -> Pair:
     """Return the standard error over the population that a difference keeps when all ranks are known: least, and likely.
 
     Ranks explain B of each influence's variance; how they go together is seen through the noise of sampling.
@@ -146,7 +144,7 @@ class _Shape:
     hats: FloatArray
 
     @classmethod
-    def of(cls, estimate: Estimate) -> _Shape:
+    def of(cls, estimate: Estimate) -> "_Shape":
         """Take the distribution of an estimate, or MLE's where it has none or takes outcomes as ranks."""
         counts = estimate.counts
         dist: Any = estimate
@@ -154,8 +152,7 @@ class _Shape:
             dist = MLE(n_items="mean").fit(counts)
         outcomes, outcome = unique_rows(counts.outcomes)
         N = int(np.ceil(counts.pool_range[1]))
-        tops = np.concatenate([np.arange(1, min(100, N) + 1), np.geomspace(min(100, N), N, 200).round()])
-        grid = Grid.ending_at(np.unique(tops.astype(np.int64)))
+        grid = Grid.logarithmic(N, 100, 200)
         weight = np.bincount(dist.rows, dist.fitted.groups.weight)
         π = np.maximum(dist.grid.moved(np.average(dist.masses, axis=0, weights=weight), grid), 1e-12)
         A = grid.law(counts.design, counts.n_items, outcomes[:, 0], outcomes[:, 1])

@@ -1,7 +1,5 @@
 """Charts as people ask for them: of a report, a distribution or counts; and how any chart becomes a drawing."""
 
-from __future__ import annotations
-
 from itertools import count
 from typing import Any
 from xml.etree import ElementTree

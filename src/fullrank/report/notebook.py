@@ -3,10 +3,7 @@
 Colours are the notebook's own (``currentColor``), so light and dark both work. Everything is cleaned, bounded, escaped.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Sequence
-from collections.abc import Mapping as MappingType
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from html import escape
 from typing import Any
@@ -70,7 +67,7 @@ def counts_html(counts: RankCounts) -> str:
 
 def card(
     title: str,
-    facts: MappingType[str, object],
+    facts: Mapping[str, object],
     *,
     table: tuple[Sequence[str], Sequence[Sequence[str]]] | None = None,
     picture: str = "",

@@ -1,12 +1,9 @@
 """Report: rows and where they came from, as text, JSON, frames, charts and a page."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
-from collections.abc import Iterable
-from collections.abc import Mapping as MappingType
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -15,11 +12,10 @@ from typing import Any, overload
 from fullrank._checks import require
 from fullrank._files import existing
 from fullrank.metrics import NDCG, Metric, parse_metric
-from fullrank.report.comparison import Comparison
+from fullrank.report.comparison import Comparison, Verdict, verdict
 from fullrank.report.notebook import report_html
 from fullrank.report.row import Row, finite
 from fullrank.report.tables import Results, digits_of, result_table, text_table
-from fullrank.report.verdict import Verdict, verdict
 from fullrank.report.words import as_json, clean, merged_notes, wrapped
 
 #: Name and version of the JSON that :meth:`Report.to_json` writes; a change of meaning changes the number.
@@ -65,13 +61,13 @@ class Report:
 
     rows: list[Row]
     #: Comparisons by the name of their metric.
-    comparison: MappingType[str, Comparison] = field(default_factory=dict)
+    comparison: Mapping[str, Comparison] = field(default_factory=dict)
     #: How each model was evaluated, where ``evaluate`` did it.
-    runs: MappingType[str, Run] = field(default_factory=dict)
+    runs: Mapping[str, Run] = field(default_factory=dict)
     #: Warnings and remarks; what is about one model begins with its name.
     notes: tuple[str, ...] = ()
     #: The estimate of each model, to ask further questions of.
-    estimates: MappingType[str, Any] = field(default_factory=dict)
+    estimates: Mapping[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -225,7 +221,7 @@ class Report:
         return as_json(_strict(document), indent)
 
     @classmethod
-    def load(cls, path: str | Path) -> Report:
+    def load(cls, path: str | Path) -> "Report":
         """Read the report that :meth:`to_json` wrote to a file; it has everything but the estimates.
 
         >>> import fullrank as fr, pathlib, tempfile
@@ -330,7 +326,7 @@ def _flat(row: Row) -> dict[str, Any]:
 
 def _strict(value: Any) -> Any:
     """Return the document with null for what is not a finite number, which JSON does not know."""
-    if isinstance(value, MappingType):
+    if isinstance(value, Mapping):
         return {str(key): _strict(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [_strict(each) for each in value]

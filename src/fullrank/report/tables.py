@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Container, Iterable, Sequence
-from collections.abc import Mapping as MappingType
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
 from fullrank.report.row import Row
-from fullrank.report.verdict import interval_text
-from fullrank.report.words import clean, decimals, number
+from fullrank.report.words import clean, decimals, interval_text, number
 
 if TYPE_CHECKING:
     from fullrank.report.comparison import Comparison
@@ -75,7 +73,7 @@ def digits_of(rows: Iterable[Row], metrics: Container[str] | None = None) -> dic
     return {metric: decimals(each) for metric, each in values.items()}
 
 
-def result_table(rows: Sequence[Row], digits: MappingType[str, int], level: float) -> tuple[list[str], list[list[str]]]:
+def result_table(rows: Sequence[Row], digits: Mapping[str, int], level: float) -> tuple[list[str], list[list[str]]]:
     """Return head and body of a table of rows for the terminal and notebooks; columns that say nothing are left out."""
     head = ["model", "metric", "value", f"{level:.0%} interval", "uncorrected", "bounds", "truth"]
     body = []
@@ -128,7 +126,7 @@ class Results:
     """Values and intervals of models by metrics, for a paper: the best in bold, letters for what is significantly better."""
 
     rows: Sequence[Row]
-    comparison: MappingType[str, Comparison]
+    comparison: Mapping[str, Comparison]
     level: float
     target: str
     about: str = ""

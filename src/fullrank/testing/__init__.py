@@ -8,8 +8,6 @@ Each raises ``AssertionError`` with a sentence on what is wrong, and returns ``N
 >>> check_design(fr.Sample(9))
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

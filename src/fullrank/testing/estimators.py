@@ -1,7 +1,5 @@
 """Check the contract of an estimator: what every one of the package keeps, and yours should."""
 
-from __future__ import annotations
-
 import dataclasses
 import warnings
 from collections.abc import Iterable, Sequence
@@ -10,7 +8,7 @@ import numpy as np
 
 import fullrank
 from fullrank._types import IntArray
-from fullrank.estimators.estimate import Estimate, Estimator, RankDistribution
+from fullrank.estimators import Estimate, Estimator, RankDistribution
 from fullrank.metrics import Metric, Recall, parse_metrics
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import ALL, Adaptive, Design, Exhaustive, Sample, Top

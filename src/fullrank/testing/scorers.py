@@ -1,7 +1,5 @@
 """Check the contract of a scorer: what `observe` relies on when it asks a model for scores."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
