@@ -62,10 +62,7 @@ class PointEstimate:
         return intervals.final_interval(self, metric, self.expect(metric), level, target, own)
 
     def bounds(self, metric: Metric | str, level: float = 0.95) -> Pair:
-        """The least and largest value of the metric that the counts alone allow: what :func:`fullrank.bounds` says.
-
-        They assume nothing about the shape of P(R). AUC, unbiased for any sample, has its interval here.
-        """
+        """The least and largest value that the counts alone allow, as :meth:`RankDistribution.bounds` gives them."""
         return bounds_of(self, parse_metric(metric), level)
 
     def curve(self, metric: Metric | str, ks: int | Iterable[int]) -> FloatArray:

@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from fullrank._checks import check_choice
 from fullrank._types import FloatArray, IntArray, Pair
 from fullrank.estimators._grid import Grid
 from fullrank.estimators.problem import Estimate, Problem, Solve, Target, build_problem, size_shares
@@ -38,8 +39,7 @@ def check_interval(level: float, target: str) -> None:
     """Refuse a level or target that means nothing."""
     if not isinstance(level, int | float | np.number) or not 0 < level < 1:
         raise ValueError(f"`level` must be between 0 and 1, got {level!r}; 95 % is 0.95.")
-    if target not in {"cases", "population"}:
-        raise ValueError(f"`target` must be 'cases' or 'population', got {target!r}.")
+    check_choice("target", target, ("cases", "population"))
 
 
 def reach(metric: Metric, counts: RankCounts, target: str = "population") -> Pair:

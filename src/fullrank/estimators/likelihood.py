@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 
+from fullrank._checks import check_choice
 from fullrank._types import FloatArray, IntArray
 from fullrank.estimators.estimate import RankDistribution, fit_distribution
 from fullrank.estimators.problem import Fit, Problem, check_counts
@@ -62,8 +63,7 @@ class WeightedMLE:
 
     def __post_init__(self) -> None:
         _check_em(self.iterations, self.start)
-        if self.weight not in {"ndcg", "ap"}:
-            raise ValueError(f"`weight` must be 'ndcg' or 'ap', got {self.weight!r}.")
+        check_choice("weight", self.weight, ("ndcg", "ap"))
         if not self.c > 0:
             raise ValueError(f"`c` must be positive, got {self.c!r}.")
 
@@ -155,5 +155,4 @@ def _steps(iterations: int | None, counts: RankCounts) -> int:
 def _check_em(iterations: int | None, start: str) -> None:
     if iterations is not None and (isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1):
         raise ValueError(f"`iterations` must be a positive whole number or None (as published), got {iterations!r}.")
-    if start not in {"uniform", "log"}:
-        raise ValueError(f"`start` must be 'uniform' or 'log', got {start!r}.")
+    check_choice("start", start, ("uniform", "log"))

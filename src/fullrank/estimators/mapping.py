@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fullrank._checks import check_choice
 from fullrank._types import FloatArray
 from fullrank.estimators.estimate import PointEstimate, RankDistribution, empirical
 from fullrank.estimators.problem import is_exhaustive, one_size
@@ -32,8 +33,7 @@ class Mapping:
     a: float | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in {"linear", "bound", "beta"}:
-            raise ValueError(f"`kind` must be 'linear', 'bound' or 'beta', got {self.kind!r}.")
+        check_choice("kind", self.kind, ("linear", "bound", "beta"))
         if self.a is not None and not self.a > 0:
             raise ValueError(f"`a` must be positive, or None to fit it to the sample, got {self.a!r}.")
 

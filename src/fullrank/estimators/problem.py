@@ -7,6 +7,7 @@ from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 
+from fullrank._checks import check_choice
 from fullrank._types import FloatArray, IntArray, Pair
 from fullrank.estimators import _grid
 from fullrank.estimators._grid import Grid
@@ -135,8 +136,7 @@ def build_problem(
     ``smooth``: the distribution to be fitted is, so that ranks and hits within a few per cent of one another may be put
     together where outcomes are very many.
     """
-    if n_items not in {"bins", "mean"}:
-        raise ValueError(f"`n_items` must be 'bins' or 'mean', got {n_items!r}.")
+    check_choice("n_items", n_items, ("bins", "mean"))
     if n_items == "bins":
         few = with_few_sizes(counts)
         smooth = smooth and few is not counts

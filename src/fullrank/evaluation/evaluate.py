@@ -172,9 +172,6 @@ def _named(models: Any) -> dict[str, Any]:
     return {str(getattr(scorer, "name", None) or "model"): scorer}
 
 
-# ---------------------------------------------------------------------------------------------------- the report
-
-
 def _report(job: Job, runs: dict[str, ModelRun], missing: list[str], seconds: float) -> Report:
     split, planner = job.split, job.planner
     ended = {

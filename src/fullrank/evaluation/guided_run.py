@@ -194,9 +194,6 @@ class GuidedRun(ModelRun):
         return True
 
 
-# ------------------------------------------------------------------------------ cases that are worth going on with
-
-
 def open_shares(
     dist: RankDistribution, seen: Observation, cases: IntArray, metrics: Sequence[Metric]
 ) -> dict[Metric, FloatArray]:

@@ -318,8 +318,6 @@ class ModelRun:
                 return None
         return Step(self.cases_of(min(self.users, max(wanted, held))), step.start, stop, ceiling)
 
-    # ------------------------------------------------------------------------------------------------ small questions
-
     @property
     def rate(self) -> float:
         """Seconds per item so far."""

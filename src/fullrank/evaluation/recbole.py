@@ -208,9 +208,6 @@ def _drawn(trainer: Any, data: _Data, batch: Any) -> _Batch:
     return _Batch(lists[first], items[first], scores[first].astype(np.float64), of, users, targets, data.items - gone)
 
 
-# ------------------------------------------------------------------------------------------------------ what is allowed
-
-
 def _refuse_other(trainer: Any, test_data: Any) -> None:
     """Refuse what is not RecBole's, and evaluation that has no ranks to correct."""
     for what, given, needed in (

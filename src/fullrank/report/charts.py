@@ -35,9 +35,6 @@ def svg(chart: Any, style: Style, fit: bool = True) -> str:
     return str(load_vl_convert().vegalite_to_svg(spec))
 
 
-# -------------------------------------------------------------------------------------------------- what users call
-
-
 def plot_report(report: Any, kind: str = "results") -> Any:
     """Return an Altair chart of the report: ``results``, ``curves`` (metric@K), ``ranks`` or ``budget``."""
     check_choice("kind", kind, KINDS)
@@ -81,9 +78,6 @@ def plot_counts(counts: RankCounts) -> Any:
     y = alt.Y("share:Q", title="share of cases", axis=alt.Axis(format="~%", tickCount=4))
     chart = panels.bar_chart(data, x, y, color=NOTEBOOK.series[0], stroke=NOTEBOOK.paper)
     return finish(chart.properties(width=WIDTH, height=160), NOTEBOOK)
-
-
-# -------------------------------------------------------------------------------------------------- inside
 
 
 def finish(chart: Any, style: Style) -> Any:

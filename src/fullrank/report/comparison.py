@@ -10,7 +10,7 @@ from fullrank._types import Pair
 from fullrank.metrics import Metric
 from fullrank.report.notebook import card
 from fullrank.report.row import Row, finite, metric_called, pair
-from fullrank.report.tables import Results, letters, superscript, text_table
+from fullrank.report.tables import LETTERS, RAISED, Results, text_table
 from fullrank.report.words import as_json, clean, decimals, interval_text, joined, named, number, signed, wrapped
 
 #: Name and version of the JSON of a comparison.
@@ -213,17 +213,16 @@ class Comparison:
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Return head and body of the ranking: groups, letters, values and what they beat, intervals, P(best)."""
-        letter_of, rows = letters(self.models), {row.model: row for row in self.rows}
+        letter_of, rows = dict(zip(self.models, LETTERS, strict=False)), {row.model: row for row in self.rows}
         head = ["", "#", "model", str(self.metric), f"{self.level:.0%} interval", "P(best)"]
         body = []
         for place, group in enumerate(self.groups, 1):
             for model in group:
-                marks = superscript("".join(letter_of.get(other, "") for other in self.better_than(model)))
+                marks = "".join(letter_of.get(other, "") for other in self.better_than(model)).translate(RAISED)
                 ends = interval_text(rows[model].interval, self.digits)
                 value = number(self.values[model], self.digits) + marks
-                body.append(
-                    [f"{place}.", letter_of.get(model, ""), clean(model), value, ends, f"{self.best[model]:.3f}"]
-                )
+                letter, best = letter_of.get(model, ""), f"{self.best[model]:.3f}"
+                body.append([f"{place}.", letter, clean(model), value, ends, best])
         return head, body
 
     def __str__(self) -> str:

@@ -157,9 +157,6 @@ def _document(
     )
 
 
-# -------------------------------------------------------------------------------------------------- sections
-
-
 def _facts(shown: Digest) -> list[Fact]:
     """Frame the evaluation in tiles."""
     facts: list[Fact] = [("Models", f"{shown.total_models:,}", "")] if shown.total_models > 1 else []

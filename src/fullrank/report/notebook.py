@@ -11,21 +11,10 @@ from typing import Any
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import ALL
 from fullrank.report.digest import Bin, blind_spot, last_rank, rank_bins, sampled_bins, sizes
-from fullrank.report.tables import digits_of, html_table, result_table
-from fullrank.report.words import clean, merged_notes, number, percent, ranged
+from fullrank.report.tables import html_table
+from fullrank.report.words import clean, number, percent, ranged
 
 MOST_ROWS = 60
-
-
-def report_html(report: Any) -> str:
-    """Write the verdict and the table of a report."""
-    head, body = result_table(report.rows[:MOST_ROWS], digits_of(report.rows), report.level)
-    notes = [report.assumption] * bool(report.assumption) + report.remarks + merged_notes(report.notes, report.models)
-    if len(report.rows) > MOST_ROWS:
-        notes.append(
-            f"the first of {len(report.models):,} models × {len(report.metrics):,} metrics; all are in report.rows"
-        )
-    return card(str(report.verdict), {}, table=(head, body) if body else None, notes=notes[:MOST_ROWS])
 
 
 def distribution_html(distribution: Any) -> str:

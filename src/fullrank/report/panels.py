@@ -414,9 +414,6 @@ def bar_chart(data: Sequence[Mapping[str, Any]], x: Any, y: Any, **mark: Any) ->
     return bars.encode(x=x, x2="high:Q", y=y, y2="zero:Q", **tips())
 
 
-# -------------------------------------------------------------------------------------------------- pieces
-
-
 def chart_of(rows: Sequence[Mapping[str, Any]]) -> Any:
     """Return a chart of rows, as a tuple: Altair copies lists anew with every layer and every property."""
     alt = load_altair()

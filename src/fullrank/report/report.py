@@ -13,7 +13,7 @@ from fullrank._checks import require
 from fullrank._files import existing
 from fullrank.metrics import NDCG, Metric, parse_metric
 from fullrank.report.comparison import Comparison, Verdict, verdict
-from fullrank.report.notebook import report_html
+from fullrank.report.notebook import MOST_ROWS, card
 from fullrank.report.row import Row, finite
 from fullrank.report.tables import Results, digits_of, result_table, text_table
 from fullrank.report.words import as_json, clean, merged_notes, wrapped
@@ -276,7 +276,12 @@ class Report:
         return plot_report(self, kind)
 
     def _repr_html_(self) -> str:
-        return report_html(self)
+        head, body = result_table(self.rows[:MOST_ROWS], digits_of(self.rows), self.level)
+        notes = [self.assumption] * bool(self.assumption) + self.remarks + merged_notes(self.notes, self.models)
+        if len(self.rows) > MOST_ROWS:
+            size = f"{len(self.models):,} models × {len(self.metrics):,} metrics"
+            notes.append(f"the first of {size}; all are in report.rows")
+        return card(str(self.verdict), {}, table=(head, body) if body else None, notes=notes[:MOST_ROWS])
 
     def to_pandas(self) -> Any:
         """Return the rows as a pandas frame."""

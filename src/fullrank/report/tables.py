@@ -15,9 +15,9 @@ from fullrank.report.words import clean, decimals, interval_text, number
 if TYPE_CHECKING:
     from fullrank.report.comparison import Comparison
 
-#: One letter per model. There is no superscript q in common fonts, so q names no model.
+#: A letter for each of the first models. There is no superscript q in common fonts, so q names no model.
 LETTERS = "abcdefghijklmnoprstuvwxyz"
-_RAISED = str.maketrans(LETTERS, "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ")
+RAISED = str.maketrans(LETTERS, "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ")
 _NAMES = {"ndcg": "NDCG", "ap": "AP", "map": "MAP", "mrr": "MRR", "rr": "RR", "auc": "AUC", "hr": "HR"}
 _LATEX = str.maketrans({
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
@@ -97,20 +97,6 @@ def metric_label(name: str) -> str:
     return _NAMES.get(word, word.replace("_", " ").title()) + at + cut
 
 
-def letters(models: Sequence[str]) -> dict[str, str]:
-    """Give each of the first 25 models a letter."""
-    return dict(zip(models, LETTERS, strict=False))
-
-
-def superscript(marks: str) -> str:
-    """Write letters as superscripts.
-
-    >>> superscript("bd")
-    'ᵇᵈ'
-    """
-    return marks.translate(_RAISED)
-
-
 class _Cell(NamedTuple):
     """A cell of a paper's table: ``marks`` are the letters of the models that one is better than, ``rest`` the others'."""
 
@@ -138,7 +124,7 @@ class Results:
         for letter, model, cells in table:
             texts = [
                 (f"**{each.value}**" if each.best else each.value)
-                + superscript(each.marks)
+                + each.marks.translate(RAISED)
                 + (f" [{each.ends}]" if each.ends else "")
                 for each in cells
             ]
@@ -182,7 +168,7 @@ class Results:
         found = {(row.model, str(row.metric)): row for row in self.rows}
         metrics = list(dict.fromkeys(metric for _, metric in found))
         models = list(dict.fromkeys(model for model, _ in found))
-        named, best = letters(models), {}
+        named, best = dict(zip(models, LETTERS, strict=False)), {}
         for metric in metrics:
             known = [found[model, metric] for model in models if (model, metric) in found]
             best[metric] = max(known, key=lambda row: row.value) if len(known) > 1 else None
