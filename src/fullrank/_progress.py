@@ -26,13 +26,10 @@ class _Silent:
 
 def bar(progress: bool, total: float | None, what: str, *, delay: float = 1.0, **options: Any) -> Any:
     """Return a bar in a terminal or notebook, only for what takes longer than ``delay`` seconds; ``options`` are tqdm's."""
-    if not progress or not (_in_notebook() or sys.stderr.isatty()):
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    in_notebook = "IPKernelApp" in getattr(shell, "config", {})
+    if not progress or not (in_notebook or sys.stderr.isatty()):
         return _Silent()
     from tqdm.auto import tqdm
 
     return tqdm(total=total, desc=what, delay=delay, **{"leave": False, **options})
-
-
-def _in_notebook() -> bool:
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    return "IPKernelApp" in getattr(shell, "config", {})

@@ -101,7 +101,9 @@ class CompatibleRanks:
         bins = np.unique(_bins(unknown), return_inverse=True)[1]
         tables = [problem.with_all_outcomes(unknown, table) for table in unknown.tables(bins)]
         grid = problem.coarse_cells(problem.cells_for(tables, counts.design), tables, counts.design)
-        cuts = _cut_points(unknown)
+        # places along the order of outcomes, dense where the head is decided; a function of the design and N alone
+        N, finest = unknown.n_items, max(int(size) for size in unknown.sizes if size != ALL)
+        cuts = np.geomspace((1 + (N - 1) * 0.5 / (finest + 1)) * 1.001, N * 0.9, CUTS)
         before, possible = [], []
         for table in tables:
             law = grid.law(counts.design, table.n_items, table.drawn, table.hits) * problem.size_shares(unknown, table)
@@ -300,13 +302,6 @@ def _speaks_for(drawn: IntArray, hits: IntArray, n_items: float | FloatArray) ->
     """Return the rank an outcome speaks for, 1 + (N−1)(x + ½)/(m + 1): an order of outcomes that no data decide."""
     size = np.where(drawn == ALL, n_items - 1, drawn)
     return np.asarray(1 + (n_items - 1) * (hits + 0.5) / (size + 1))
-
-
-def _cut_points(counts: RankCounts) -> FloatArray:
-    """Places along the order of outcomes, dense where the head is decided; a function of the design and N alone."""
-    N = counts.n_items
-    finest = max(int(size) for size in counts.sizes if size != ALL)
-    return np.geomspace((1 + (N - 1) * 0.5 / (finest + 1)) * 1.001, N * 0.9, CUTS)
 
 
 #: Programmes of estimates that still exist, by level.

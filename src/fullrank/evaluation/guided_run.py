@@ -77,7 +77,13 @@ class GuidedRun(ModelRun):
         self.negatives = start
         self.in_rounds(Step(np.arange(cases), start, self.cut, start, start, keep), self.next_depth)
         if self.stop_reason:
-            self.notes.append(self._brought())
+            seen = self.observation
+            full = max(float((seen.pool - 1)[seen.begun].sum()), 1.0)
+            scored, without = seen.items_scored / full, min(self.items_without / full, 1.0)
+            self.notes.append(
+                f"behind the guide `{self.guide_name}` {scored:.1%} of the items were scored; {without:.1%} are expected "
+                "without it"
+            )
         else:
             self.observation.forget()
             self.rounds.clear()
@@ -166,15 +172,6 @@ class GuidedRun(ModelRun):
         deeper = np.clip(step.first - depth, 0, seen.rest)
         wider = np.clip(step.ceiling - seen.drawn, 0, seen.rest - deeper - seen.drawn)
         return np.where(undecided(seen, self.cut), deeper + np.maximum(wider, 0) + 1, 0)
-
-    def _brought(self) -> str:
-        """What the guide brought, against sampling without it and ranking everything."""
-        seen = self.observation
-        full = max(float((seen.pool - 1)[seen.begun].sum()), 1.0)
-        without = f"{min(self.items_without / full, 1.0):.1%} are expected without it"
-        return (
-            f"behind the guide `{self.guide_name}` {seen.items_scored / full:.1%} of the items were scored; {without}"
-        )
 
     @cached_property
     def items_without(self) -> float:

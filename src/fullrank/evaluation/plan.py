@@ -217,14 +217,13 @@ class Plan:
         layers.append(chart_of(line).mark_line(color=style.series[0]).encode(x=x_of, y=y_of))
         dots = chart_of(points).mark_point(filled=True, size=70, opacity=1)
         layers.append(dots.encode(x=x_of, y=y_of, color=by_colour(), **tips()))
-        for left in (False, True):
-            for below in (False, True):
-                here = [each for each in points if (each["left"], each["below"]) == (left, below)]
-                if here:  # the line falls to the right: below and to the right of a dot there is room beside it only
-                    dx, dy = (-7 if left else 16 if below else 7), (-8 if not below else 13 if left else 2)
-                    side = "right" if left else "left"
-                    words = chart_of(here).mark_text(align=side, dx=dx, dy=dy, color=style.ink)
-                    layers.append(words.encode(x=x_of, y=y_of, text="name:N"))
+        for (
+            point
+        ) in points:  # the line falls to the right: below and to the right of a dot there is room beside it only
+            left, below = point["left"], point["below"]
+            dx, dy = (-7 if left else 16 if below else 7), (-8 if not below else 13 if left else 2)
+            words = chart_of([point]).mark_text(align="right" if left else "left", dx=dx, dy=dy, color=style.ink)
+            layers.append(words.encode(x=x_of, y=y_of, text="name:N"))
         return alt.layer(*layers).properties(width=WIDTH, height=220)
 
 
