@@ -321,12 +321,7 @@ class _Draft:
         return self.choice(Exhaustive(), self.guess.n_items - 1, dict.fromkeys(self.values, 0.0))
 
     def choice(
-        self,
-        design: Design,
-        per_case: float,
-        half: Widths,
-        bounds: float | None = None,
-        part: float = 1.0,
+        self, design: Design, per_case: float, half: Widths, bounds: float | None = None, part: float = 1.0
     ) -> Choice:
         """Describe a design by the items it scores per case and the half-widths it leaves open, for a part of the cases."""
         widths = {m: float(np.hypot(half[m], self.floors[m] / np.sqrt(part))) for m in self.goals}

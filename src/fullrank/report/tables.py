@@ -1,19 +1,14 @@
 """Tables: one renderer for the terminal, one for HTML, and for papers LaTeX and Markdown with letters of significance."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from fullrank.report.row import Row
 from fullrank.report.words import clean, decimals, interval_text, number
-
-if TYPE_CHECKING:
-    from fullrank.report.comparison import Comparison
 
 #: A letter for each of the first models. There is no superscript q in common fonts, so q names no model.
 LETTERS = "abcdefghijklmnoprstuvwxyz"
@@ -112,7 +107,7 @@ class Results:
     """Values and intervals of models by metrics, for a paper: the best in bold, letters for what is significantly better."""
 
     rows: Sequence[Row]
-    comparison: Mapping[str, Comparison]
+    comparison: Mapping[str, Any]  # Comparisons, by the names of their metrics
     level: float
     target: str
     about: str = ""
