@@ -127,9 +127,8 @@ def expected_counts(estimate: Estimate, design: Design) -> RankCounts:
     M = max(round(counts.effective_cases), 1)
     edges = np.round(np.cumsum(likely) / likely.sum() * M).astype(np.int64)
     number = np.diff(edges, prepend=0)
-    return RankCounts.from_outcomes(
-        np.repeat(drawn, number), np.repeat(hits, number), N, design, candidates=counts.candidates
-    )
+    drawn, hits = np.repeat(drawn, number), np.repeat(hits, number)
+    return RankCounts.from_outcomes(drawn, hits, N, design, candidates=counts.candidates)
 
 
 @dataclass(frozen=True, eq=False)

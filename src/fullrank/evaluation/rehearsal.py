@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 import numpy as np
 
@@ -60,7 +60,7 @@ class Guess:
     candidates: str = "unseen"  # what the run's counts will say
 
     @classmethod
-    def prior(cls, n_items: int, candidates: str = "unseen") -> "Guess":
+    def prior(cls, n_items: int, candidates: str = "unseen") -> Self:
         """What recommenders usually show: the mean of the prior that LogSpline starts from."""
         grid = _cells(n_items)
         estimator = LogSpline()
@@ -73,7 +73,7 @@ class Guess:
         return cls(grid, mass[None, :], groups, one - 1, int(n_items), source, estimator, candidates)
 
     @classmethod
-    def of(cls, dist: RankDistribution, source: str = "a pilot") -> "Guess":
+    def of(cls, dist: RankDistribution, source: str = "a pilot") -> Self:
         """The distribution of a fit, put on the cells of a plan."""
         counts = dist.counts
         N = round(counts.n_items)
@@ -175,9 +175,7 @@ class Rehearsal:
     level: float  # of the intervals
 
     @classmethod
-    def of(
-        cls, guess: Guess, cases: int, metrics: Iterable[Metric], start: int = 99, level: float = 0.95
-    ) -> "Rehearsal":
+    def of(cls, guess: Guess, cases: int, metrics: Iterable[Metric], start: int = 99, level: float = 0.95) -> Self:
         """Draw cases from the guess and sample each to the end, or until it is beaten often enough for any design."""
         N = guess.n_items
         n = int(min(cases, MOST_CASES))

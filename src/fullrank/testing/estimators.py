@@ -16,12 +16,8 @@ from fullrank.testing._say import check, check_refusal, check_sentence
 
 #: Designs an estimator is tried on by default.
 DESIGNS: tuple[Design, ...] = (
-    Sample(9),
-    Sample(9, replace=False),
-    Adaptive(5, 23, stop_at=1),
-    Adaptive(5, "all", stop_at=2, replace=False),
-    Top(3, 9),
-)
+    Sample(9), Sample(9, replace=False), Adaptive(5, 23, stop_at=1), Adaptive(5, "all", stop_at=2, replace=False), Top(3, 9),
+)  # fmt: skip
 METRICS: tuple[str, ...] = ("recall@10", "precision@5", "ndcg@10", "ap@10", "hit@10", "mrr@10", "ndcg", "ap", "auc")
 
 
