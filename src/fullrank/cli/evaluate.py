@@ -98,12 +98,16 @@ def _report(given: dict[str, Any]) -> Report:
         return _from_tables(tables, metrics, given, seed)
     given.pop("items", None)
     where = {key: given.pop(key, None) for key in ("data", "train", "test", "how")}
-    guide = _guide(given.get("guide"))
-    split, made = split_and_models(models | guide, **where, seed=seed)
-    for key in guide:
+    guides = {}  # made with the models, under a name that no model has
+    if given.get("guide", "popularity") != "popularity":
+        [(name, what)] = named([given["guide"]]).items()
+        if Path(what).is_file() and _is_table(what):  # lists of users' items
+            given["guide"] = what
+        else:
+            guides = {f"guide {name}": what}
+    split, made = split_and_models(models | guides, **where, seed=seed)
+    for key in guides:
         given["guide"] = made.pop(key)
-    if isinstance(text := given.get("guide"), str):
-        given["guide"] = _listed(text) or text
     report = run(made, split, metrics, rng=seed, **given)
     if where["train"] is None or where["test"] is not None:
         return report
@@ -112,19 +116,6 @@ def _report(given: dict[str, Any]) -> Report:
         f"seed {seed}); a model that was trained on the whole file has seen them, and its numbers are too high."
     )
     return replace(report, notes=(held_out, *report.notes))
-
-
-def _guide(text: str | None) -> dict[str, str]:
-    """Return a guide to be made with the models, under a name that no model has; lists and popularity are none of them."""
-    if text is None or text == "popularity" or _listed(text):
-        return {}
-    return {f"guide {name}": what for name, what in named([text]).items()}
-
-
-def _listed(text: str) -> str | None:
-    """Return the file of users and items that a guide is, if it is one."""
-    [what] = named([text]).values()
-    return what if Path(what).is_file() and _is_table(what) else None
 
 
 def _is_table(what: str) -> bool:

@@ -190,13 +190,12 @@ class ModelRun:
         speeds = Speeds(self.observation, self.planner.metrics, self.budget)
         exact = speeds.exact
         if exact.within and exact.seconds <= PLANNING_SECONDS:
-            self.rank_exactly(
-                exact, f"was cheaper: about {max(exact.seconds, 0.1):.1f} seconds, less than planning a sample takes"
-            )
-        elif exact.within and any(
-            exact.seconds <= EXACT_SECONDS_ARE_WORTH * each for each in self._sampling_seconds(speeds)
-        ):
-            self.rank_exactly(exact, f"was cheaper: {speeds.ratio}")
+            about = f"about {max(exact.seconds, 0.1):.1f} seconds"
+            self.rank_exactly(exact, f"was cheaper: {about}, less than planning a sample takes")
+        elif exact.within:
+            sampling = (EXACT_SECONDS_ARE_WORTH * each for each in self._sampling_seconds(speeds))
+            if any(exact.seconds <= each for each in sampling):
+                self.rank_exactly(exact, f"was cheaper: {speeds.ratio}")
         return speeds if exact.within else None
 
     def _sampling_seconds(self, speeds: Speeds) -> Iterator[float]:
