@@ -25,10 +25,6 @@ from fullrank.report.panels import load_altair
 _PLURAL = {"metric": "metrics", "model": "models"}
 
 
-def _estimators() -> list[str]:
-    return [*ESTIMATORS, "bv0.01", "mn_mle"]
-
-
 def _metrics() -> list[str]:
     return [f"{name}@{k}" for name in ("recall", "ndcg", "ap", "mrr", "hr", "precision") for k in (5, 10, 20)] + ["auc"]
 
@@ -69,7 +65,7 @@ Models = Annotated[list[str] | None, Option(
 )]  # fmt: skip
 Estimator = Annotated[Text, Option(
     "--estimator", "-e", metavar="NAME", help="Such as logspline (default), mle, bv0.01, mn_mle, naive.",
-    autocompletion=_estimators,
+    autocompletion=lambda: [*ESTIMATORS, "bv0.01"],
 )]  # fmt: skip
 
 

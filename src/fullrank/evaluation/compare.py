@@ -3,6 +3,7 @@
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -287,16 +288,12 @@ def _remedy(comparison: Comparison, pair: Difference) -> str:
                 f"about {_times((z * cases / d) ** 2)} as many cases would, if they differ by {d:.4f}."
             )
     N = max(each.counts.n_items for each in two)
-    usable = []
-    for factor in FACTORS:
-        designs = [found for each in two if (found := each.counts.design.scaled(factor, round(N))) is not None]
-        if len(designs) < len(two):
-            break
-        usable.append((factor, designs))
+    tried = ((factor, [each.counts.design.scaled(factor, round(N)) for each in two]) for factor in FACTORS)
+    usable = list(takewhile(lambda each: None not in each[1], tried))
     ρ = _shared(pair, comparison)
 
-    def separates(tried: tuple[float, list[Design]]) -> bool:
-        one, other = (_foreseen(each, metric, design) for each, design in zip(two, tried[1], strict=True))
+    def separates(larger: tuple[float, list[Design]]) -> bool:
+        one, other = (_foreseen(each, metric, design) for each, design in zip(two, larger[1], strict=True))
         return z * math.hypot(_spread_below(one, other, ρ), cases) <= d
 
     first = bisect_left(usable, True, key=separates)  # the spread falls with the factor
