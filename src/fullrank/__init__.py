@@ -35,17 +35,12 @@ if TYPE_CHECKING:  # loaded when first asked for: they bring SciPy's sparse matr
     from fullrank.observing.observe import observe
 
 
+#: Public names by the module that holds them; FullRankMetric needs torchmetrics, so it is not in __all__.
 _LATER = {
-    "models": ".models",
-    "Split": ".data",
-    "load": ".data",
-    "as_scorer": ".models",
-    "observe": ".observing.observe",
-    "Observation": ".observing.observation",
-    "evaluate": ".evaluation.evaluate",
-    "from_recbole": ".evaluation.recbole",
-    "FullRankMetric": ".evaluation.torchmetrics",  # needs torchmetrics, so it is not in __all__
-}
+    "models": ".models", "as_scorer": ".models", "Split": ".data", "load": ".data", "observe": ".observing.observe",
+    "Observation": ".observing.observation", "evaluate": ".evaluation.evaluate", "from_recbole": ".evaluation.recbole",
+    "FullRankMetric": ".evaluation.torchmetrics",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -3,8 +3,6 @@
 They know nothing of what they hold: a header and named arrays go in and come out, or the file is refused with one sentence.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -18,8 +16,6 @@ import numpy as np
 
 from fullrank._files import replacing, writable
 from fullrank._types import Array
-
-__all__ = ["read_archive", "write_archive"]
 
 #: Archives that unfold to more bytes than this must not have been compressed to less than a 200th: honest ones never are.
 _LARGE, _DENSEST = 1 << 28, 200

@@ -1,7 +1,5 @@
 """Refusals in the same words everywhere: of parameters that cannot be, and of packages that are not installed."""
 
-from __future__ import annotations
-
 import difflib
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,11 +10,6 @@ import numpy as np
 
 #: How an item that scores the same as the target is ranked.
 TIES = ("random", "optimistic", "pessimistic")
-
-__all__ = [
-    "TIES", "by_name", "check_choice", "check_flag", "check_number", "check_whole", "did_you_mean", "first_where", "more",
-    "require",
-]  # fmt: skip
 
 
 def check_whole(name: str, value: Any, least: int, *, none: bool = False) -> None:

@@ -1,7 +1,5 @@
 """The columns of frames, by their usual names: every reader of frames and files finds them here."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,8 +8,6 @@ import numpy as np
 
 from fullrank._checks import did_you_mean
 from fullrank._types import Array
-
-__all__ = ["ALIASES", "checked_columns", "column_values", "find_column", "frame_columns", "listed", "series_to_numpy"]
 
 #: The usual names of each column, best first: letters and digits only, so that `userId`, `user_id` and `User-ID` are one.
 ALIASES: dict[str, tuple[str, ...]] = {
@@ -130,9 +126,7 @@ def column_values(values: Any, what: str) -> Array:
     try:
         array = series_to_numpy(values)
     except (ValueError, TypeError) as error:
-        raise TypeError(
-            f"`{what}` mixes kinds of values or holds something else than numbers, strings or dates."
-        ) from error
+        raise TypeError(f"`{what}` mixes kinds of values, or holds none of numbers, strings and dates.") from error
     if array.ndim != 1:
         raise ValueError(f"`{what}` must have one dimension, got {array.ndim}.")
     kind = array.dtype.kind

@@ -1,7 +1,5 @@
 """Write files that are whole or not there, and say which file is missing."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import uuid
@@ -10,8 +8,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 from fullrank._checks import did_you_mean
-
-__all__ = ["existing", "replacing", "writable", "write_atomically"]
 
 
 @contextlib.contextmanager

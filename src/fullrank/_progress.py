@@ -1,11 +1,7 @@
 """Progress bars, in terminals and notebooks only."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
-
-__all__ = ["bar"]
 
 
 class _Silent:
@@ -15,7 +11,7 @@ class _Silent:
     them killed at that moment would leave everybody else waiting for ever.
     """
 
-    def __enter__(self) -> _Silent:
+    def __enter__(self) -> "_Silent":
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -28,17 +24,12 @@ class _Silent:
         pass
 
 
-def bar(
-    progress: bool, total: float | None, what: str, *, delay: float = 1.0, leave: bool = False, **options: Any
-) -> Any:
+def bar(progress: bool, total: float | None, what: str, *, delay: float = 1.0, **options: Any) -> Any:
     """Return a bar in a terminal or notebook, only for what takes longer than ``delay`` seconds; ``options`` are tqdm's."""
-    if not progress or not (_in_notebook() or sys.stderr.isatty()):
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    in_notebook = "IPKernelApp" in getattr(shell, "config", {})
+    if not progress or not (in_notebook or sys.stderr.isatty()):
         return _Silent()
     from tqdm.auto import tqdm
 
-    return tqdm(total=total, desc=what, delay=delay, leave=leave, **options)
-
-
-def _in_notebook() -> bool:
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    return "IPKernelApp" in getattr(shell, "config", {})
+    return tqdm(total=total, desc=what, delay=delay, **{"leave": False, **options})

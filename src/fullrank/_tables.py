@@ -4,8 +4,6 @@ pyarrow reads text ten times as fast, but its newest version refuses NumPy 1.26,
 never depends on it: where it cannot be imported, Python's own reader gives the same columns.
 """
 
-from __future__ import annotations
-
 import codecs
 import contextlib
 import csv
@@ -23,11 +21,6 @@ import numpy as np
 
 from fullrank._files import existing
 from fullrank._types import Array
-
-__all__ = [
-    "BATCH", "ENDINGS", "is_text_or_parquet", "map_npy", "open_bytes", "pyarrow_or_none", "read_columns", "read_table",
-    "require_pyarrow", "stem", "table_batches",
-]  # fmt: skip
 
 ENDINGS = ".csv, .tsv, .txt or .inter (RecBole), each also with .gz, .parquet, or .npy"
 #: Rows of a Parquet file that are read at once; longer files come in several batches.
@@ -244,9 +237,7 @@ def map_npy(path: str | Path) -> Array:
 def _numbers(path: Path) -> dict[str, Array]:
     found = map_npy(path)
     if found.ndim not in (1, 2):
-        raise ValueError(
-            f"{str(path)!r} must hold one rank per case, or cases × models, got an array of shape {found.shape}."
-        )
+        raise ValueError(f"{str(path)!r} must hold one rank per case, or cases × models, got the shape {found.shape}.")
     if found.dtype.kind not in "iuf":
         raise ValueError(f"{str(path)!r} must hold whole numbers, the ranks, got {found.dtype.name} values.")
     if found.ndim == 1:

@@ -1,14 +1,10 @@
 """How many threads this process may use, and the one guard that keeps matrix products in the calling thread."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading
 from functools import lru_cache
 from typing import Any
-
-__all__ = ["ONE_BLAS_THREAD", "cores", "usable_threads"]
 
 
 def cores() -> int:

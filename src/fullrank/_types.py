@@ -1,16 +1,13 @@
-"""The types that annotations share: arrays, and what seeds randomness."""
-
-from __future__ import annotations
+"""The types that annotations share: arrays, pairs such as the ends of an interval, and what seeds randomness."""
 
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["RNG", "Array", "BoolArray", "FloatArray", "IntArray"]
-
 Array: TypeAlias = NDArray[Any]
 BoolArray: TypeAlias = NDArray[np.bool_]
 FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.int64]
+Pair: TypeAlias = tuple[float, float]
 RNG: TypeAlias = int | np.random.Generator | None

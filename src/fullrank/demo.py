@@ -5,8 +5,6 @@ different ways. *Broad* knows everyone roughly: it nearly always beats 99 random
 20,000. *Sharp* knows two users in five well and the rest not at all.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,8 +14,6 @@ from fullrank.evaluation import report_on
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import Exhaustive, Sample
 from fullrank.report import Report
-
-__all__ = ["Demo", "run"]
 
 
 @dataclass(frozen=True)
@@ -44,16 +40,8 @@ def world(
 
 
 def _item_at(rank: int, losses: Array) -> int:
-    """Return the item at this place, from 1, by rising loss.
-
-    It is looked for by value, which is quicker than ``argpartition``, and among the losses that are no larger than one of
-    every fortieth says: for most ranks these are few.
-    """
-    some = np.sort(losses[::40])
-    guess = rank // 30 + 10
-    few = losses[losses <= some[guess]] if guess < len(some) else losses
-    few = few if len(few) >= rank else losses
-    return int((losses == np.partition(few, rank - 1)[rank - 1]).argmax())
+    """Return the item at this place, from 1, by rising loss."""
+    return int((losses == np.partition(losses, rank - 1)[rank - 1]).argmax())
 
 
 def full_ranks(factors: tuple[Array, Array], targets: IntArray, block: int = 256) -> IntArray:

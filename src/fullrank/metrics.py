@@ -13,8 +13,6 @@ True
 array([1. , 0.5, 0. ])
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -25,11 +23,6 @@ from numpy.typing import ArrayLike
 
 from fullrank._checks import did_you_mean
 from fullrank._types import FloatArray
-
-__all__ = [
-    "AP", "AUC", "MRR", "NDCG", "Hit", "Metric", "Precision", "Recall", "metrics_to_report", "parse_metric", "parse_metrics",
-]  # fmt: skip
-
 
 #: Every word a user may write, and the metric it means when each user has one target.
 ALIASES = {
@@ -67,19 +60,17 @@ class Metric:
                 f"for a built-in metric use fr.parse_metric({self.name!r})."
             )
         if self.function is not None and not callable(self.function):
-            raise TypeError(
-                f"`function` must be a function of the rank, such as lambda R: 1 / R, got {self.function!r}."
-            )
+            raise TypeError(f"`function` must be a function of the rank, as in lambda R: 1 / R, got {self.function!r}.")
         if self.k is not None:
             if isinstance(self.k, bool) or not isinstance(self.k, int | np.integer) or not 1 <= self.k < 2**63:
                 raise ValueError(f"`k` must be a positive whole number, got {self.k!r}: write {self.name}@10.")
             object.__setattr__(self, "k", int(self.k))
 
     @overload
-    def __matmul__(self, k: int) -> Metric: ...
+    def __matmul__(self, k: int) -> "Metric": ...
     @overload
-    def __matmul__(self, k: Iterable[int]) -> tuple[Metric, ...]: ...
-    def __matmul__(self, k: int | Iterable[int]) -> Metric | tuple[Metric, ...]:
+    def __matmul__(self, k: Iterable[int]) -> tuple["Metric", ...]: ...
+    def __matmul__(self, k: int | Iterable[int]) -> "Metric | tuple[Metric, ...]":
         """``NDCG @ 10`` is one metric, ``NDCG @ [5, 10]`` a tuple of them."""
         if isinstance(k, Iterable) and not isinstance(k, str):
             return tuple(self @ each for each in k)

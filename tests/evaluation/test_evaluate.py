@@ -80,7 +80,7 @@ def test_a_speed_is_measured_once_however_many_rounds_ask(world, monkeypatch):
     measured = []
     monkeypatch.setattr(speeds.Speeds, "_per_item", lambda self, design: measured.append(str(design)) or 1.0)
     for _ in range(3):
-        speeds.Exact.of(timed)
+        _ = timed.exact
     assert measured == ["exhaustive", "exhaustive to 10, then uni49"]
 
 

@@ -168,7 +168,7 @@ def test_what_is_left_open_against_bayes_by_hand(rehearsal):
 
 def test_going_to_the_end_leaves_nothing_open(rehearsal):
     acted, metrics = rehearsal
-    tried, screen = acted.candidates(metrics, 0.95)
+    tried, screen = acted.candidates(metrics)
     deepest = [place for place, (_, stop, _) in enumerate(tried) if stop == 10]
     deepest.sort(key=lambda place: tried[place][2])
     assert tried[deepest[-1]][2] == 299
@@ -181,7 +181,7 @@ def test_going_to_the_end_leaves_nothing_open(rehearsal):
 def test_cheapest_reaches_its_goals(rehearsal):
     acted, metrics = rehearsal
     goals = {metric: 0.05 * acted.guess.value(metric) for metric in metrics}
-    found = acted.cheapest(goals, 0.95)
+    found = acted.cheapest(goals)
     assert all(found.half_widths[metric] <= goals[metric] for metric in metrics)
     assert found.items < 299
 

@@ -8,7 +8,7 @@ import pytest
 
 import fullrank as fr
 from fullrank.report import Row, Run
-from fullrank.report.verdict import verdict
+from fullrank.report.comparison import verdict
 from fullrank.report.words import joined, merged_notes, ratio, short_design
 
 

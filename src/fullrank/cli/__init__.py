@@ -1,7 +1,5 @@
 """The command line: the same words as the library; a verb is a file."""
 
-from __future__ import annotations
-
 import re
 import sys
 from typing import Annotated, Any
@@ -10,11 +8,9 @@ import typer
 
 from fullrank._checks import did_you_mean
 from fullrank._version import __version__
-from fullrank.cli import compare, correct, data, demo, evaluate, plan, reproduce
+from fullrank.cli import compare, correct, data, demo, evaluate, plan
 from fullrank.cli._options import write_any_terminal
 from fullrank.report.words import clean
-
-__all__ = ["app", "main"]
 
 app = typer.Typer(
     name="fullrank",
@@ -51,11 +47,18 @@ app.command(short_help="Correct sampled ranks you already have.")(correct.correc
 app.command(short_help="Evaluate models, as precisely as you ask.")(evaluate.evaluate)
 app.command(short_help="Say who is best, and how sure that is.")(compare.compare)
 app.command(short_help="Say what to sample, and what it costs.")(plan.plan)
-app.command(
+app.add_typer(data.app, name="data", short_help="List and import data sets.")
+
+
+@app.command(
     short_help="Say where the papers' tables went.",
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-)(reproduce.reproduce)
-app.add_typer(data.app, name="data", short_help="List and import data sets.")
+)
+def reproduce(context: typer.Context) -> None:
+    """Say where the papers' tables and figures are: in a package of their own, `fullrank-papers`."""
+    typer.echo("`fullrank reproduce` is now `fullrank-papers`, in papers/ of a checkout: pip install ./papers")
+    if context.args:  # work that is not done here was asked for
+        raise typer.Exit(2)
 
 
 def main() -> None:

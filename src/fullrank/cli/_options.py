@@ -1,13 +1,12 @@
 """What every verb has: its options, and how its answer is shown."""
 
-from __future__ import annotations
-
 import codecs
 import io
 import json
 import os
 import shutil
 import sys
+import tomllib
 import unicodedata
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -16,14 +15,14 @@ from typing import Annotated, Any, TypeAlias
 import typer
 from typer import Argument, Option
 
+from fullrank._checks import did_you_mean
+from fullrank._files import existing, writable
+from fullrank.estimators import ESTIMATORS
+from fullrank.report.charts import load_vl_convert
+from fullrank.report.panels import load_altair
+
 #: Flags that may be repeated, as a TOML file and the library name them.
 _PLURAL = {"metric": "metrics", "model": "models"}
-
-
-def _estimators() -> list[str]:
-    from fullrank.estimators import ESTIMATORS
-
-    return [*ESTIMATORS, "bv0.01", "mn_mle"]
 
 
 def _metrics() -> list[str]:
@@ -53,9 +52,7 @@ Level = Annotated[float | None, Option(metavar="P", help="Level of the intervals
 Precision = Annotated[float | None, Option(
     "--precision", "-p", metavar="P", help="Half-width asked for, as a share of the value, such as 0.02."
 )]  # fmt: skip
-Absolute = Annotated[
-    bool | None, Option("--absolute", help="The precision is in units of the metric, not a share of it.")
-]
+Absolute = Annotated[bool | None, Option("--absolute", help="The precision is in units of the metric, not a share.")]
 MaxItems = Annotated[Whole, Option(metavar="N", help="The most negatives to score, over all models.")]
 Config = Annotated[File, Argument(metavar="TOML", help="A file with the options below; flags win over it.")]
 Seed = Annotated[int, Option("--seed", min=0, metavar="INT", help="Seed of everything drawn at random.")]
@@ -68,7 +65,7 @@ Models = Annotated[list[str] | None, Option(
 )]  # fmt: skip
 Estimator = Annotated[Text, Option(
     "--estimator", "-e", metavar="NAME", help="Such as logspline (default), mle, bv0.01, mn_mle, naive.",
-    autocompletion=_estimators,
+    autocompletion=lambda: [*ESTIMATORS, "bv0.01"],
 )]  # fmt: skip
 
 
@@ -88,11 +85,6 @@ def settings(config: Path | None, flags: Mapping[str, Any], *unsaved: str) -> di
 
 def read_toml(path: Path, known: Iterable[str]) -> dict[str, Any]:
     """Read options from a TOML file; an unknown key is an error with the one that was probably meant."""
-    import tomllib
-
-    from fullrank._checks import did_you_mean
-    from fullrank._files import existing
-
     try:
         document = tomllib.loads(existing(path).read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -109,17 +101,11 @@ def check_page(path: str | Path | None) -> Path | None:
     """Refuse a page that could not be made, before the work whose result it is to show."""
     if path is None:
         return None
-    from fullrank._files import writable
-    from fullrank.report.charts import load_vl_convert
-    from fullrank.report.panels import load_altair
-
     load_altair(), load_vl_convert()
     return writable(path)
 
 
-def show(
-    result: Any, *, json: bool = False, html: str | Path | None = None, lines: Iterable[str] | None = None
-) -> None:
+def show(result: Any, *, json: bool = False, html: Path | None = None, lines: Iterable[str] | None = None) -> None:
     """Print a result (or the lines that stand for it), or its JSON, then write its page where one is asked for.
 
     In this order, so that a page that cannot be written takes nothing else away. Where the page is goes to stderr: what is

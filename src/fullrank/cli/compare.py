@@ -1,18 +1,16 @@
 """``fullrank compare``."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import typer
 from typer import Argument, Option
 
+from fullrank import evaluation
 from fullrank.cli import _options as o
-from fullrank.cli._counts import answers, read_models
-
-if TYPE_CHECKING:
-    from fullrank.report import Comparison
+from fullrank.cli._inputs import answers, read_models
+from fullrank.metrics import parse_metrics
+from fullrank.report.html import comparison_page, write_page
 
 
 def compare(
@@ -54,10 +52,6 @@ def compare(
     given = o.settings(
         tables[0] if tables else None, {**locals(), "files": None}, "tables", "seed", "latex", "markdown", "html"
     )
-    from fullrank.evaluation import compare as run
-    from fullrank.evaluation import report_on
-    from fullrank.metrics import parse_metrics
-
     if json + latex + markdown > 1:
         raise ValueError("--json, --latex and --markdown exclude one another: give one.")
     chosen = answers(given)
@@ -65,28 +59,16 @@ def compare(
     if len(counts) < 2:
         raise ValueError(f"there is one model, {next(iter(counts))!r}: a comparison needs at least two.")
     wanted = parse_metrics(given.get("metrics", "ndcg@10"))
-    report = report_on(counts, wanted, **chosen)
-    found = _Comparisons([run(report, each) for each in wanted])
-    text = report.to_latex() if latex else report.to_markdown() if markdown else None
-    o.show(found, json=json, html=html, lines=None if text is None else text.splitlines())
-
-
-@dataclass
-class _Comparisons:
-    """Comparisons of the same models by several metrics, shown together."""
-
-    found: list[Comparison]
-
-    def lines(self, width: int) -> list[str]:
-        return [line for each in self.found for line in ["", *each.lines(width)]][1:]
-
-    def to_json(self) -> str:
-        return "[\n" + ",\n".join(each.to_json() for each in self.found) + "\n]"
-
-    def to_html(self, path: Path) -> Path:
-        from fullrank.report.html import comparison_page, write_page
-
-        return write_page(comparison_page(self.found), path)
+    report = evaluation.report_on(counts, wanted, **chosen)
+    found = [evaluation.compare(report, each) for each in wanted]
+    if json:
+        typer.echo("[\n" + ",\n".join(each.to_json() for each in found) + "\n]")
+    elif latex or markdown:
+        o.show_lines((report.to_latex() if latex else report.to_markdown()).splitlines())
+    else:
+        o.show_lines([line for each in found for line in ["", *each.lines(o.width())]][1:])
+    if html is not None:
+        typer.echo(f"page: {write_page(comparison_page(found), html)}", err=True)
 
 
 def _files(files: list[Path], tables: list[Path], named: Any) -> list[Path]:

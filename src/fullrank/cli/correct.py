@@ -1,7 +1,5 @@
 """``fullrank correct``."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +7,8 @@ from typing import Annotated
 from typer import Argument, Option
 
 from fullrank.cli import _options as o
-from fullrank.cli._counts import answers, read_models
+from fullrank.cli._inputs import answers, read_models
+from fullrank.evaluation import DEFAULT_METRICS, report_on
 
 
 def correct(
@@ -58,8 +57,6 @@ def correct(
       fullrank correct run.trec --qrels qrels.txt --items 50000 --negatives 999
     """
     given = o.settings(None, locals())
-    from fullrank.evaluation import DEFAULT_METRICS, report_on
-
     chosen = answers(given)
     counts = read_models(files, given, seed, targets=targets, lists=lists, qrels=qrels, train=train)
     about = {"files": {path.name: _checksum(path) for path in files}, "seed": seed}

@@ -1,7 +1,5 @@
 """``fullrank data``: list, show, import."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -9,8 +7,6 @@ import typer
 
 from fullrank._checks import did_you_mean
 from fullrank.cli._options import show_lines
-
-__all__ = ["app"]
 
 app = typer.Typer(rich_markup_mode=None)
 

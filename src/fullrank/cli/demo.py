@@ -1,14 +1,8 @@
 """``fullrank demo``."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+import fullrank.demo
 from fullrank.cli import _options as o
 from fullrank.report.words import wrapped
-
-if TYPE_CHECKING:
-    from fullrank.demo import Demo
 
 
 def demo(seed: o.Seed = 0, json: o.Json = False, html: o.Html = None) -> None:
@@ -21,13 +15,11 @@ def demo(seed: o.Seed = 0, json: o.Json = False, html: o.Html = None) -> None:
       fullrank demo
       fullrank demo --seed 7 --html demo.html
     """
-    from fullrank.demo import run
-
-    result = run(seed)
+    result = fullrank.demo.run(seed)
     o.show(result.corrected, json=json, html=html, lines=demo_lines(result))
 
 
-def demo_lines(result: Demo) -> list[str]:
+def demo_lines(result: fullrank.demo.Demo) -> list[str]:
     """Write the demo as text: the verdict, then a block per metric with bars to compare by eye."""
     about = (
         "Two recommenders, 4,000 users, 20,000 items. Each user's held-out item is ranked (a) among all items: the truth, "

@@ -1,20 +1,17 @@
 """``fullrank evaluate``."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from typer import Option
 
 from fullrank._tables import is_text_or_parquet
 from fullrank.cli import _options as o
-from fullrank.cli._counts import answers, read_models
-from fullrank.cli._models import named, split_and_models
-
-if TYPE_CHECKING:
-    from fullrank.report import Report
+from fullrank.cli._inputs import answers, named, read_models, split_and_models
+from fullrank.evaluation import DEFAULT_METRICS, report_on
+from fullrank.ranks.counts import RankCounts
+from fullrank.report import Report
 
 
 def evaluate(
@@ -88,7 +85,6 @@ def evaluate(
 
 def _report(given: dict[str, Any]) -> Report:
     """Evaluate the models that can be asked for scores, or correct files of ranks or scores."""
-    from fullrank.evaluation import DEFAULT_METRICS
     from fullrank.evaluation.evaluate import evaluate as run
 
     models = named(given.pop("models", []))
@@ -102,12 +98,16 @@ def _report(given: dict[str, Any]) -> Report:
         return _from_tables(tables, metrics, given, seed)
     given.pop("items", None)
     where = {key: given.pop(key, None) for key in ("data", "train", "test", "how")}
-    guide = _guide(given.get("guide"))
-    split, made = split_and_models(models | guide, **where, seed=seed)
-    for key in guide:
+    guides = {}  # made with the models, under a name that no model has
+    if given.get("guide", "popularity") != "popularity":
+        [(name, what)] = named([given["guide"]]).items()
+        if Path(what).is_file() and _is_table(what):  # lists of users' items
+            given["guide"] = what
+        else:
+            guides = {f"guide {name}": what}
+    split, made = split_and_models(models | guides, **where, seed=seed)
+    for key in guides:
         given["guide"] = made.pop(key)
-    if isinstance(text := given.get("guide"), str):
-        given["guide"] = _listed(text) or text
     report = run(made, split, metrics, rng=seed, **given)
     if where["train"] is None or where["test"] is not None:
         return report
@@ -118,23 +118,8 @@ def _report(given: dict[str, Any]) -> Report:
     return replace(report, notes=(held_out, *report.notes))
 
 
-def _guide(text: str | None) -> dict[str, str]:
-    """Return a guide to be made with the models, under a name that no model has; lists and popularity are none of them."""
-    if text is None or text == "popularity" or _listed(text):
-        return {}
-    return {f"guide {name}": what for name, what in named([text]).items()}
-
-
-def _listed(text: str) -> str | None:
-    """Return the file of users and items that a guide is, if it is one."""
-    [what] = named([text]).values()
-    return what if Path(what).is_file() and _is_table(what) else None
-
-
 def _is_table(what: str) -> bool:
     """Tell whether a model is given by a file of ranks, scores or counts."""
-    from fullrank.ranks.counts import RankCounts
-
     if Path(what).suffix.lower() == ".npz" and Path(what).is_file():
         try:
             return len(RankCounts.load(what)) > 0
@@ -145,8 +130,6 @@ def _is_table(what: str) -> bool:
 
 def _from_tables(tables: dict[str, str], metrics: Any, given: dict[str, Any], seed: int) -> Report:
     """Correct scores or ranks that are there already: nothing is left to decide."""
-    from fullrank.evaluation import report_on
-
     extra = sorted(set(given) - {"design", "estimator", "target", "level", "candidates", "items", "train"})
     if extra:
         raise ValueError(f"--{extra[0].replace('_', '-')} has no meaning for files of ranks, scores or counts.")

@@ -1,14 +1,14 @@
 """``fullrank plan``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
 from typer import Option
 
+from fullrank import evaluation
 from fullrank._files import existing
 from fullrank.cli import _options as o
+from fullrank.ranks.counts import RankCounts
 
 
 def plan(
@@ -24,9 +24,7 @@ def plan(
     gather_cost: Annotated[
         float | None, Option(metavar="X", help="How many times as much an item costs alone as in a row.")
     ] = None,
-    pilot: Annotated[
-        o.File, Option(metavar="FILE", help="Counts of a small run, saved with counts.save(path).")
-    ] = None,
+    pilot: Annotated[o.File, Option(metavar="FILE", help="Counts of a small run, saved by counts.save(path).")] = None,
     seed: Annotated[int, Option(metavar="INT", help="Taken by every verb; a plan does not depend on it.")] = 0,
     json: Annotated[bool, Option("--json", help="Print JSON for machines (schema fullrank.plan/1).")] = False,
     html: o.Html = None,
@@ -39,9 +37,6 @@ def plan(
       fullrank plan --pilot pilot.npz -m recall@20 -p 0.05 --target population
     """
     given = o.settings(config, locals(), "seed")
-    from fullrank.evaluation import plan as run
-    from fullrank.ranks.counts import RankCounts
-
     page, known = given.pop("html", None), given.pop("pilot", None)
     wanted = {"items": "how many candidates the full ranking has", "cases": "how many test cases there are"}
     for name, what in wanted.items():
@@ -49,4 +44,4 @@ def plan(
             raise ValueError(f"--{name} is missing: {what}; or give a small run with --pilot.")
     counts = None if known is None else RankCounts.load(existing(Path(known)))
     about = (given.pop("items", None), given.pop("cases", None), given.pop("metrics", "ndcg@10"))
-    o.show(run(*about, pilot=counts, **given), json=json, html=page)
+    o.show(evaluation.plan(*about, pilot=counts, **given), json=json, html=page)

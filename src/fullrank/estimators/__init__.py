@@ -14,44 +14,25 @@
 | ``linear`` ``bound`` ``beta`` ``beta0.5`` | mappings | li20 |
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Callable
 
 from fullrank.estimators.bounds import bounds
-from fullrank.estimators.estimate import Estimate, Estimator, PointEstimate, RankDistribution, describe
+from fullrank.estimators.estimate import PointEstimate, RankDistribution, describe
 from fullrank.estimators.least_squares import CLS, BiasVariance, Multinomial
 from fullrank.estimators.likelihood import MLE, WeightedMLE
 from fullrank.estimators.logspline import HyperPrior, LogSpline
 from fullrank.estimators.mapping import Mapping
 from fullrank.estimators.maxent import MaxEntropy
 from fullrank.estimators.naive import Naive, RankEstimate
-from fullrank.estimators.problem import Fit
+from fullrank.estimators.problem import Estimate, Estimator, Fit
 
 __all__ = [
-    "CLS",
-    "ESTIMATORS",
-    "MLE",
-    "BiasVariance",
-    "Estimate",
-    "Estimator",
-    "Fit",
-    "HyperPrior",
-    "LogSpline",
-    "Mapping",
-    "MaxEntropy",
-    "Multinomial",
-    "Naive",
-    "PointEstimate",
-    "RankDistribution",
-    "RankEstimate",
-    "WeightedMLE",
-    "bounds",
-    "describe",
-    "parse_estimator",
-]
+    "CLS", "ESTIMATORS", "MLE", "BiasVariance", "Estimate", "Estimator", "Fit", "HyperPrior", "LogSpline", "Mapping",
+    "MaxEntropy", "Multinomial", "Naive", "PointEstimate", "RankDistribution", "RankEstimate", "WeightedMLE", "bounds",
+    "describe", "parse_estimator",
+]  # fmt: skip
 
 #: Words for the command line. Add yours with one line.
 ESTIMATORS: dict[str, Callable[[], Estimator]] = {

@@ -5,8 +5,6 @@ log R. So every rank to 1000 is its own cell, and beyond that a cell is at most 
 wide. Within a cell mass is spread evenly and the law is averaged (three Gauss-Legendre ranks).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,18 +32,25 @@ class Grid:
     hi: IntArray
 
     @classmethod
-    def dense(cls, n_items: int) -> Grid:
+    def dense(cls, n_items: int) -> "Grid":
         """Return one cell per rank."""
         ranks = np.arange(1, int(n_items) + 1, dtype=np.int64)
         return cls(ranks, ranks)
 
     @classmethod
-    def ending_at(cls, hi: IntArray) -> Grid:
+    def ending_at(cls, hi: IntArray) -> "Grid":
         """Return cells that follow one another from rank 1 on and end at these ranks."""
         return cls(np.append(1, hi[:-1] + 1), hi)
 
     @classmethod
-    def for_tables(cls, tables: list[PoolTable], replace: bool) -> Grid:
+    def logarithmic(cls, n_items: int, head: int, number: int) -> "Grid":
+        """Return one cell per rank to ``head``, then cells that end at so many equal steps of log R."""
+        head = min(head, n_items)
+        ends = np.concatenate([np.arange(1, head + 1), np.geomspace(head, n_items, number).round()])
+        return cls.ending_at(np.unique(ends.astype(np.int64)))
+
+    @classmethod
+    def for_tables(cls, tables: list[PoolTable], replace: bool) -> "Grid":
         """Return the grid for these outcomes: fine where some observed outcome can tell neighbouring ranks apart."""
         N = int(np.ceil(max(table.n_items for table in tables) - 1e-6))  # a mean of equal pools may be off by rounding
         known = np.concatenate([table.hits[table.drawn == ALL] + 1 for table in tables])
@@ -105,7 +110,7 @@ class Grid:
         inner = np.where(place == 1, 1 - 2 * outer[cell], outer[cell])
         return ranks.astype(np.float64), np.where(few[cell], 1.0 / width[cell], inner), start.astype(np.int64)
 
-    def moved(self, mass: FloatArray, to: Grid) -> FloatArray:
+    def moved(self, mass: FloatArray, to: "Grid") -> FloatArray:
         """Return what a mass on these cells, its negative part left out, is on those of another grid."""
         ends, wanted = (np.append(0.0, each.hi) for each in (self, to))
         return np.diff(np.interp(wanted, ends, np.append(0.0, np.cumsum(np.maximum(mass, 0.0)))))

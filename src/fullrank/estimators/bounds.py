@@ -5,36 +5,20 @@ Clopper-Pearson interval, jointly at the level asked for (Bonferroni); every ran
 is compatible with the counts, and the least and largest value of a metric over these is a linear programme.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from fullrank._types import BoolArray, FloatArray, IntArray
+from fullrank._types import BoolArray, FloatArray, IntArray, Pair
+from fullrank.estimators import problem
 from fullrank.estimators._grid import Grid
 from fullrank.estimators.intervals import check_interval
-from fullrank.estimators.problem import (
-    MANY_SIZES,
-    cells_for,
-    coarse_cells,
-    empirical_value,
-    pool_bins,
-    size_shares,
-    with_all_outcomes,
-    with_few_sizes,
-)
+from fullrank.estimators.problem import Estimate
 from fullrank.metrics import Metric, parse_metric
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import ALL
-
-if TYPE_CHECKING:
-    from fullrank.estimators.estimate import Estimate
-
-__all__ = ["CompatibleRanks", "bounds", "bounds_of"]
-
 
 #: Bins of pool sizes, and places along the order of outcomes: more of them hardly narrow the bounds and cost time.
 MOST_POOLS, CUTS = 6, 20
@@ -52,7 +36,7 @@ START = 30
 ENOUGH = 1e-6
 
 
-def bounds(counts: RankCounts, metric: Metric | str, level: float = 0.95) -> tuple[float, float]:
+def bounds(counts: RankCounts, metric: Metric | str, level: float = 0.95) -> Pair:
     """Return the least and largest value of the metric over all rank distributions that the counts do not rule out.
 
     No smoothness, no prior. The bounds cover the cases (whose sum of unlike Bernoullis varies less than a binomial) and,
@@ -72,7 +56,7 @@ def bounds(counts: RankCounts, metric: Metric | str, level: float = 0.95) -> tup
     return CompatibleRanks.of(counts, level).bounds(metric)
 
 
-def bounds_of(estimate: Estimate, metric: Metric, level: float = 0.95) -> tuple[float, float]:
+def bounds_of(estimate: Estimate, metric: Metric, level: float = 0.95) -> Pair:
     """The bounds from an estimate's counts, the programme prepared once for all its metrics; for AUC, its interval."""
     if metric.whole_auc:
         return estimate.interval(metric, level)
@@ -101,7 +85,7 @@ class CompatibleRanks:
     places: IntArray  # of the same, the first cut that its outcome is up to
 
     @classmethod
-    def of(cls, counts: RankCounts, level: float) -> CompatibleRanks:
+    def of(cls, counts: RankCounts, level: float) -> "CompatibleRanks":
         """Prepare the programmes of these counts."""
         check_interval(level, "cases")
         known, unknown = counts.known()
@@ -113,14 +97,16 @@ class CompatibleRanks:
         if unknown is None:
             none, nowhere = np.empty(0, dtype=np.int64), np.empty((0, 0), dtype=bool)
             return cls(counts, known, silent, None, level, Grid.dense(0), np.empty((0, 0, 0)), nowhere, none, none)
-        unknown = with_few_sizes(unknown)
+        unknown = problem.with_few_sizes(unknown)
         bins = np.unique(_bins(unknown), return_inverse=True)[1]
-        tables = [with_all_outcomes(unknown, table) for table in unknown.tables(bins)]
-        grid = coarse_cells(cells_for(tables, counts.design), tables, counts.design)
-        cuts = _cut_points(unknown)
+        tables = [problem.with_all_outcomes(unknown, table) for table in unknown.tables(bins)]
+        grid = problem.coarse_cells(problem.cells_for(tables, counts.design), tables, counts.design)
+        # places along the order of outcomes, dense where the head is decided; a function of the design and N alone
+        N, finest = unknown.n_items, max(int(size) for size in unknown.sizes if size != ALL)
+        cuts = np.geomspace((1 + (N - 1) * 0.5 / (finest + 1)) * 1.001, N * 0.9, CUTS)
         before, possible = [], []
         for table in tables:
-            law = grid.law(counts.design, table.n_items, table.drawn, table.hits) * size_shares(unknown, table)
+            law = grid.law(counts.design, table.n_items, table.drawn, table.hits) * problem.size_shares(unknown, table)
             sampled = table.drawn != ALL
             if not sampled.all():  # the others: cases whose rank is known are not among these
                 law[:, ~sampled] = 0.0
@@ -133,7 +119,7 @@ class CompatibleRanks:
         places = np.searchsorted(cuts, _speaks_for(unknown.column("drawn"), unknown.column("hits"), pool))
         return cls(counts, known, silent, unknown, level, grid, np.array(before), np.array(possible), bins, places)
 
-    def bounds(self, metric: Metric) -> tuple[float, float]:
+    def bounds(self, metric: Metric) -> Pair:
         """Return the least and largest value of the metric.
 
         With several targets per user the cases of one j differ in what they add by a factor only, which becomes their
@@ -141,7 +127,7 @@ class CompatibleRanks:
         """
         counts, low = self.counts, 0.0
         if self.known is not None:
-            low = empirical_value(self.known, metric, counts.n_items) / counts.users_weight
+            low = problem.empirical_value(self.known, metric, counts.n_items) / counts.users_weight
         high = low
         if self.silent is not None:
             worst, best = _worst_and_best(self.silent, metric, counts.n_items)
@@ -163,7 +149,7 @@ class CompatibleRanks:
             high = min(high, exact + _worst_and_best(unknown, metric, counts.n_items)[1] / counts.users_weight)
         return min(low, high), high
 
-    def _programme(self, weight: FloatArray, here: BoolArray, alpha: float) -> _Programme:
+    def _programme(self, weight: FloatArray, here: BoolArray, alpha: float) -> "_Programme":
         """The rank distributions compatible with the cases of some cells, weighted."""
         w, cases = weight[here], self.counts.cases if self.unknown is None else self.unknown.cases
         total = float(w.sum())
@@ -241,8 +227,8 @@ def _bins(counts: RankCounts) -> IntArray:
 
     Sizes often go with (j, T): a bin of them may have ranks of its own.
     """
-    if not counts.design.plain or len(counts.sizes) <= MANY_SIZES:
-        return pool_bins(counts, most=MOST_POOLS)
+    if not counts.design.plain or len(counts.sizes) <= problem.MANY_SIZES:
+        return problem.pool_bins(counts, most=MOST_POOLS)
     sizes, which = np.unique(counts.column("drawn"), return_inverse=True)
     weight = np.bincount(which.ravel(), counts.weight, len(sizes))
     place = (np.cumsum(weight) - weight / 2) / weight.sum()
@@ -299,7 +285,7 @@ def _too_many_outcomes(counts: RankCounts) -> bool:
     return sum(size or counts.n_items for size in counts.design.stages(round(counts.n_items))) > MOST_BY_STAGES
 
 
-def _worst_and_best(counts: RankCounts, metric: Metric, n_items: float) -> tuple[float, float]:
+def _worst_and_best(counts: RankCounts, metric: Metric, n_items: float) -> Pair:
     """Σ weight · gain over cases at the last rank and at the first that is open to them, j + ahead."""
     order, targets, ahead, weight = counts.groups
     if metric.function is None:
@@ -316,13 +302,6 @@ def _speaks_for(drawn: IntArray, hits: IntArray, n_items: float | FloatArray) ->
     """Return the rank an outcome speaks for, 1 + (N−1)(x + ½)/(m + 1): an order of outcomes that no data decide."""
     size = np.where(drawn == ALL, n_items - 1, drawn)
     return np.asarray(1 + (n_items - 1) * (hits + 0.5) / (size + 1))
-
-
-def _cut_points(counts: RankCounts) -> FloatArray:
-    """Places along the order of outcomes, dense where the head is decided; a function of the design and N alone."""
-    N = counts.n_items
-    finest = max(int(size) for size in counts.sizes if size != ALL)
-    return np.geomspace((1 + (N - 1) * 0.5 / (finest + 1)) * 1.001, N * 0.9, CUTS)
 
 
 #: Programmes of estimates that still exist, by level.

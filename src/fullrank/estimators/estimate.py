@@ -4,39 +4,28 @@ An estimator is a frozen dataclass with one method, ``fit(counts)``. Its file ho
 :mod:`fullrank.estimators.problem`, and what happens once for all of them (the exhaustive rule, intervals) is here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fullrank._threads import ONE_BLAS_THREAD
-from fullrank._types import FloatArray, IntArray
+from fullrank._types import FloatArray, IntArray, Pair
+from fullrank.estimators import intervals
 from fullrank.estimators._grid import Grid
 from fullrank.estimators.bounds import bounds_of
-from fullrank.estimators.intervals import (
-    REPLICATE_POOLS,
-    REPLICATES,
-    Replicates,
-    Target,
-    auc_interval,
-    cell_gains,
-    final_interval,
-    hull,
-    refit_interval,
-    replicate_interval,
-    resampled,
-    simulated,
-)
+from fullrank.estimators.intervals import Replicates
+from fullrank.estimators.posterior import Posterior
 from fullrank.estimators.problem import (
+    Estimator,
     Fit,
     Problem,
     Solve,
+    Target,
     build_problem,
     check_counts,
     empirical_value,
@@ -46,47 +35,6 @@ from fullrank.estimators.problem import (
 )
 from fullrank.metrics import Metric, Recall, parse_metric, rank_offset
 from fullrank.ranks.counts import RankCounts
-
-if TYPE_CHECKING:
-    from fullrank.estimators.posterior import Posterior
-
-__all__ = ["Estimate", "Estimator", "Fit", "PointEstimate", "RankDistribution", "describe"]
-
-
-@runtime_checkable
-class Estimator(Protocol):
-    """Anything with ``fit(counts)`` that returns an :class:`Estimate`; fitting never changes the estimator."""
-
-    def fit(self, counts: RankCounts) -> Estimate:
-        """Return the estimate from these counts."""
-        ...
-
-
-class Estimate(Protocol):
-    """What a fit answers: the value of any metric."""
-
-    @property
-    def counts(self) -> RankCounts:
-        """The counts it was fitted to."""
-        ...
-
-    @property
-    def estimator(self) -> Estimator:
-        """The estimator that was fitted."""
-        ...
-
-    @property
-    def fit_info(self) -> Fit:
-        """How the fit went."""
-        ...
-
-    def expect(self, metric: Metric | str) -> float:
-        """Return the estimated value of the metric."""
-        ...
-
-    def interval(self, metric: Metric | str, level: float = 0.95, target: Target = "cases") -> tuple[float, float]:
-        """An interval around it."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,24 +46,23 @@ class PointEstimate:
     value: Callable[[Metric], float]
     fit_info: Fit = field(default_factory=Fit)
     #: Value and standard error by cases that were ranked in full, of metrics where these refute the estimate
-    audit: Mapping[Metric, tuple[float, float]] = field(default_factory=dict)
+    audit: Mapping[Metric, Pair] = field(default_factory=dict)
 
     def expect(self, metric: Metric | str) -> float:
         """Return the estimated value of the metric."""
         return self.value(parse_metric(metric))
 
-    def interval(self, metric: Metric | str, level: float = 0.95, target: Target = "cases") -> tuple[float, float]:
+    def interval(self, metric: Metric | str, level: float = 0.95, target: Target = "cases") -> Pair:
         """Return (low, high) by refitting to resampled or simulated counts; the estimator's own bias is not covered."""
         metric = parse_metric(metric)
-        return final_interval(
-            self, metric, self.expect(metric), level, target, lambda whose: refit_interval(self, metric, level, whose)
-        )
 
-    def bounds(self, metric: Metric | str, level: float = 0.95) -> tuple[float, float]:
-        """The least and largest value of the metric that the counts alone allow: what :func:`fullrank.bounds` says.
+        def own(whose: Target) -> Pair:
+            return intervals.refit_interval(self, metric, level, whose)
 
-        They assume nothing about the shape of P(R). AUC, unbiased for any sample, has its interval here.
-        """
+        return intervals.final_interval(self, metric, self.expect(metric), level, target, own)
+
+    def bounds(self, metric: Metric | str, level: float = 0.95) -> Pair:
+        """The least and largest value that the counts alone allow, as :meth:`RankDistribution.bounds` gives them."""
         return bounds_of(self, parse_metric(metric), level)
 
     def curve(self, metric: Metric | str, ks: int | Iterable[int]) -> FloatArray:
@@ -147,7 +94,7 @@ class RankDistribution:
     #: The row of ``masses`` of each (j, T) of the counts; None: as the counts have them
     strata: IntArray | None = None
     #: Value and standard error by cases that were ranked in full, of metrics where these refute the estimate
-    audit: Mapping[Metric, tuple[float, float]] = field(default_factory=dict)
+    audit: Mapping[Metric, Pair] = field(default_factory=dict)
 
     def expect(self, metric: Metric | str) -> float:
         """Return Σ_R P̂(R) M(R), the value the metric would have on the full ranking.
@@ -203,7 +150,7 @@ class RankDistribution:
             out += np.where(inside, line[cell] / self.grid.width[cell], 0.0) / T
         return out / self.counts.users_weight
 
-    def interval(self, metric: Metric | str, level: float = 0.95, target: Target = "cases") -> tuple[float, float]:
+    def interval(self, metric: Metric | str, level: float = 0.95, target: Target = "cases") -> Pair:
         """Return (low, high) around :meth:`expect`.
 
         ``target="cases"``: what full evaluation of these very cases would show; ``"population"``: of the population they
@@ -212,19 +159,19 @@ class RankDistribution:
         """
         metric = parse_metric(metric)
         value = self.expect(metric)
-        return final_interval(
+        return intervals.final_interval(
             self, metric, value, level, target, lambda whose: self._interval(metric, value, level, whose),
             lambda: self._case_variance(metric, value),
         )  # fmt: skip
 
-    def bounds(self, metric: Metric | str, level: float = 0.95) -> tuple[float, float]:
+    def bounds(self, metric: Metric | str, level: float = 0.95) -> Pair:
         """The least and largest value of the metric that the counts alone allow: what :func:`fullrank.bounds` says.
 
         They assume nothing about the shape of P(R). AUC, unbiased for any sample, has its interval here.
         """
         return bounds_of(self, parse_metric(metric), level)
 
-    def _interval(self, metric: Metric, value: float, level: float, target: Target) -> tuple[float, float]:
+    def _interval(self, metric: Metric, value: float, level: float, target: Target) -> Pair:
         """Return the estimator's own interval; a point where it knows the ranks or does not speak of the population."""
         counts = self.counts
         from_counts = metric.whole_auc and self.n_items is None
@@ -241,15 +188,15 @@ class RankDistribution:
             low, high = self.posterior.interval(metric, (value - exact) / share, level, target, self._pool)
             span = exact + share * low, exact + share * high
             unlike = self.posterior.unlike_shape and not metric.whole_auc
-            return hull(span, self.bounds(metric, level)) if unlike else span
+            return intervals.hull(span, self.bounds(metric, level)) if unlike else span
         if from_counts:
-            return auc_interval(counts, level)
+            return intervals.auc_interval(counts, level)
         if self.refit is None or getattr(self.estimator, "prior", None) is not None:
-            return refit_interval(self, metric, level, target)
+            return intervals.refit_interval(self, metric, level, target)
         replicates = self._resampled if target == "population" else self._simulated
         fitted = self.refit[0].counts
         smooth = self._smooth_sum(metric) / fitted.users_weight
-        low, high = replicate_interval(replicates.values(metric, fitted, self._pool), smooth, level)
+        low, high = intervals.replicate_interval(replicates.values(metric, fitted, self._pool), smooth, level)
         exact, share = self._exact_part(metric)
         return exact + share * low, exact + share * high
 
@@ -258,7 +205,7 @@ class RankDistribution:
         """The number of candidates that gains refer to: the one there is, or their mean."""
         return self.counts.n_items if self.n_items is None else self.n_items
 
-    def _exact_part(self, metric: Metric) -> tuple[float, float]:
+    def _exact_part(self, metric: Metric) -> Pair:
         """What the cases that are known add to the metric, and the share of the others."""
         if self.known is None:
             return 0.0, 1.0
@@ -271,7 +218,7 @@ class RankDistribution:
         squares = first = 0.0
         parts = [counts] if metric.whole_auc and self.n_items is None else [] if self.known is None else [self.known]
         for known in parts:
-            gain = cell_gains(known, metric)
+            gain = intervals.cell_gains(known, metric)
             squares += float(known.weight @ gain**2)
             first += float(known.weight @ (gain / known.column("targets")))
         if self.fitted is not None and parts != [counts]:
@@ -319,18 +266,19 @@ class RankDistribution:
 
     @cached_property
     def _resampled(self) -> Replicates:
-        return self._replicated(resampled)
+        return self._replicated(intervals.resampled)
 
     @cached_property
     def _simulated(self) -> Replicates:
-        return self._replicated(simulated)
+        return self._replicated(intervals.simulated)
 
     def _replicated(self, replicates: Callable[[Problem, Solve, int, np.random.Generator], Replicates]) -> Replicates:
         if self.refit is None:
             raise ValueError("there is nothing to solve again: all ranks are known.")
         problem, solve = self.refit
         with ONE_BLAS_THREAD:
-            return replicates(problem.coarser(REPLICATE_POOLS), solve, REPLICATES, np.random.default_rng(0))
+            rough = problem.coarser(intervals.REPLICATE_POOLS)
+            return replicates(rough, solve, intervals.REPLICATES, np.random.default_rng(0))
 
     def cdf(self, k: ArrayLike) -> FloatArray | float:
         """Return P̂(R ≤ k), which is Recall@k."""

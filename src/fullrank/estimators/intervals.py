@@ -11,28 +11,20 @@ Nothing is scored again. Two ways, by what is known:
 What assumes nothing at all about the shape of P(R) is in :mod:`fullrank.estimators.bounds`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from fullrank._types import FloatArray, IntArray
+from fullrank._checks import check_choice
+from fullrank._types import FloatArray, IntArray, Pair
 from fullrank.estimators._grid import Grid
-from fullrank.estimators.problem import Problem, Solve, build_problem, size_shares
+from fullrank.estimators.problem import Estimate, Problem, Solve, Target, build_problem, size_shares
 from fullrank.metrics import Metric
 from fullrank.ranks.counts import PoolTable, RankCounts
-
-if TYPE_CHECKING:
-    from fullrank.estimators.estimate import Estimate
-
-__all__ = ["Target"]
-
-Target = Literal["cases", "population"]
 
 REPLICATES = 100
 #: How often a whole estimator is refitted where replicates of one problem cannot serve.
@@ -47,11 +39,10 @@ def check_interval(level: float, target: str) -> None:
     """Refuse a level or target that means nothing."""
     if not isinstance(level, int | float | np.number) or not 0 < level < 1:
         raise ValueError(f"`level` must be between 0 and 1, got {level!r}; 95 % is 0.95.")
-    if target not in {"cases", "population"}:
-        raise ValueError(f"`target` must be 'cases' or 'population', got {target!r}.")
+    check_choice("target", target, ("cases", "population"))
 
 
-def reach(metric: Metric, counts: RankCounts, target: str = "population") -> tuple[float, float]:
+def reach(metric: Metric, counts: RankCounts, target: str = "population") -> Pair:
     """The least and largest value the metric can have: every target last, and every target first.
 
     These ``cases`` cannot be better than what was compared one by one leaves them. A metric of one's own may have them
@@ -67,7 +58,7 @@ def reach(metric: Metric, counts: RankCounts, target: str = "population") -> tup
     return last, first
 
 
-def hull(*spans: tuple[float, float]) -> tuple[float, float]:
+def hull(*spans: Pair) -> Pair:
     """Return the least interval that holds all of these."""
     return min(low for low, _ in spans), max(high for _, high in spans)
 
@@ -81,9 +72,9 @@ def final_interval(
     value: float,
     level: float,
     target: Target,
-    own: Callable[[Target], tuple[float, float]],
+    own: Callable[[Target], Pair],
     variance: Callable[[], float] | None = None,
-) -> tuple[float, float]:
+) -> Pair:
     """Return the interval around ``value`` that is reported, from the estimator's ``own`` for either target.
 
     The population is never better known than these cases, nor than their full ranking would make it known. Where cases that
@@ -106,7 +97,7 @@ def final_interval(
 
 def users_interval(
     counts: RankCounts, metric: Metric, value: float, level: float, variance: float | None = None
-) -> tuple[float, float]:
+) -> Pair:
     """What even the full ranking of these cases leaves open about the population of users they come from.
 
     A metric is a mean over users of values between its :func:`reach`, which makes it a share; cases add half a success and
@@ -260,7 +251,7 @@ def z_of(level: float) -> float:
     return float(ndtri(0.5 + level / 2))
 
 
-def replicate_interval(values: FloatArray, value: float, level: float) -> tuple[float, float]:
+def replicate_interval(values: FloatArray, value: float, level: float) -> Pair:
     """Return the estimate ± z standard deviations of the replicates.
 
     Their mean differs from the estimate by the estimator's own bias, which is no part of an interval around it.
@@ -269,7 +260,7 @@ def replicate_interval(values: FloatArray, value: float, level: float) -> tuple[
     return value - half, value + half
 
 
-def refit_interval(estimate: Estimate, metric: Metric, level: float, target: Target) -> tuple[float, float]:
+def refit_interval(estimate: Estimate, metric: Metric, level: float, target: Target) -> Pair:
     """Refit the whole estimator, its prior included, to resampled counts or to counts simulated from MLE's P̂.
 
     For estimates that replicates of one problem cannot serve: those without masses (CLS, Mapping), those whose outcomes are
@@ -277,13 +268,14 @@ def refit_interval(estimate: Estimate, metric: Metric, level: float, target: Tar
     """
     found = _REFITTED.setdefault(estimate, {})
     if target not in found:
-        fit = estimate.estimator.fit
-        found[target] = [_slim(fit(sample)) for sample in _samples(estimate.counts, target)]
+        fits: Iterator[Any] = map(estimate.estimator.fit, _samples(estimate.counts, target))
+        # without what they would need to be fitted again, which is most of their memory
+        found[target] = [replace(e, refit=None, posterior=None) if hasattr(e, "refit") else e for e in fits]
     values = np.array([each.expect(metric) for each in found[target]])
     return replicate_interval(values, estimate.expect(metric), level)
 
 
-def auc_interval(counts: RankCounts, level: float) -> tuple[float, float]:
+def auc_interval(counts: RankCounts, level: float) -> Pair:
     """What the full ranking of these cases would show of AUC, where it comes from the counts and not from a fit."""
     from scipy.special import stdtrit
 
@@ -297,7 +289,7 @@ def auc_interval(counts: RankCounts, level: float) -> tuple[float, float]:
     return replicate_interval(values, counts.auc, level)
 
 
-def _compared_auc_error(counts: RankCounts) -> tuple[float, float]:
+def _compared_auc_error(counts: RankCounts) -> Pair:
     """The standard error of AUC behind a compared part, of what was drawn and of closed cases that others stand for.
 
     With it come its degrees of freedom.
@@ -326,11 +318,6 @@ def _compared_auc_error(counts: RankCounts) -> tuple[float, float]:
 
 #: Refits of estimates that still exist, by target: one set serves every metric.
 _REFITTED: WeakKeyDictionary[Estimate, dict[str, list[Estimate]]] = WeakKeyDictionary()
-
-
-def _slim(estimate: Estimate) -> Estimate:
-    """Return the estimate without what it would need to be fitted again, which is most of its memory."""
-    return replace(estimate, refit=None, posterior=None) if hasattr(estimate, "refit") else estimate  # type: ignore[type-var]
 
 
 def _samples(counts: RankCounts, target: Target) -> Iterator[RankCounts]:

@@ -4,8 +4,6 @@ A[R, o] = P(o | R), D = diag(P) for a prior P(R), b[R] = M(R), p̃(o) the share 
 M̂ on outcomes whose expectation A M̂ is close to b. All but CLS are linear in b and hence a (possibly signed) mass P̂(R).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,13 +13,10 @@ import numpy as np
 
 from fullrank._threads import ONE_BLAS_THREAD
 from fullrank._types import BoolArray, FloatArray
-from fullrank.estimators._linalg import positive_solve
-from fullrank.estimators.estimate import Estimator, PointEstimate, RankDistribution, empirical, fit_distribution
-from fullrank.estimators.problem import Fit, Problem, build_problem, is_exhaustive, one_size
+from fullrank.estimators.estimate import PointEstimate, RankDistribution, empirical, fit_distribution
+from fullrank.estimators.problem import Estimator, Fit, Problem, build_problem, is_exhaustive, one_size, positive_solve
 from fullrank.metrics import Metric
 from fullrank.ranks.counts import RankCounts
-
-__all__ = ["CLS", "BiasVariance", "Multinomial"]
 
 
 @dataclass(frozen=True)
@@ -194,6 +189,4 @@ def _lost(p: FloatArray, kept: BoolArray) -> str | None:
 
 def _check_prior(prior: object) -> None:
     if prior is not None and (isinstance(prior, type) or not isinstance(prior, Estimator)):
-        raise TypeError(
-            f"`prior` must be an estimator such as MLE() or MaxEntropy(), or None for uniform, got {prior!r}."
-        )
+        raise TypeError(f"`prior` must be an estimator like MLE() or MaxEntropy(), or None (uniform), got {prior!r}.")

@@ -5,21 +5,18 @@ P(o | R)/P(o). It runs on counts, not on cases, and on the grid, not on N ranks.
 the answer: at the optimum π is a few spikes. The authors start uniform and take exactly 100 steps, 50 on adaptive samples.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
+from fullrank._checks import check_choice
 from fullrank._types import FloatArray, IntArray
 from fullrank.estimators.estimate import RankDistribution, fit_distribution
 from fullrank.estimators.problem import Fit, Problem, check_counts
 from fullrank.metrics import parse_metric
 from fullrank.ranks.counts import PoolTable, RankCounts
-
-__all__ = ["MLE", "WeightedMLE"]
 
 #: From so many rows of each stratum (replicates) and so many outcomes on, the likelihood is taken in parts of so many
 #: outcomes, each with the ranks at which it is more than so much of its largest value.
@@ -66,8 +63,7 @@ class WeightedMLE:
 
     def __post_init__(self) -> None:
         _check_em(self.iterations, self.start)
-        if self.weight not in {"ndcg", "ap"}:
-            raise ValueError(f"`weight` must be 'ndcg' or 'ap', got {self.weight!r}.")
+        check_choice("weight", self.weight, ("ndcg", "ap"))
         if not self.c > 0:
             raise ValueError(f"`c` must be positive, got {self.c!r}.")
 
@@ -118,7 +114,7 @@ class _Part:
     ratio: FloatArray  # room for weight over likelihood, rows × outcomes: zero where nothing was seen
 
     @classmethod
-    def of(cls, where: tuple[slice, slice], weight: FloatArray, law: FloatArray) -> _Part:
+    def of(cls, where: tuple[slice, slice], weight: FloatArray, law: FloatArray) -> "_Part":
         """Note where outcomes were seen."""
         seen = np.flatnonzero(weight)
         return cls(where, law, seen, weight.ravel()[seen], np.zeros(weight.shape))
@@ -159,5 +155,4 @@ def _steps(iterations: int | None, counts: RankCounts) -> int:
 def _check_em(iterations: int | None, start: str) -> None:
     if iterations is not None and (isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1):
         raise ValueError(f"`iterations` must be a positive whole number or None (as published), got {iterations!r}.")
-    if start not in {"uniform", "log"}:
-        raise ValueError(f"`start` must be 'uniform' or 'log', got {start!r}.")
+    check_choice("start", start, ("uniform", "log"))

@@ -1,7 +1,5 @@
 """Mapping functions: SHR@k ≈ HR@f(k), the sampled hit-ratio curve laid onto the full one (li20)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -9,14 +7,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fullrank._checks import check_choice
 from fullrank._types import FloatArray
 from fullrank.estimators.estimate import PointEstimate, RankDistribution, empirical
 from fullrank.estimators.problem import is_exhaustive, one_size
 from fullrank.metrics import Metric
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.theory import beta_mapping
-
-__all__ = ["Mapping"]
 
 
 @dataclass(frozen=True)
@@ -36,8 +33,7 @@ class Mapping:
     a: float | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in {"linear", "bound", "beta"}:
-            raise ValueError(f"`kind` must be 'linear', 'bound' or 'beta', got {self.kind!r}.")
+        check_choice("kind", self.kind, ("linear", "bound", "beta"))
         if self.a is not None and not self.a > 0:
             raise ValueError(f"`a` must be positive, or None to fit it to the sample, got {self.a!r}.")
 
@@ -55,7 +51,7 @@ class Mapping:
             raise ValueError("`a` is None: Beta@P fits it to a sample; use .fit(counts), or give `a`.")
         return np.asarray(beta_mapping(self.a, negatives, N)[k.astype(np.int64) - 1])
 
-    def fitted(self, counts: RankCounts | Iterable[RankCounts], start: float = 0.5, most: int = 50) -> Mapping:
+    def fitted(self, counts: RankCounts | Iterable[RankCounts], start: float = 0.5, most: int = 50) -> "Mapping":
         """Beta@P: the same mapping with ``a`` by eq. 19, from one model's counts or shared by several (li20 §4.2)."""
         several = [counts] if isinstance(counts, RankCounts) else list(counts)
         a = start
@@ -90,9 +86,7 @@ class Mapping:
 
         def value(metric: Metric) -> float:
             if metric.name not in {"recall", "precision"} or metric.function is not None:
-                raise ValueError(
-                    f"`Mapping` estimates recall and precision only, not {metric}; use LogSpline or MLE for it."
-                )
+                raise ValueError(f"`Mapping` estimates recall and precision only, not {metric}; use LogSpline or MLE.")
             K = N if metric.k is None else min(float(metric.k), N)
             found = float(np.interp(K, np.append(0.0, at), np.append(0.0, recall)))  # from 0 at rank 0 up to f(1)
             return found if metric.name == "recall" else found / (N if metric.k is None else metric.k)

@@ -1,19 +1,14 @@
 """Maximum entropy with minimal distribution bias (jin21 eq. 24-27)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from fullrank._types import FloatArray
-from fullrank.estimators._linalg import positive_solve
 from fullrank.estimators.estimate import RankDistribution, fit_distribution
-from fullrank.estimators.problem import Fit, Problem, size_shares
+from fullrank.estimators.problem import Fit, Problem, positive_solve, size_shares
 from fullrank.ranks.counts import RankCounts
-
-__all__ = ["MaxEntropy"]
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """What sampled evaluation usually reports, and its simplest repair (kr20 §4, §5.1)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,8 +8,6 @@ from fullrank.estimators.estimate import RankDistribution, empirical, taken_as_k
 from fullrank.estimators.problem import is_exhaustive, refuse_unordered
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import ALL
-
-__all__ = ["Naive", "RankEstimate"]
 
 
 @dataclass(frozen=True)

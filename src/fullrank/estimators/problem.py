@@ -1,14 +1,14 @@
-"""What an estimator is given: a grid of ranks, and for every bin of pool sizes the outcomes with their law and weights."""
-
-from __future__ import annotations
+"""What an estimator is, and what it is given: a grid of ranks, and per bin of pool sizes outcomes with law and weights."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from fullrank._types import FloatArray, IntArray
+from fullrank._checks import check_choice
+from fullrank._types import FloatArray, IntArray, Pair
 from fullrank.estimators import _grid
 from fullrank.estimators._grid import Grid
 from fullrank.metrics import Metric, rank_offset
@@ -42,6 +42,40 @@ class Fit:
     notes: tuple[str, ...] = ()
 
 
+#: What intervals are for: what full evaluation of these very cases would show, or of the population they come from.
+Target = Literal["cases", "population"]
+
+
+@runtime_checkable
+class Estimator(Protocol):
+    """Anything with ``fit(counts)`` that returns an :class:`Estimate`; fitting never changes the estimator."""
+
+    def fit(self, counts: RankCounts) -> "Estimate":
+        """Return the estimate from these counts."""
+
+
+class Estimate(Protocol):
+    """What a fit answers: the value of any metric."""
+
+    @property
+    def counts(self) -> RankCounts:
+        """The counts it was fitted to."""
+
+    @property
+    def estimator(self) -> Estimator:
+        """The estimator that was fitted."""
+
+    @property
+    def fit_info(self) -> Fit:
+        """How the fit went."""
+
+    def expect(self, metric: Metric | str) -> float:
+        """Return the estimated value of the metric."""
+
+    def interval(self, metric: Metric | str, level: float = 0.95, target: Target = "cases") -> Pair:
+        """An interval around it."""
+
+
 @dataclass(frozen=True, eq=False)
 class Problem:
     """What an estimator sees: a grid of ranks and, per pool-size bin, outcomes with their law and weights.
@@ -57,7 +91,7 @@ class Problem:
     pools: IntArray  # the table that every cell of the counts went into
     strata: IntArray  # the row of tables of each (j, T)
 
-    def coarser(self, most: int) -> Problem:
+    def coarser(self, most: int) -> "Problem":
         """The same problem with at most ``most`` bins of pool sizes, on a grid that is just fine enough for the laws."""
         counts, grid, mean = self.counts, self.grid, len(self.tables) == 1
         if may_merge(self.tables, counts.design):
@@ -102,8 +136,7 @@ def build_problem(
     ``smooth``: the distribution to be fitted is, so that ranks and hits within a few per cent of one another may be put
     together where outcomes are very many.
     """
-    if n_items not in {"bins", "mean"}:
-        raise ValueError(f"`n_items` must be 'bins' or 'mean', got {n_items!r}.")
+    check_choice("n_items", n_items, ("bins", "mean"))
     if n_items == "bins":
         few = with_few_sizes(counts)
         smooth = smooth and few is not counts
@@ -112,8 +145,8 @@ def build_problem(
         pools = np.zeros(len(counts.keys), dtype=np.int64) if n_items == "mean" else pool_bins(counts, most)
         tables = counts.tables(pools, strata)
         cells = grid or cells_for(tables, counts.design)
-        if smooth and grid is None:
-            cells = smooth_cells(cells, tables, counts.design)
+        if smooth and grid is None and may_merge(tables, counts.design):  # whatever the samples can tell apart
+            cells = _in_steps(cells, np.clip(COARSENESS * cells.hi, 1.0, CELL_RANKS))
         if len(tables) == 1 or not _too_large(cells, tables):
             break
         most = len(tables) // 2
@@ -201,14 +234,6 @@ def _merged(grid: Grid, tables: list[PoolTable], design: Design) -> Grid:
     return merge_cells(grid, design, largest, [least], COARSENESS)
 
 
-def smooth_cells(grid: Grid, tables: list[PoolTable], design: Design) -> Grid:
-    """Put ranks within 1 % of one another together, a few to a cell, whatever the samples can tell apart."""
-    if not may_merge(tables, design):
-        return grid
-    step = np.clip(COARSENESS * grid.hi, 1.0, CELL_RANKS)
-    return _in_steps(grid, step)
-
-
 def may_merge(tables: list[PoolTable], design: Design) -> bool:
     """Whether neighbouring ranks may share a cell: no rank is known, and no law has an edge."""
     return not design.exact_to and not any((table.drawn == ALL).any() for table in tables)
@@ -256,6 +281,20 @@ def size_shares(counts: RankCounts, table: PoolTable, weight: FloatArray | None 
     sizes, which = np.unique(table.drawn, return_inverse=True)
     share = np.bincount(which, table.weight.sum(0) if weight is None else weight, len(sizes))
     return np.asarray((share / share.sum())[which])
+
+
+def positive_solve(gram: FloatArray, right: FloatArray) -> FloatArray:
+    """Solve with a matrix that is positive definite up to rounding: a ridge at the level of rounding where it is not."""
+    from scipy.linalg import cho_factor, cho_solve  # late: `import fullrank` stays fast
+
+    ridge = 0.0
+    for _ in range(8):
+        try:
+            factor = cho_factor(gram if ridge == 0 else gram + ridge * np.eye(len(gram)), check_finite=False)
+            return np.asarray(cho_solve(factor, right, check_finite=False))
+        except np.linalg.LinAlgError:
+            ridge = max(10 * ridge, 1e-15 * float(np.trace(gram)) / len(gram))
+    return np.asarray(np.linalg.lstsq(gram, right, rcond=None)[0])
 
 
 def empirical_value(known: RankCounts, metric: Metric, n_items: float | FloatArray) -> float:

@@ -1,7 +1,5 @@
 """Accumulator: rank counts from scores as they stream by, in a loop of one's own. Nothing but counts is kept."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,8 +14,6 @@ from fullrank.metrics import Metric
 from fullrank.ranks.counts import RankCounts, check_candidates
 from fullrank.ranks.design import Design, parse_design
 from fullrank.report import Report
-
-__all__ = ["Accumulator"]
 
 
 def refuse_top(design: Design) -> Design:
@@ -132,23 +128,18 @@ class Accumulator:
         pools = self._pool(n_items, drawn, row, len(values))
         if self.design.plain and not self.design.exhaustive:
             self._check_drawn(drawn, row, pools, values.shape[1] - 1)
-        part = RankCounts.from_ranks(
-            above + 1,
-            pools,
-            self.design,
-            drawn=None if self.design.exhaustive else drawn,
-            users=ids[row],
-            weights=None if weights is None else np.asarray(_array(weights), dtype=np.float64)[row],
-            order=_places(row, own) if several else None,
-            targets=targets[row] if several else None,
+        if weights is not None:
+            weights = np.asarray(_array(weights), dtype=np.float64)[row]
+        self._parts.append(RankCounts.from_ranks(
+            above + 1, pools, self.design, drawn=None if self.design.exhaustive else drawn, users=ids[row], weights=weights,
+            order=_places(row, own) if several else None, targets=targets[row] if several else None,
             candidates=self.candidates,
-        )
-        self._parts.append(part)
+        ))  # fmt: skip
         self._rows += len(values)
         if len(self._parts) >= 64:
             self._gather()
 
-    def merge(self, other: Accumulator) -> Accumulator:
+    def merge(self, other: "Accumulator") -> "Accumulator":
         """Take in what another one has seen (of other cases); returns itself."""
         if not isinstance(other, Accumulator):
             raise TypeError(f"`other` must be an Accumulator, got {type(other).__name__}.")
@@ -163,7 +154,7 @@ class Accumulator:
             self._rows += other._rows
         return self
 
-    def __add__(self, other: Accumulator) -> Accumulator:
+    def __add__(self, other: "Accumulator") -> "Accumulator":
         if not isinstance(other, Accumulator):
             return NotImplemented
         both = Accumulator(self.design, self.n_items, candidates=self.candidates, ties=self.ties, name=self.name)

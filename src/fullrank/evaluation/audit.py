@@ -5,21 +5,16 @@ gain less prediction, is zero on the mean if the estimate is right, whatever the
 otherwise, the precision is not met, however narrow the interval (prediction-powered inference: Angelopoulos et al. 2023).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np
 
-from fullrank._types import BoolArray, FloatArray, IntArray
+from fullrank._types import BoolArray, FloatArray, IntArray, Pair
 from fullrank.estimators import RankDistribution
 from fullrank.estimators.intervals import z_of
 from fullrank.metrics import Metric
 from fullrank.observing.budget import Budget
 from fullrank.observing.observation import Observation
-
-__all__ = ["Audit"]
-
 
 #: What an audit may ask for, as a share of what was asked before it; and the fewest users, whatever they cost.
 AUDIT_SHARE, FEWEST_USERS = 0.12, 4
@@ -56,7 +51,7 @@ class Audit:
 
     def corrected(
         self, seen: Observation, dist: RankDistribution, half: Mapping[Metric, float], level: float, cut: int
-    ) -> dict[Metric, tuple[float, float]]:
+    ) -> dict[Metric, Pair]:
         """Value and standard error by the residuals, of those metrics where these are not zero on the mean.
 
         ``half``: the half-widths that the estimate leaves open, its own error, which all cases share.

@@ -1,17 +1,15 @@
 """Which model is better, and how sure is that: differences, P(best), a ranking with ties, and what would settle it."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
-from collections.abc import Mapping as MappingType
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
 
 from fullrank._checks import by_name
-from fullrank._types import FloatArray
+from fullrank._types import FloatArray, Pair
 from fullrank.estimators import Estimate, Estimator, Naive, describe, parse_estimator
 from fullrank.estimators.intervals import check_interval, z_of
 from fullrank.estimators.problem import is_exhaustive
@@ -22,16 +20,13 @@ from fullrank.ranks.design import ALL, Design
 from fullrank.report import Comparison, Difference, Report, Row
 from fullrank.report.words import joined
 
-__all__ = ["compare", "comparisons"]
-
-
 DRAWS = 20_000
 #: How many times as many negatives are tried when models cannot be told apart.
 FACTORS = (1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 
 
 def compare(
-    models: Report | MappingType[str, RankCounts | Estimate],
+    models: Report | Mapping[str, RankCounts | Estimate],
     metric: Metric | str | None = None,
     *,
     level: float | None = None,
@@ -68,14 +63,12 @@ def compare(
         same = held is not None and (held.metric == wanted or not models.estimates)  # a file knows names, not functions
         if held is not None and same and (held.level, held.target, estimator, paired) == (level, target, None, "auto"):
             return held
-        given: MappingType[str, Any] = models.estimates
+        given: Mapping[str, Any] = models.estimates
         if not given:
-            raise ValueError(
-                "the report holds no estimates to compare: give one that was not loaded, or counts by model."
-            )
+            raise ValueError("the report holds no estimates to compare: give one that was not loaded, or counts.")
         if estimator is not None:
             given = {name: each.counts for name, each in given.items()}
-    elif isinstance(models, MappingType):
+    elif isinstance(models, Mapping):
         wanted, given = parse_metric("ndcg@10" if metric is None else metric), models
         metrics_to_report(wanted)
     else:
@@ -87,7 +80,7 @@ def compare(
     return comparisons(_fitted(given, estimator), [wanted], level, target, paired=paired)[0]
 
 
-def _fitted(given: MappingType[str, Any], estimator: Estimator | str | None) -> dict[str, Estimate]:
+def _fitted(given: Mapping[str, Any], estimator: Estimator | str | None) -> dict[str, Estimate]:
     """Return estimates by model: those that were given, and fits to counts."""
     chosen = parse_estimator(estimator)
     estimates = {n: chosen.fit(each) if isinstance(each, RankCounts) else each for n, each in by_name(given).items()}
@@ -98,7 +91,7 @@ def _fitted(given: MappingType[str, Any], estimator: Estimator | str | None) -> 
 
 
 def comparisons(
-    estimates: MappingType[str, Estimate],
+    estimates: Mapping[str, Estimate],
     metrics: Sequence[Metric],
     level: float,
     target: str,
@@ -107,26 +100,18 @@ def comparisons(
     rows: Iterable[Row] | None = None,
 ) -> list[Comparison]:
     """Compare by each metric. ``rows`` of a report hold values and intervals that need not be computed again."""
-    alike = same_cases([each.counts for each in estimates.values()])
+    counts = [each.counts for each in estimates.values()]
+    alike = same_cases(counts)
     if paired is True and not alike:
-        raise ValueError(
-            "`paired` is True but the models' counts hold different cases: give `users` with the same ids."
-        )
+        raise ValueError("`paired` is True but the models' counts hold different cases: give `users` the same ids.")
     same, several = alike if paired == "auto" else bool(paired), len(estimates) > 1
-    open_ = target == "population" or not all(is_exhaustive(each.counts) for each in estimates.values())
+    open_ = target == "population" or not all(map(is_exhaustive, counts))
     found = [influences(each, metrics) for each in estimates.values()] if same and several and open_ else None
+    names = [*dict.fromkeys(describe(each.estimator) for each in estimates.values())][:3]
     shared: dict[str, Any] = {
-        "level": level,
-        "target": target,
-        "paired": same,
-        "about": "; ".join(
-            described([each.counts for each in estimates.values()])
-            + [*dict.fromkeys(describe(each.estimator) for each in estimates.values())][:3]
-        ),
-        "notes": tuple(_unlike([each.counts for each in estimates.values()], same)),
-        "estimates": dict(estimates),
-        "remedy": _remedy,
-    }
+        "level": level, "target": target, "paired": same, "about": "; ".join(described(counts) + names),
+        "notes": tuple(_unlike(counts, same)), "estimates": dict(estimates), "remedy": _remedy,
+    }  # fmt: skip
     held = list(_rows(estimates, metrics, level, target) if rows is None else rows)
     by_metric = ([row for row in held if str(row.metric) == str(metric)] for metric in metrics)
     return [
@@ -135,7 +120,7 @@ def comparisons(
     ]
 
 
-def _rows(estimates: MappingType[str, Estimate], metrics: Sequence[Metric], level: float, target: str) -> Iterator[Row]:
+def _rows(estimates: Mapping[str, Estimate], metrics: Sequence[Metric], level: float, target: str) -> Iterator[Row]:
     """Ask every model for the metrics: their values, intervals and naive estimates."""
     for name, each in estimates.items():
         naive = uncorrected(each.counts)
@@ -206,16 +191,11 @@ def _compared(rows: Sequence[Row], found: list[Influence] | None, shared: dict[s
     best = _best(value, down, up, together)
     models = tuple(names[i] for i in order)
     return Comparison(
-        metric=rows[0].metric,
-        models=models,
-        values={names[i]: float(value[i]) for i in order},
+        metric=rows[0].metric, models=models, values={names[i]: float(value[i]) for i in order},
         intervals={names[i]: (float(low[i]), float(high[i])) for i in order},
-        best={names[i]: float(best[i]) for i in order},
-        pairs=pairs,
-        groups=_groups(models, pairs, level),
-        naive={row.model: row.naive for row in rows if row.naive is not None},
-        **shared,
-    )
+        best={names[i]: float(best[i]) for i in order}, pairs=pairs, groups=_groups(models, pairs, level),
+        naive={row.model: row.naive for row in rows if row.naive is not None}, **shared,
+    )  # fmt: skip
 
 
 def _one_sided(value: Any, low: Any, high: Any, level: float) -> tuple[Any, Any]:
@@ -233,9 +213,7 @@ def _correlations(found: list[Influence] | None, spread: FloatArray, target: str
     return np.asarray(np.where(np.eye(len(spread)) > 0, 1.0, covariance / np.outer(scale, scale)))
 
 
-def _difference(
-    d: float, one: tuple[float, float], two: tuple[float, float], ρ: float, level: float
-) -> tuple[float, float, float, float, float]:
+def _difference(d: float, one: Pair, two: Pair, ρ: float, level: float) -> tuple[float, float, float, float, float]:
     """Return a difference, its limits, P(it is positive) and a p-value, from the spreads (below, above) of both models.
 
     MOVER: the lower limit needs the first's lower and the second's upper spread, and the other way round.
@@ -249,7 +227,7 @@ def _difference(
     return d, d - z * below, d + z * above, float(ndtr(d / below)), float(2 * ndtr(-d / below))
 
 
-def _spread_below(one: tuple[float, float], two: tuple[float, float], ρ: float) -> float:
+def _spread_below(one: Pair, two: Pair, ρ: float) -> float:
     """Return the standard deviation of a difference below its value, from those (below, above) of both models.
 
     Errors of their own meet on opposite sides, which is MOVER. What both share moves them to the same side, where a skewed
@@ -310,16 +288,12 @@ def _remedy(comparison: Comparison, pair: Difference) -> str:
                 f"about {_times((z * cases / d) ** 2)} as many cases would, if they differ by {d:.4f}."
             )
     N = max(each.counts.n_items for each in two)
-    usable = []
-    for factor in FACTORS:
-        designs = [found for each in two if (found := each.counts.design.scaled(factor, round(N))) is not None]
-        if len(designs) < len(two):
-            break
-        usable.append((factor, designs))
+    tried = ((factor, [each.counts.design.scaled(factor, round(N)) for each in two]) for factor in FACTORS)
+    usable = list(takewhile(lambda each: None not in each[1], tried))
     ρ = _shared(pair, comparison)
 
-    def separates(tried: tuple[float, list[Design]]) -> bool:
-        one, other = (_foreseen(each, metric, design) for each, design in zip(two, tried[1], strict=True))
+    def separates(larger: tuple[float, list[Design]]) -> bool:
+        one, other = (_foreseen(each, metric, design) for each, design in zip(two, larger[1], strict=True))
         return z * math.hypot(_spread_below(one, other, ρ), cases) <= d
 
     first = bisect_left(usable, True, key=separates)  # the spread falls with the factor
@@ -338,7 +312,7 @@ def _shared(pair: Difference, comparison: Comparison) -> float:
     return float(np.clip((alone - (pair.difference - pair.low) ** 2) / (alone - alike), 0.0, 0.99))
 
 
-def _foreseen(estimate: Any, metric: Metric, design: Design) -> tuple[float, float]:
+def _foreseen(estimate: Any, metric: Metric, design: Design) -> Pair:
     """Return standard deviations below and above the value, as a fit to the counts expected of another design has them.
 
     Estimators without a posterior take long over an interval: theirs is taken to shrink with the root of the sample.

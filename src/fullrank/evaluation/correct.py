@@ -1,11 +1,8 @@
 """Ranks that one already has, corrected: from counts to a report."""
 
-from __future__ import annotations
-
 import os
 import platform
-from collections.abc import Iterable
-from collections.abc import Mapping as MappingType
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,10 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fullrank._checks import by_name
+from fullrank._types import Pair
 from fullrank._version import __version__
-from fullrank.estimators import Estimator, LogSpline, parse_estimator
+from fullrank.estimators import Estimate, Estimator, LogSpline, parse_estimator
 from fullrank.estimators.bounds import bounds_of
-from fullrank.estimators.estimate import Estimate, PointEstimate, RankDistribution, describe
+from fullrank.estimators.estimate import PointEstimate, RankDistribution, describe
 from fullrank.estimators.problem import is_exhaustive
 from fullrank.evaluation.compare import comparisons, described, uncorrected
 from fullrank.metrics import Metric, metrics_to_report
@@ -25,15 +23,13 @@ from fullrank.ranks.design import Design
 from fullrank.report import Report, Row, Run
 from fullrank.report.row import pair
 
-__all__ = ["correct", "report_on"]
-
 DEFAULT_METRICS = ("recall@10", "ndcg@10", "ap@10")
 #: More models than this are not compared pair by pair.
 MOST_COMPARED = 40
 
 
 def correct(
-    ranks: MappingType[str, ArrayLike | RankCounts] | ArrayLike | RankCounts,
+    ranks: Mapping[str, ArrayLike | RankCounts] | ArrayLike | RankCounts,
     n_items: ArrayLike | None = None,
     design: Design | str | None = None,
     metrics: str | Metric | Iterable[str | Metric] = DEFAULT_METRICS,
@@ -62,7 +58,7 @@ def correct(
             f"`ranks` must be ranks by model, as in {{'EASE': frame['rank']}}, or those of one model, got a "
             f"{type(ranks).__name__}; `RankCounts.from_frame` reads a frame, and `fullrank correct` a file."
         )
-    by_model = by_name(ranks) if isinstance(ranks, MappingType) else {"model": ranks}
+    by_model = by_name(ranks) if isinstance(ranks, Mapping) else {"model": ranks}
     if not by_model:
         raise ValueError("`ranks` is empty: give ranks by model, as in {'EASE': ranks}.")
     counts: dict[str, RankCounts] = {}
@@ -95,14 +91,14 @@ def refuse_other_candidates(counts: RankCounts, candidates: str | None, where: s
 
 
 def report_on(
-    counts: MappingType[str, RankCounts],
+    counts: Mapping[str, RankCounts],
     metrics: str | Metric | Iterable[str | Metric] = DEFAULT_METRICS,
     *,
     estimator: Estimator | str | None = None,
     level: float = 0.95,
     target: str = "cases",
-    runs: MappingType[str, Run] | None = None,
-    audits: MappingType[str, MappingType[Metric, tuple[float, float]]] | None = None,
+    runs: Mapping[str, Run] | None = None,
+    audits: Mapping[str, Mapping[Metric, Pair]] | None = None,
     provenance: dict[str, Any] | None = None,
 ) -> Report:
     """Fit every model's counts and report the answers, with what the fits warn of among the notes.
@@ -136,14 +132,12 @@ def report_on(
     return Report(rows, {str(each.metric): each for each in compared}, runs, tuple(warnings), estimates, about)
 
 
-def _interval(estimate: Estimate, metric: Metric, level: float, target: str) -> tuple[float, float] | None:
+def _interval(estimate: Estimate, metric: Metric, level: float, target: str) -> Pair | None:
     ask = getattr(estimate, "interval", None)
     return None if ask is None else pair(ask(metric, level=level, target=target))  # one user says nothing of others
 
 
-def _bounds(
-    estimate: Estimate, metric: Metric, level: float, target: str, interval: tuple[float, float] | None
-) -> tuple[float, float] | None:
+def _bounds(estimate: Estimate, metric: Metric, level: float, target: str, interval: Pair | None) -> Pair | None:
     """Return what the data alone allow.
 
     Bounds are for the cases. About the population known ranks show no more than their interval does, which assumes nothing.
@@ -156,9 +150,7 @@ def _bounds(
     return found
 
 
-def _provenance(
-    estimates: MappingType[str, Estimate], estimator: Estimator, level: float, target: str
-) -> dict[str, Any]:
+def _provenance(estimates: Mapping[str, Estimate], estimator: Estimator, level: float, target: str) -> dict[str, Any]:
     """Say what the numbers rest on: versions, candidates, the estimator, and the priors that had a part in them."""
     counts = [each.counts for each in estimates.values()]
     candidates = _joined(each.candidates for each in counts)
@@ -168,16 +160,10 @@ def _provenance(
     estimated = "" if all(map(is_exhaustive, counts)) else f"; {describe(estimator)}{named}"
     card = _joined(each.posterior.prior.describe() for each in fitted)
     return {
-        "about": f"{'; '.join(described(counts))}{estimated}",
-        "fullrank": __version__,
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-        "candidates": candidates,
-        "estimator": describe(estimator),
-        **({"prior": prior, "prior_card": card} if prior else {}),
-        "level": level,
-        "target": target,
-    }
+        "about": f"{'; '.join(described(counts))}{estimated}", "fullrank": __version__, "numpy": np.__version__,
+        "python": platform.python_version(), "candidates": candidates, "estimator": describe(estimator),
+        **({"prior": prior, "prior_card": card} if prior else {}), "level": level, "target": target,
+    }  # fmt: skip
 
 
 def _joined(names: Iterable[str]) -> str:

@@ -7,20 +7,17 @@ case's own sample, so that the last counts are exactly those of the last design;
 does not matter to likelihood methods, because the choice depends on nothing that was not seen.
 """
 
-from __future__ import annotations
-
 import os
 import time
-from collections.abc import Iterable, Iterator
-from collections.abc import Mapping as MappingType
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fullrank._checks import by_name
+from fullrank.backends import resolve
 from fullrank.data import Split, load
 from fullrank.estimators import Estimator, parse_estimator
 from fullrank.estimators.intervals import check_interval
@@ -35,8 +32,6 @@ from fullrank.observing.guides import guide_of
 from fullrank.observing.inputs import seed_of
 from fullrank.ranks.design import DEFAULT_START, Design, parse_design
 from fullrank.report import Report, Row, Run
-
-__all__ = ["evaluate"]
 
 
 def evaluate(
@@ -109,7 +104,7 @@ def evaluate(
         split=held_out, design=chosen, precision=wanted, forces_guide=forced, estimator=parse_estimator(estimator),
         observing={
             "candidates": candidates, "compare_train": isinstance(candidates, str) and candidates == "all",
-            "guide": guide_of(guide, held_out), "ties": ties, "rng": seed_of(rng), "map": _resolved(backend),
+            "guide": guide_of(guide, held_out), "ties": ties, "rng": seed_of(rng), "map": resolve(backend),
             "checkpoint": _folder(checkpoint), "progress": progress,
         },
     )  # fmt: skip
@@ -131,7 +126,7 @@ def _chosen(design: Design | str | None, forced: bool, precision: float | None, 
     return chosen
 
 
-def _carried_out(job: Job, models: MappingType[str, Any], budget: Budget) -> dict[str, ModelRun]:
+def _carried_out(job: Job, models: Mapping[str, Any], budget: Budget) -> dict[str, ModelRun]:
     """Run every model, each with its share of the budget. After Ctrl-C, those of which something was observed."""
     runs: dict[str, ModelRun] = {}
     kind = ModelRun if job.observing["guide"] is None else GuidedRun
@@ -154,12 +149,6 @@ def _split(split: Any) -> Split:
     return split
 
 
-def _resolved(backend: Any) -> Any:
-    if isinstance(backend, str):
-        return import_module("fullrank.backends").resolve(backend)
-    return map if backend is None else backend
-
-
 def _folder(checkpoint: str | Path | None) -> Path | None:
     if checkpoint is None:
         return None
@@ -173,19 +162,14 @@ def _folder(checkpoint: str | Path | None) -> Path | None:
 
 
 def _named(models: Any) -> dict[str, Any]:
-    if isinstance(models, MappingType):
+    if isinstance(models, Mapping):
         if not models:
             raise ValueError("`models` is empty: give models by name, as in {'EASE': model}.")
         return by_name(models)
     if isinstance(models, list | tuple) and models and all(map(callable, models)):
-        raise TypeError(
-            "`models` must be models by name, as in {'EASE': model}, or one model, got a list of functions."
-        )
+        raise TypeError("`models` must be models by name, as in {'EASE': model}, or one model, got a list of them.")
     scorer = as_scorer(models)
     return {str(getattr(scorer, "name", None) or "model"): scorer}
-
-
-# ---------------------------------------------------------------------------------------------------- the report
 
 
 def _report(job: Job, runs: dict[str, ModelRun], missing: list[str], seconds: float) -> Report:

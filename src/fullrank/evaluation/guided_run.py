@@ -5,8 +5,6 @@ twice as deep each time, while something beat its target in the last half of the
 round, which finds out whether the guide is worth it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -19,12 +17,11 @@ from fullrank.estimators import RankDistribution
 from fullrank.estimators.hyperprior import guide_lift
 from fullrank.evaluation.audit import case_keys, undecided
 from fullrank.evaluation.model_run import Fitted, ModelRun, Step
+from fullrank.evaluation.rehearsal import Widths
 from fullrank.metrics import Metric
 from fullrank.observing.observation import Observation
 from fullrank.ranks.design import Design
 from fullrank.ranks.guided import Guided
-
-__all__ = ["GuidedRun", "most_for_least", "open_shares"]
 
 #: At least and at most so many items of the guide's order, and negatives of the rest, does a first round take.
 FEWEST, MOST = 24, 100
@@ -80,7 +77,13 @@ class GuidedRun(ModelRun):
         self.negatives = start
         self.in_rounds(Step(np.arange(cases), start, self.cut, start, start, keep), self.next_depth)
         if self.stop_reason:
-            self.notes.append(self._brought())
+            seen = self.observation
+            full = max(float((seen.pool - 1)[seen.begun].sum()), 1.0)
+            scored, without = seen.items_scored / full, min(self.items_without / full, 1.0)
+            self.notes.append(
+                f"behind the guide `{self.guide_name}` {scored:.1%} of the items were scored; {without:.1%} are expected "
+                "without it"
+            )
         else:
             self.observation.forget()
             self.rounds.clear()
@@ -154,9 +157,7 @@ class GuidedRun(ModelRun):
             step = self._of(step, cases, shares, dict.fromkeys(over, MOST_OPEN))
         return last if self._cost(last) <= self._cost(step) else step
 
-    def _of(
-        self, step: Step, cases: IntArray, shares: Mapping[Metric, FloatArray], wanted: Mapping[Metric, float]
-    ) -> Step:
+    def _of(self, step: Step, cases: IntArray, shares: Mapping[Metric, FloatArray], wanted: Widths) -> Step:
         """The step for the users of those cases that hold what is wanted for the least cost."""
         chosen = cases[most_for_least(shares, wanted, self._costs(step)[cases])]
         return replace(step, cases=np.flatnonzero(np.isin(self._place, self._place[chosen])))
@@ -171,15 +172,6 @@ class GuidedRun(ModelRun):
         deeper = np.clip(step.first - depth, 0, seen.rest)
         wider = np.clip(step.ceiling - seen.drawn, 0, seen.rest - deeper - seen.drawn)
         return np.where(undecided(seen, self.cut), deeper + np.maximum(wider, 0) + 1, 0)
-
-    def _brought(self) -> str:
-        """What the guide brought, against sampling without it and ranking everything."""
-        seen = self.observation
-        full = max(float((seen.pool - 1)[seen.begun].sum()), 1.0)
-        without = f"{min(self.items_without / full, 1.0):.1%} are expected without it"
-        return (
-            f"behind the guide `{self.guide_name}` {seen.items_scored / full:.1%} of the items were scored; {without}"
-        )
 
     @cached_property
     def items_without(self) -> float:
@@ -197,9 +189,6 @@ class GuidedRun(ModelRun):
             return False
         self.notes.append(f"behind the guide `{self.guide_name}` too much was left, and it was left")
         return True
-
-
-# ------------------------------------------------------------------------------ cases that are worth going on with
 
 
 def open_shares(
@@ -222,7 +211,7 @@ def open_shares(
     return out
 
 
-def most_for_least(shares: Mapping[Metric, FloatArray], wanted: Mapping[Metric, float], cost: IntArray) -> IntArray:
+def most_for_least(shares: Mapping[Metric, FloatArray], wanted: Widths, cost: IntArray) -> IntArray:
     """The places of the cases that together hold what is wanted of every metric's shares, taken by share per cost.
 
     >>> from fullrank import Recall

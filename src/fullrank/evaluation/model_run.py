@@ -1,20 +1,18 @@
 """One model on its way through ``evaluate``: observed, fitted, planned, until there is a reason to stop."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from fullrank._types import IntArray
+from fullrank._types import IntArray, Pair
 from fullrank.data import Split
 from fullrank.estimators import MLE, Estimate, Estimator, LogSpline, RankDistribution, WeightedMLE
 from fullrank.evaluation.audit import Audit, undecided
 from fullrank.evaluation.planner import Planner
-from fullrank.evaluation.rehearsal import AIM, Guess, Rehearsal, half_width
+from fullrank.evaluation.rehearsal import AIM, Guess, Rehearsal, Widths, half_width
 from fullrank.evaluation.speeds import EXACT_SECONDS_ARE_WORTH, Exact, Speeds
 from fullrank.metrics import Metric
 from fullrank.observing.budget import Budget
@@ -22,9 +20,6 @@ from fullrank.observing.observation import Observation
 from fullrank.ranks.design import Adaptive, Design
 from fullrank.ranks.guided import Guided
 from fullrank.report.words import ratio
-
-__all__ = ["Fitted", "Job", "ModelRun", "Step"]
-
 
 #: Rounds after which everything that can matter is compared.
 MOST_ROUNDS = 8
@@ -76,8 +71,8 @@ class Fitted:
     """An estimate, the half-widths that it will be reported with, those that are wanted, and the seconds it took."""
 
     estimate: Estimate
-    half: Mapping[Metric, float]
-    goals: Mapping[Metric, float]
+    half: Widths
+    goals: Widths
     seconds: float
 
     @property
@@ -113,7 +108,7 @@ class ModelRun:
         self._place = place[which.ravel()]
         self.audit = Audit(self._place)
         #: Value and standard error by the audit, of metrics whose interval it refutes.
-        self.corrected: dict[Metric, tuple[float, float]] = {}
+        self.corrected: dict[Metric, Pair] = {}
 
     def carry_out(self) -> None:
         """Observe the model as far as the job wants."""
@@ -193,15 +188,14 @@ class ModelRun:
         if self.job.design is not None or self.budget.items < float(self.job.split.n_items) * len(self.job.split.users):
             return None
         speeds = Speeds(self.observation, self.planner.metrics, self.budget)
-        exact = Exact.of(speeds)
+        exact = speeds.exact
         if exact.within and exact.seconds <= PLANNING_SECONDS:
-            self.rank_exactly(
-                exact, f"was cheaper: about {max(exact.seconds, 0.1):.1f} seconds, less than planning a sample takes"
-            )
-        elif exact.within and any(
-            exact.seconds <= EXACT_SECONDS_ARE_WORTH * each for each in self._sampling_seconds(speeds)
-        ):
-            self.rank_exactly(exact, f"was cheaper: {speeds.ratio}")
+            about = f"about {max(exact.seconds, 0.1):.1f} seconds"
+            self.rank_exactly(exact, f"was cheaper: {about}, less than planning a sample takes")
+        elif exact.within:
+            sampling = (EXACT_SECONDS_ARE_WORTH * each for each in self._sampling_seconds(speeds))
+            if any(exact.seconds <= each for each in sampling):
+                self.rank_exactly(exact, f"was cheaper: {speeds.ratio}")
         return speeds if exact.within else None
 
     def _sampling_seconds(self, speeds: Speeds) -> Iterator[float]:
@@ -215,7 +209,8 @@ class ModelRun:
     def rank_exactly(self, exact: Exact, reason: str) -> None:
         """Rank everything, or as far as the metrics look."""
         self.observation.forget()
-        self.notes = [f"{exact.what} {reason}"]
+        what = "ranking everything" if exact.design.exhaustive else f"ranking to {exact.design.exact_to}"
+        self.notes = [f"{what} {reason}"]
         if exact.design.beyond is not None:
             self.notes.append(
                 f"metrics up to @{exact.design.exact_to} are exact, what lies beyond is estimated; ranking everything would "
@@ -248,9 +243,11 @@ class ModelRun:
         guess = Guess.of(self._distribution(fitted))
         if planner.target == "population" and (grown := self._more_users(step, guess, fitted)) is not None:
             return grown
-        if step.stop >= self.cut and step.ceiling >= n_items - 1 and self._ranks_beyond_cut(step, n_items):
-            return Step(step.cases, step.start, n_items, n_items - 1)  # metrics without a cut-off: to the end
-        if seen.known[seen.begun].all() or (step.stop >= self.cut and step.ceiling >= n_items - 1):
+        at_cut = step.stop >= self.cut and step.ceiling >= n_items - 1
+        uncut = planner.target == "cases" and any(metric.k is None for metric in planner.metrics)
+        if at_cut and uncut and step.stop < n_items:  # cases that were beaten often enough for the others: to the end
+            return Step(step.cases, step.start, n_items, n_items - 1)
+        if seen.known[seen.begun].all() or at_cut:
             return self._stop("exact" if planner.target == "cases" else "cases", fitted)
         floors = planner.floors(guess, len(seen))
         case_goals = planner.case_goals(fitted.goals, floors)
@@ -267,29 +264,28 @@ class ModelRun:
             return Step(step.cases, step.start, max(step.stop, self.cut), n_items - 1)
         asked = {m: goal for m, goal in case_goals.items() if fitted.half[m] > fitted.goals[m]} or case_goals
         if len(self.rounds) > 2:  # plans fell short: by as much as the guess errs where we are, aim lower
-            foreseen = rehearsal.fitted(asked, step.stop, rehearsal.nearest(step.ceiling), planner.level)
+            nearest = int(rehearsal.sizes[np.argmin(np.abs(rehearsal.sizes - step.ceiling))])
+            foreseen = rehearsal.fitted(asked, step.stop, nearest)
             asked = {m: goal * float(np.clip(foreseen[m] / inside[m], 0.5, 1.0)) for m, goal in asked.items()}
         return self._deeper(step, rehearsal, asked, fitted, speeds)
 
     def _deeper(
-        self, step: Step, rehearsal: Rehearsal, asked: Mapping[Metric, float], fitted: Fitted, speeds: Speeds | None
+        self, step: Step, rehearsal: Rehearsal, asked: Widths, fitted: Fitted, speeds: Speeds | None
     ) -> Step | None:
         """More negatives for the same cases."""
-        seen, level = self.observation, self.planner.level
+        seen = self.observation
         now = float(seen.compared.sum()) / len(seen)
         afford = now + AIM * self.budget.affordable(self.rate) / len(seen) if self.budget.limited else None
-        found = rehearsal.cheapest(asked, level, (step.stop, step.ceiling), afford)
+        found = rehearsal.cheapest(asked, (step.stop, step.ceiling), afford)
         if (found.stop, found.ceiling) == (step.stop, step.ceiling):  # the plan believed it was there already
             higher = rehearsal.sizes[rehearsal.sizes > step.ceiling]
             if not len(higher):
-                return Step(
-                    step.cases, step.start, max(step.stop + 1, min(2 * step.stop, rehearsal.most)), step.ceiling
-                )
-            found = rehearsal.cheapest(asked, level, (step.stop, int(higher[0])), afford)
+                return replace(step, stop=max(step.stop + 1, min(2 * step.stop, rehearsal.most)))
+            found = rehearsal.cheapest(asked, (step.stop, int(higher[0])), afford)
         if afford is not None and (found.items > afford or found.items <= now * 1.0001):
             return self._stop("budget")
         if speeds is not None and speeds.exact_is_cheaper((found.items - now) * len(seen), fitted.seconds):
-            self.rank_exactly(Exact.of(speeds), f"turned out cheaper than to go on sampling: {speeds.ratio}")
+            self.rank_exactly(speeds.exact, f"turned out cheaper than to go on sampling: {speeds.ratio}")
             return None
         # pools vary: all of the mean one is all
         ceiling = self.job.split.n_items - 1 if found.ceiling >= rehearsal.guess.n_items - 1 else found.ceiling
@@ -321,8 +317,6 @@ class ModelRun:
                 return None
         return Step(self.cases_of(min(self.users, max(wanted, held))), step.start, stop, ceiling)
 
-    # ------------------------------------------------------------------------------------------------ small questions
-
     @property
     def rate(self) -> float:
         """Seconds per item so far."""
@@ -332,11 +326,6 @@ class ModelRun:
     def cut(self) -> int:
         """The largest cut-off that is asked for."""
         return max((metric.k or 10 for metric in self.planner.metrics), default=10)
-
-    def _ranks_beyond_cut(self, step: Step, n_items: int) -> bool:
-        """Whether a metric without a cut-off can still be learnt from cases that were beaten often enough for the others."""
-        uncut = any(metric.k is None for metric in self.planner.metrics)
-        return uncut and step.stop < n_items and self.planner.target == "cases"
 
     def cases_of(self, users: int) -> IntArray:
         """The cases of the first so many users."""

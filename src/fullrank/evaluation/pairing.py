@@ -9,15 +9,13 @@ any, and variants of one model most of it. What cannot be shown is taken as zero
 wide, never too narrow.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from fullrank._types import FloatArray, IntArray
+from fullrank._types import FloatArray, IntArray, Pair
 from fullrank.estimators import MLE, Estimate, RankDistribution
 from fullrank.estimators._grid import Grid
 from fullrank.estimators.intervals import cell_gains
@@ -25,9 +23,6 @@ from fullrank.estimators.problem import is_exhaustive
 from fullrank.metrics import Metric
 from fullrank.ranks.counts import BLOCKS, RankCounts, unique_rows
 from fullrank.ranks.design import Design
-
-__all__ = ["Influence", "case_spread", "covariances", "expected_counts", "influences", "same_cases"]
-
 
 #: Log-densities of ranks move along this many hat functions of log R: each by about ``REACH``, and smoothly (the penalty on
 #: second differences of the P-spline). So chosen, influences go with refits of LogSpline (tests).
@@ -106,7 +101,7 @@ def covariances(found: Sequence[Influence], spreads: FloatArray, target: str) ->
     return out
 
 
-def case_spread(one: Influence, two: Influence, paired: bool) -> tuple[float, float]:
+def case_spread(one: Influence, two: Influence, paired: bool) -> Pair:
     """Return the standard error over the population that a difference keeps when all ranks are known: least, and likely.
 
     Ranks explain B of each influence's variance; how they go together is seen through the noise of sampling.
@@ -132,9 +127,8 @@ def expected_counts(estimate: Estimate, design: Design) -> RankCounts:
     M = max(round(counts.effective_cases), 1)
     edges = np.round(np.cumsum(likely) / likely.sum() * M).astype(np.int64)
     number = np.diff(edges, prepend=0)
-    return RankCounts.from_outcomes(
-        np.repeat(drawn, number), np.repeat(hits, number), N, design, candidates=counts.candidates
-    )
+    drawn, hits = np.repeat(drawn, number), np.repeat(hits, number)
+    return RankCounts.from_outcomes(drawn, hits, N, design, candidates=counts.candidates)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +143,7 @@ class _Shape:
     hats: FloatArray
 
     @classmethod
-    def of(cls, estimate: Estimate) -> _Shape:
+    def of(cls, estimate: Estimate) -> "_Shape":
         """Take the distribution of an estimate, or MLE's where it has none or takes outcomes as ranks."""
         counts = estimate.counts
         dist: Any = estimate
@@ -157,8 +151,7 @@ class _Shape:
             dist = MLE(n_items="mean").fit(counts)
         outcomes, outcome = unique_rows(counts.outcomes)
         N = int(np.ceil(counts.pool_range[1]))
-        tops = np.concatenate([np.arange(1, min(100, N) + 1), np.geomspace(min(100, N), N, 200).round()])
-        grid = Grid.ending_at(np.unique(tops.astype(np.int64)))
+        grid = Grid.logarithmic(N, 100, 200)
         weight = np.bincount(dist.rows, dist.fitted.groups.weight)
         π = np.maximum(dist.grid.moved(np.average(dist.masses, axis=0, weights=weight), grid), 1e-12)
         A = grid.law(counts.design, counts.n_items, outcomes[:, 0], outcomes[:, 1])

@@ -1,7 +1,5 @@
 """``plan``: before anything is scored, what to sample, what it will cost and what it will reach."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,22 +9,20 @@ from typing import Any
 import numpy as np
 
 from fullrank._checks import check_flag, check_number
+from fullrank._types import Pair
 from fullrank.estimators import LogSpline, RankDistribution
 from fullrank.estimators.intervals import check_interval
-from fullrank.evaluation.guided_plan import rehearsed_behind_guide
-from fullrank.evaluation.planner import Planner, check_precision
-from fullrank.evaluation.rehearsal import Guess, Rehearsal, half_width, made_up
+from fullrank.evaluation.planner import Planner, check_precision, rehearsed_behind_guide
+from fullrank.evaluation.rehearsal import Guess, Rehearsal, Widths, half_width, made_up
 from fullrank.metrics import Metric, metrics_to_report
 from fullrank.ranks.counts import MOST_ITEMS, RankCounts
 from fullrank.ranks.design import Adaptive, Design, Exhaustive, Sample
 from fullrank.report import Report
+from fullrank.report.comparison import Verdict
 from fullrank.report.notebook import card
 from fullrank.report.panels import NOTEBOOK, PAGE, WIDTH, Panel, by_colour, chart_of, load_altair, tips
 from fullrank.report.tables import text_table
-from fullrank.report.verdict import Verdict
 from fullrank.report.words import as_json, joined, wrapped
-
-__all__ = ["Choice", "Plan", "plan"]
 
 #: A design is blind where the outcomes alone would leave the value open by more than this share of it.
 BLIND = 1.0
@@ -62,7 +58,7 @@ class Plan:
     values: Mapping[str, float]  # what the guess of the ranks makes of every metric
     choices: tuple[Choice, ...]
     #: (share of the full ranking, relative half-width) of the best designs, cheapest first
-    frontier: tuple[tuple[float, float], ...]
+    frontier: tuple[Pair, ...]
     #: li23 eq. 13: (negatives, share of cases that come to rest there, C_j)
     stages: tuple[tuple[int, float, float], ...]
     #: The ceiling beyond which telling one more case apart costs more than ranking one in full
@@ -221,14 +217,13 @@ class Plan:
         layers.append(chart_of(line).mark_line(color=style.series[0]).encode(x=x_of, y=y_of))
         dots = chart_of(points).mark_point(filled=True, size=70, opacity=1)
         layers.append(dots.encode(x=x_of, y=y_of, color=by_colour(), **tips()))
-        for left in (False, True):
-            for below in (False, True):
-                here = [each for each in points if (each["left"], each["below"]) == (left, below)]
-                if here:  # the line falls to the right: below and to the right of a dot there is room beside it only
-                    dx, dy = (-7 if left else 16 if below else 7), (-8 if not below else 13 if left else 2)
-                    side = "right" if left else "left"
-                    words = chart_of(here).mark_text(align=side, dx=dx, dy=dy, color=style.ink)
-                    layers.append(words.encode(x=x_of, y=y_of, text="name:N"))
+        for (
+            point
+        ) in points:  # the line falls to the right: below and to the right of a dot there is room beside it only
+            left, below = point["left"], point["below"]
+            dx, dy = (-7 if left else 16 if below else 7), (-8 if not below else 13 if left else 2)
+            words = chart_of([point]).mark_text(align="right" if left else "left", dx=dx, dy=dy, color=style.ink)
+            layers.append(words.encode(x=x_of, y=y_of, text="name:N"))
         return alt.layer(*layers).properties(width=WIDTH, height=220)
 
 
@@ -297,7 +292,7 @@ def plan(
         f"Beyond {ceiling:,} negatives, telling one more case apart costs more than ranking one in full (C_j of li23 "
         "eq. 13)."
     )
-    frontier = _frontier(rehearsal, choices, draft.values, level)
+    frontier = _frontier(rehearsal, choices, draft.values)
     return draft.plan(guess.source, choices, frontier, stages, ceiling, notes)
 
 
@@ -308,15 +303,15 @@ class _Draft:
     planner: Planner
     guess: Guess
     cases: int
-    values: Mapping[Metric, float]
+    values: Widths
 
     @cached_property
-    def goals(self) -> Mapping[Metric, float]:
+    def goals(self) -> Widths:
         """The half-widths that are wanted."""
         return self.planner.goals(self.values)
 
     @cached_property
-    def floors(self) -> Mapping[Metric, float]:
+    def floors(self) -> Widths:
         """The half-widths that ranking everything leaves open."""
         return self.planner.floors(self.guess, self.cases)
 
@@ -326,12 +321,7 @@ class _Draft:
         return self.choice(Exhaustive(), self.guess.n_items - 1, dict.fromkeys(self.values, 0.0))
 
     def choice(
-        self,
-        design: Design,
-        per_case: float,
-        half: Mapping[Metric, float],
-        bounds: float | None = None,
-        part: float = 1.0,
+        self, design: Design, per_case: float, half: Widths, bounds: float | None = None, part: float = 1.0
     ) -> Choice:
         """Describe a design by the items it scores per case and the half-widths it leaves open, for a part of the cases."""
         widths = {m: float(np.hypot(half[m], self.floors[m] / np.sqrt(part))) for m in self.goals}
@@ -423,26 +413,20 @@ def _fitted(pilot: Any) -> RankDistribution | None:
         return pilot
     if isinstance(pilot, Report):
         if not pilot.estimates:
-            raise ValueError(
-                "`pilot` is a report without estimates (was it read from a file?): give its counts instead."
-            )
+            raise ValueError("`pilot` is a report without estimates (was it read from a file?): give its counts.")
         pilot = next(iter(pilot.estimates.values()))
         if isinstance(pilot, RankDistribution):
             return pilot
     counts = pilot if isinstance(pilot, RankCounts) else getattr(pilot, "counts", None)
     if counts is None:
-        raise TypeError(
-            f"`pilot` must be an estimate, RankCounts or a Report of a small run, got a {type(pilot).__name__}."
-        )
+        raise TypeError(f"`pilot` must be an estimate, RankCounts or a Report, got a {type(pilot).__name__}.")
     return LogSpline().fit(counts)
 
 
 def _guess(pilot: RankDistribution | None, n_items: int | None, cases: int | None) -> tuple[Guess, int]:
     if pilot is None:
         if n_items is None or cases is None:
-            raise ValueError(
-                "`n_items` and `cases` are needed: how large the catalogue is and how many test cases there are."
-            )
+            raise ValueError("`n_items` and `cases` are needed: the size of the catalogue, and how many test cases.")
         if isinstance(n_items, bool) or not isinstance(n_items, int | np.integer) or not 2 <= n_items <= MOST_ITEMS:
             raise ValueError(f"`n_items` must be a whole number from 2 to 2**50, got {n_items!r}.")
         return Guess.prior(int(n_items)), cases
@@ -458,15 +442,13 @@ def _bounds(dist: RankDistribution, metrics: Iterable[Metric], level: float) -> 
     return max(((high - low) / 2 / max(value, 1e-12) for (low, high), value in spans), default=None)
 
 
-def _frontier(
-    rehearsal: Rehearsal, choices: Sequence[Choice], values: Mapping[Metric, float], level: float
-) -> tuple[tuple[float, float], ...]:
+def _frontier(rehearsal: Rehearsal, choices: Sequence[Choice], values: Widths) -> tuple[Pair, ...]:
     """Return (share of the full ranking, relative half-width) of the best that sampling in rounds reaches, cheapest first.
 
     Candidates are screened with P(R) taken as known. What a fit leaves open beyond that is known at the choices, which were
     fitted: along the line it is interpolated between those that sample in rounds, and the cheapest, where these begin.
     """
-    tried, screen = rehearsal.candidates(values, level)
+    tried, screen = rehearsal.candidates(values)
     share = np.array([items for items, *_ in tried]) / (rehearsal.guess.n_items - 1)
     half = np.minimum.accumulate(np.max([screen[m] / max(value, 1e-12) for m, value in values.items()], axis=0))
     fitted = sorted((each for each in choices if 0 < each.share < 1 and each.relative > 0), key=lambda each: each.share)

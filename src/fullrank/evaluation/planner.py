@@ -1,23 +1,25 @@
 """The planner that ``evaluate`` and ``plan`` share: what is wanted of the metrics, and which design gives it for least."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from fullrank.evaluation.rehearsal import AIM, Candidate, Guess, Rehearsal
+from fullrank._types import IntArray
+from fullrank.estimators import LogSpline, RankDistribution
+from fullrank.evaluation.rehearsal import AIM, Candidate, Guess, Rehearsal, Widths, half_width
 from fullrank.metrics import Metric
-from fullrank.ranks.design import Adaptive
-
-__all__ = ["DEFAULT_PRECISION", "Planner", "check_precision", "is_number"]
+from fullrank.ranks.counts import NOTHING, RankCounts
+from fullrank.ranks.design import ALL, Adaptive
+from fullrank.ranks.guided import Guided
 
 #: Half-width, relative to the value, that is aimed at when none is named.
 DEFAULT_PRECISION = 0.02
 #: Unreachable population goals: what sampling may leave open, as a share of what the cases leave open.
 SMALL = 0.32
+#: Behind a guide negatives are tried in doublings, so many times.
+DOUBLINGS = 12
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Planner:
         first = int(np.clip(n_items // 40, 9, 99)) if self.first is None else self.first
         return int(Adaptive(first, "all", 1, replace=False).stages(n_items)[0] or n_items - 1)
 
-    def goals(self, values: Mapping[Metric, float]) -> dict[Metric, float]:
+    def goals(self, values: Widths) -> dict[Metric, float]:
         """The half-width that is wanted of each metric."""
         return {m: self.precision * self.scale(value) for m, value in values.items()}
 
@@ -56,31 +58,27 @@ class Planner:
         population = self.target == "population"
         return {m: guess.floor(m, cases, self.level) if population else 0.0 for m in self.metrics}
 
-    def case_goals(self, goals: Mapping[Metric, float], floors: Mapping[Metric, float]) -> dict[Metric, float]:
+    def case_goals(self, goals: Widths, floors: Widths) -> dict[Metric, float]:
         """What sampling may leave open of these cases, so that the goals are met with what the cases leave open."""
-        return {
-            m: AIM * float(np.sqrt(max(goal**2 - floors[m] ** 2, (SMALL * floors[m]) ** 2)))
-            if floors[m]
-            else AIM * goal
-            for m, goal in goals.items()
-        }
+        left = {m: np.sqrt(max(goal**2 - floors[m] ** 2, (SMALL * floors[m]) ** 2)) for m, goal in goals.items()}
+        return {m: AIM * (float(left[m]) if floors[m] else goal) for m, goal in goals.items()}
 
     def rehearse(self, guess: Guess, cases: int, start: int | None = None) -> Rehearsal:
         """Act designs out on cases made up from a guess; ``start``: the first stage that a run began with."""
-        return Rehearsal.of(guess, cases, self.metrics, start or self.first_stage(guess.n_items))
+        return Rehearsal.of(guess, cases, self.metrics, start or self.first_stage(guess.n_items), self.level)
 
     def by_prior(self, n_items: int, candidates: str, cases: int) -> Candidate:
         """What sampling is expected to take before anything was seen, by the prior's guess of the ranks."""
         guess = Guess.prior(n_items, candidates)
         goals = {m: AIM * goal for m, goal in self.guessed_goals(guess).items()}
-        return self.rehearse(guess, cases).cheapest(goals, self.level)
+        return self.rehearse(guess, cases).cheapest(goals)
 
     def thin(
         self, rehearsal: Rehearsal, least: tuple[int, int] = (1, 0), max_items: float | None = None
     ) -> tuple[float, int, int]:
         """Choose users and negatives together, for the population: (share of the cases, stop, ceiling)."""
         floors = self.floors(rehearsal.guess, rehearsal.cases)
-        return rehearsal.thinned(self.guessed_goals(rehearsal.guess), floors, self.level, least, max_items)
+        return rehearsal.thinned(self.guessed_goals(rehearsal.guess), floors, least, max_items)
 
     def choose(self, rehearsal: Rehearsal, max_items: float | None = None) -> tuple[float, Candidate]:
         """The cheapest design that is expected to reach the precision, and the share of the cases that it takes."""
@@ -89,9 +87,12 @@ class Planner:
         reachable = all(goal > floors[m] for m, goal in goals.items())
         if self.target == "population" and (reachable or max_items is not None):
             part, stop, ceiling = self.thin(rehearsal, max_items=max_items)
-            return part, rehearsal.at(goals, self.level, stop, ceiling, part)
+            widths = rehearsal.fitted(goals, stop, ceiling)
+            half = {metric: width / float(np.sqrt(part)) for metric, width in widths.items()}
+            design, items = rehearsal.design(stop, ceiling), rehearsal.items(stop, ceiling)
+            return part, Candidate(design, stop, ceiling, items, half)
         room = None if max_items is None else max_items / cases
-        return 1.0, rehearsal.cheapest(self.case_goals(goals, floors), self.level, most_items=room)
+        return 1.0, rehearsal.cheapest(self.case_goals(goals, floors), most_items=room)
 
 
 def check_precision(precision: Any, absolute: bool) -> float:
@@ -105,3 +106,78 @@ def check_precision(precision: Any, absolute: bool) -> float:
 def is_number(value: Any) -> bool:
     """Tell whether a value is a number; True and False are not taken for one."""
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+
+
+# -------------------------------------------------------------------------------------------------- behind a guide
+
+
+def rehearsed_behind_guide(
+    pilot: RankDistribution, planner: Planner, cases: int
+) -> Iterator[tuple[Guided, float, dict[Metric, float]]]:
+    """Designs with more and more negatives of the rest: items per case and half-widths, until these are as wanted.
+
+    Each open case of the pilot gets a number of better items in its rest from its own posterior, and is sampled anew.
+    """
+    counts, fitted = pilot.counts, pilot.fitted
+    design = counts.design
+    if not isinstance(design, Guided) or fitted is None:
+        raise ValueError("`pilot` must have open cases of a guided design: there is nothing to plan.")
+    rng = np.random.default_rng(0)
+    open_, better = _made_up(pilot, fitted, rng)
+    values = {metric: float(pilot.expect(metric)) for metric in planner.metrics}
+    goals, largest = planner.goals(values), int(open_["rest"].max())
+    negatives = max(int(fitted.column("drawn").max()), 1)
+    for _ in range(DOUBLINGS):
+        tried = replace(design, negatives=min(negatives, largest), max_negatives=None)
+        drawn, hits = tried.simulate(better + 1, open_["rest"] + 1, rng)
+        made = _counts(counts, tried, open_, drawn, hits)
+        dist = (pilot.estimator if isinstance(pilot.estimator, LogSpline) else LogSpline()).fit(made)
+        fewer = float(np.sqrt(len(counts) / cases))
+        half = {metric: half_width(dist, metric, planner.level) * fewer for metric in planner.metrics}
+        yield tried, made.items_scored / len(made), half
+        if negatives >= largest or all(half[metric] <= goal for metric, goal in goals.items()):
+            return
+        negatives *= 2
+
+
+def _made_up(
+    dist: RankDistribution, fitted: RankCounts, rng: np.random.Generator
+) -> tuple[dict[str, IntArray], IntArray]:
+    """What is known of the pilot's open cases, and how many of the rest are better, drawn from each one's posterior."""
+    outcomes, which = np.unique(fitted.outcomes, axis=0, return_inverse=True)
+    law = dist.grid.law(fitted.design, fitted.n_items, outcomes[:, 0], outcomes[:, 1])
+    of_cell = np.repeat(np.arange(len(fitted.keys)), fitted.cases)
+    rest = np.maximum(np.round(fitted.pool_weight / fitted.weight).astype(np.int64) - 1, 1)
+    better = np.empty(len(of_cell), dtype=np.int64)
+    row, known = dist.rows[fitted.group_of], fitted.all_compared
+    for cell in np.unique(of_cell):
+        here = of_cell == cell
+        weight = np.cumsum(np.maximum(dist.masses[row[cell]], 0.0) * law[:, which.ravel()[cell]])
+        if known[cell] or not weight[-1] > 0:
+            better[here] = fitted.column("hits")[cell]
+            continue
+        place = np.minimum(np.searchsorted(weight, rng.random(here.sum()) * weight[-1]), len(weight) - 1)
+        better[here] = rng.integers(dist.grid.lo[place], dist.grid.hi[place] + 1) - 1
+    names = ("ahead", "recent", "order", "targets")
+    about = {name: fitted.column(name)[of_cell] for name in names} | {"rest": rest[of_cell]}
+    return about, np.minimum(better, about["rest"])
+
+
+def _counts(
+    counts: RankCounts, design: Guided, open_: dict[str, IntArray], drawn: IntArray, hits: IntArray
+) -> RankCounts:
+    """The pilot's counts with these outcomes of its open cases; the others do not change."""
+    done = counts.sampled_part()[0]
+    columns: dict[str, Any] = {**open_, "drawn": drawn, "hits": hits}
+    size = np.full(len(hits), round(counts.n_items))
+    if done is not None:
+        of_cell = np.repeat(np.arange(len(done.keys)), done.cases)
+        left = np.round((done.pool_weight - done.compared_weight) / done.weight).astype(np.int64) - 1
+        more = {name: done.column(name) for name in ("ahead", "recent", "order", "targets")}
+        more |= {"rest": np.where(done.column("rest") > 0, np.maximum(left, 1), 0), "hits": np.zeros_like(left)}
+        more["drawn"] = np.where(more["rest"] > 0, NOTHING, ALL)
+        columns = {name: np.concatenate([each, more[name][of_cell]]) for name, each in columns.items()}
+        size = np.append(size, np.full(len(of_cell), round(counts.n_items)))
+    drawn, hits = columns.pop("drawn"), columns.pop("hits")
+    columns["recent"] = np.minimum(columns["recent"], columns["ahead"])
+    return RankCounts.from_outcomes(drawn, hits, size, design, candidates=counts.candidates, **columns)

@@ -11,8 +11,6 @@ What RecBole 1.2 does, and what is made of it:
 * ``popN`` draws by popularity, which has no law in the rank alone; ``labeled`` ranks nothing. Both are refused.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import operator
@@ -33,9 +31,6 @@ from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import Design, Exhaustive, Sample
 from fullrank.reading.candidate_ranking import Cases, How, Listed, rank_lists
 from fullrank.report import Report
-
-__all__ = ["from_recbole"]
-
 
 #: RecBole's metrics that are a function of ranks; they mean the same here.
 _METRICS = ("recall", "mrr", "ndcg", "hit", "precision", "map")
@@ -92,7 +87,7 @@ class _Data:
     settings: dict[str, Any]
 
     @classmethod
-    def of(cls, trainer: Any, test_data: Any) -> _Data:
+    def of(cls, trainer: Any, test_data: Any) -> "_Data":
         data, config = test_data._dataset, trainer.config
         args = getattr(test_data, "neg_sample_args", None)
         design: Design = Exhaustive() if args is None else Sample(int(args["sample_num"]))
@@ -122,7 +117,7 @@ class _Batch:
     pools: IntArray
 
     @classmethod
-    def joined(cls, parts: list[_Batch]) -> _Batch:
+    def joined(cls, parts: list["_Batch"]) -> "_Batch":
         """Several batches as one; their lists are told apart."""
         shifts = np.cumsum([0, *(int(part.of.max(initial=-1)) + 1 for part in parts)])
         names = ("items", "scores", "users", "targets", "pools")
@@ -213,9 +208,6 @@ def _drawn(trainer: Any, data: _Data, batch: Any) -> _Batch:
     return _Batch(lists[first], items[first], scores[first].astype(np.float64), of, users, targets, data.items - gone)
 
 
-# ------------------------------------------------------------------------------------------------------ what is allowed
-
-
 def _refuse_other(trainer: Any, test_data: Any) -> None:
     """Refuse what is not RecBole's, and evaluation that has no ranks to correct."""
     for what, given, needed in (
@@ -228,9 +220,7 @@ def _refuse_other(trainer: Any, test_data: Any) -> None:
     args = getattr(test_data, "neg_sample_args", None)
     kind = "none" if args is None else str(args["distribution"])
     if _called(trainer.config["eval_type"]) != "RANKING" or (args is not None and kind == "none"):
-        raise ValueError(
-            "`test_data` is evaluated by labels (`mode: labeled`), not by ranks: use `mode: uni100` or `full`."
-        )
+        raise ValueError("`test_data` is evaluated by labels (`mode: labeled`), not ranks: use `uni100` or `full`.")
     if args is not None and kind != "uniform":
         raise ValueError(
             f"`test_data` draws its negatives by {kind} (`mode: pop{args['sample_num']}`), which has no law in the rank "

@@ -9,12 +9,11 @@ design would have seen. Two answers, one quick and one slow:
 - *fitted*: LogSpline on the made-up counts, as the run itself will do. What P(R) itself leaves open is then in it too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Self, TypeAlias
 
 import numpy as np
 
@@ -27,9 +26,6 @@ from fullrank.estimators.splines import SplineModel
 from fullrank.metrics import Metric
 from fullrank.ranks.counts import Groups, RankCounts
 from fullrank.ranks.design import ALL, Adaptive, Design, Sample
-
-__all__ = ["AIM", "Candidate", "Guess", "Rehearsal", "half_width", "made_up"]
-
 
 #: Half-widths vary a little from sample to sample: plans aim below the goal by this much.
 AIM = 0.97
@@ -46,6 +42,9 @@ MOST_FITS = 5
 #: Outcomes with more hits than this are taken as decided by the screen; fits know better.
 MOST_HITS = 200
 
+#: Half-widths, or what else there is one number of, by metric.
+Widths: TypeAlias = Mapping[Metric, float]
+
 
 @dataclass(frozen=True, eq=False)
 class Guess:
@@ -61,7 +60,7 @@ class Guess:
     candidates: str = "unseen"  # what the run's counts will say
 
     @classmethod
-    def prior(cls, n_items: int, candidates: str = "unseen") -> Guess:
+    def prior(cls, n_items: int, candidates: str = "unseen") -> Self:
         """What recommenders usually show: the mean of the prior that LogSpline starts from."""
         grid = _cells(n_items)
         estimator = LogSpline()
@@ -74,7 +73,7 @@ class Guess:
         return cls(grid, mass[None, :], groups, one - 1, int(n_items), source, estimator, candidates)
 
     @classmethod
-    def of(cls, dist: RankDistribution, source: str = "a pilot") -> Guess:
+    def of(cls, dist: RankDistribution, source: str = "a pilot") -> Self:
         """The distribution of a fit, put on the cells of a plan."""
         counts = dist.counts
         N = round(counts.n_items)
@@ -148,12 +147,7 @@ def half_width(estimate: Estimate, metric: Metric, level: float, target: str = "
 
 def _cells(n_items: int) -> Grid:
     """Every rank to 200, then steps of 3 %."""
-    N = int(n_items)
-    if N <= 200:
-        return Grid.dense(N)
-    number = max(int(np.log(N / 200) / 0.03), 2)
-    ends = np.concatenate([np.arange(1, 201), np.round(np.geomspace(200, N, number)).astype(np.int64)])
-    return Grid.ending_at(np.unique(ends))
+    return Grid.logarithmic(int(n_items), 200, max(int(np.log(n_items / 200) / 0.03), 2))
 
 
 @dataclass(frozen=True)
@@ -164,7 +158,7 @@ class Candidate:
     stop: int
     ceiling: int
     items: float  # per case, on the mean
-    half_widths: Mapping[Metric, float]
+    half_widths: Widths
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,9 +172,10 @@ class Rehearsal:
     doublings: BoolArray
     hits: IntArray  # sizes × cases; those beaten `most` times are followed no further
     most: int
+    level: float  # of the intervals
 
     @classmethod
-    def of(cls, guess: Guess, cases: int, metrics: Iterable[Metric], start: int = 99) -> Rehearsal:
+    def of(cls, guess: Guess, cases: int, metrics: Iterable[Metric], start: int = 99, level: float = 0.95) -> Self:
         """Draw cases from the guess and sample each to the end, or until it is beaten often enough for any design."""
         N = guess.n_items
         n = int(min(cases, MOST_CASES))
@@ -205,7 +200,7 @@ class Rehearsal:
             before = m
             if whole:
                 live = live[x[live] < most]
-        return cls(guess, int(cases), stages[0], order, doublings, hits, most)
+        return cls(guess, int(cases), stages[0], order, doublings, hits, most, level)
 
     # ------------------------------------------------------------------------------------------------ outcomes
 
@@ -219,10 +214,6 @@ class Rehearsal:
         stages = np.flatnonzero(self.doublings)
         beaten = self.hits[stages] >= stop
         return np.where(beaten.any(0), stages[np.argmax(beaten, axis=0)], len(self.sizes) - 1)
-
-    def nearest(self, ceiling: int) -> int:
-        """The ceiling among those rehearsed that is nearest to this one."""
-        return int(self.sizes[np.argmin(np.abs(self.sizes - ceiling))])
 
     def counts(self, stop: int, ceiling: int) -> RankCounts:
         """The counts that the design would give."""
@@ -277,19 +268,17 @@ class Rehearsal:
         share = (0.5 * (grid.lo + grid.hi) - 1) / max(N - 1, 1)
         return float(self.guess.mass @ (share * (1 - share))) / m * (N - 1 - m) / max(N - 2, 1)
 
-    def fitted(self, metrics: Iterable[Metric], stop: int, ceiling: int, level: float) -> dict[Metric, float]:
+    def fitted(self, metrics: Iterable[Metric], stop: int, ceiling: int) -> dict[Metric, float]:
         """The half-widths for these cases that LogSpline gives on the made-up counts, at the guess's own values."""
         counts = self.counts(stop, ceiling)
         dist = self.guess.estimator.fit(counts)
-        fewer = float(np.sqrt(len(counts) / self.cases))
-        return {
-            m: half_width(dist, m, level) * fewer * self.guess.value(m) / max(dist.expect(m), 1e-300) for m in metrics
-        }
+        fewer, value = float(np.sqrt(len(counts) / self.cases)), self.guess.value
+        return {m: half_width(dist, m, self.level) * fewer * value(m) / max(dist.expect(m), 1e-300) for m in metrics}
 
     # ------------------------------------------------------------------------------------------------ choosing
 
     def candidates(
-        self, metrics: Iterable[Metric], level: float, least: tuple[int, int] = (1, 0)
+        self, metrics: Iterable[Metric], least: tuple[int, int] = (1, 0)
     ) -> tuple[list[tuple[float, int, int]], dict[Metric, FloatArray]]:
         """(items per case, stop, ceiling) of designs that go at least as far as ``least``, cheapest first, all screened."""
         stops = sorted({stop for stop in STOPS if least[0] <= stop < self.most} | {max(self.most, least[0])})
@@ -307,24 +296,12 @@ class Rehearsal:
                 found = [float(left[metric][place, each].mean()) for metric in left]
                 rows.append((float(self.sizes[place].mean()), stop, int(self.sizes[top]), *found))
         rows.sort()
-        scale = z_of(level) / self.guess.users_share / float(np.sqrt(self.cases))
+        scale = z_of(self.level) / self.guess.users_share / float(np.sqrt(self.cases))
         widths = {metric: scale * np.sqrt([row[3 + i] for row in rows]) for i, metric in enumerate(left)}
         return [(row[0], int(row[1]), int(row[2])) for row in rows], widths
 
-    def at(self, goals: Mapping[Metric, float], level: float, stop: int, ceiling: int, part: float = 1.0) -> Candidate:
-        """One design, fitted; for a part of the cases."""
-        widths = self.fitted(goals, stop, ceiling, level)
-        fewer = float(np.sqrt(part))
-        half = {metric: width / fewer for metric, width in widths.items()}
-        return Candidate(self.design(stop, ceiling), stop, ceiling, self.items(stop, ceiling), half)
-
     def thinned(
-        self,
-        goals: Mapping[Metric, float],
-        floors: Mapping[Metric, float],
-        level: float,
-        least: tuple[int, int] = (1, 0),
-        max_items: float | None = None,
+        self, goals: Widths, floors: Widths, least: tuple[int, int] = (1, 0), max_items: float | None = None
     ) -> tuple[float, int, int]:
         """Users and negatives together, for the population: (share of the cases, stop, ceiling).
 
@@ -332,7 +309,7 @@ class Rehearsal:
         cases cost c·m and leave (V + v)/m: the best design has the least c·(V + v), whatever the goal. ``floors`` are the
         half-widths that all cases, ranked in full, leave open. With ``max_items``: the narrowest interval within them.
         """
-        tried, screen = self.candidates(goals, level, least)
+        tried, screen = self.candidates(goals, least)
         items = np.array([each for each, *_ in tried])
         room = np.full(len(tried), np.inf) if max_items is None else AIM * max_items / (items * self.cases)
 
@@ -340,7 +317,7 @@ class Rehearsal:
         few = np.unique(np.searchsorted(items, np.geomspace(items[0], items[-1], 7)[:5]))
         beyond: dict[Metric, list[float]] = {m: [] for m in goals}
         for place in few:
-            found = self.fitted(goals, tried[place][1], tried[place][2], level)
+            found = self.fitted(goals, *tried[place][1:])
             for m in goals:
                 beyond[m].append(found[m] ** 2 / max(float(screen[m][place]) ** 2, 1e-300))
         enough = np.zeros(len(tried))
@@ -352,19 +329,13 @@ class Rehearsal:
         best = int(np.lexsort((items * taken, np.round(excess, 2)))[0])
         return float(taken[best]), tried[best][1], tried[best][2]
 
-    def cheapest(
-        self,
-        goals: Mapping[Metric, float],
-        level: float,
-        least: tuple[int, int] = (1, 0),
-        most_items: float | None = None,
-    ) -> Candidate:
+    def cheapest(self, goals: Widths, least: tuple[int, int] = (1, 0), most_items: float | None = None) -> Candidate:
         """The cheapest design that is expected to reach every goal (half-widths for these cases).
 
         Screened first; the winner is fitted, and what the fit finds beyond the screen is asked of the others as well, until
         one holds. With ``most_items`` per case and no design that reaches the goals within them: the one that comes nearest.
         """
-        tried, screen = self.candidates(goals, level, least)
+        tried, screen = self.candidates(goals, least)
         affordable = np.array([most_items is None or items <= most_items for items, *_ in tried])
         affordable[0] |= not affordable.any()
         ratio = np.max([screen[metric] / goals[metric] for metric in goals], axis=0)
@@ -381,7 +352,7 @@ class Rehearsal:
             now = pick(strict)
             if passed and now == best:
                 break
-            found = self.fitted(goals, tried[now][1], tried[now][2], level)
+            found = self.fitted(goals, *tried[now][1:])
             excess = max(found[metric] / goal for metric, goal in goals.items())
             if excess <= 1.0:
                 best, widths, passed = now, found, True

@@ -1,24 +1,20 @@
 """What an item costs a model, scored alone or in a whole row: timed, to choose between sampling and ranking everything."""
 
-from __future__ import annotations
-
 import json
 import time
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from fullrank._files import write_atomically
-from fullrank._types import IntArray
+from fullrank._types import IntArray, Pair
 from fullrank.metrics import Metric
 from fullrank.models.scorer import Factors
 from fullrank.observing.budget import Budget
 from fullrank.observing.observation import Observation, file_name
 from fullrank.ranks.design import DEFAULT_START, Design, Exhaustive, Sample, Top
-
-__all__ = ["EXACT_SECONDS_ARE_WORTH", "Exact", "Speeds"]
-
 
 #: A measurement of speed lasts at least as long, if there are users enough; all that is done for it, no longer than that,
 #: and than this share of a budget.
@@ -30,6 +26,15 @@ EXACT_SECONDS_ARE_WORTH = 1.5
 RANKED_SECONDS, RANKED_IS_WORTH = 0.5, 0.7
 #: Ranking to K is considered up to here: the deeper, the more there is to score.
 MOST_K = 100
+
+
+class Exact(NamedTuple):
+    """The cheaper way to know the asked metrics exactly: everything ranked, or only as far as they look."""
+
+    design: Design
+    seconds: float
+    within: bool  # the budget
+    whole: float  # seconds to rank everything
 
 
 @dataclass(eq=False)
@@ -81,9 +86,21 @@ class Speeds:
         """How many times dearer a gathered item is, in words."""
         return f"an item gathered alone costs {self.gathered / max(self.product, 1e-15):.1f} × one in a whole row"
 
+    @property
+    def exact(self) -> Exact:
+        """The cheaper exact way, by what was timed; below ``RANKED_SECONDS`` the whole ranking is worth having."""
+        n_items, users, left = float(self.n_items), len(self.users), self.budget.seconds
+        whole = self.product * n_items * users
+        if whole > RANKED_SECONDS and self.to_the_top is not None:
+            top, seconds = self.to_the_top[0], self.to_the_top[1] * users
+            if seconds < RANKED_IS_WORTH * whole:
+                return Exact(top, seconds, seconds <= left, whole)
+        affordable = n_items * len(self.observation.split.users) <= self.budget.items
+        return Exact(Exhaustive(), whole, affordable and whole <= left, whole)
+
     def exact_is_cheaper(self, more_items: float, fitting: float) -> bool:
         """Whether exact evaluation takes less than another round: its items, its fit, and a report's."""
-        exact = Exact.of(self)
+        exact = self.exact
         return exact.within and exact.seconds < EXACT_SECONDS_ARE_WORTH * (self.gathered * more_items + 2 * fitting)
 
     def _kept(self, what: str, design: Design) -> float:
@@ -118,7 +135,7 @@ class Speeds:
         whole = seconds / max(items, 1.0)
         return float(np.clip((seconds - before) / max(items - fewer, 1.0), whole / 50, whole))
 
-    def _timed(self, design: Design, users: IntArray) -> tuple[float, float]:
+    def _timed(self, design: Design, users: IntArray) -> Pair:
         seen = self.observation
         probe = seen.fresh(np.flatnonzero(np.isin(seen.split.users, users)))
         begin = time.perf_counter()
@@ -128,31 +145,3 @@ class Speeds:
         if design.beyond is not None:
             return seconds, float(len(users))
         return seconds, len(users) * float(self.n_items) if design.exhaustive else float(probe.compared.sum())
-
-
-@dataclass(frozen=True)
-class Exact:
-    """The cheaper way to know the asked metrics exactly: everything ranked, or only as far as they look."""
-
-    design: Design
-    seconds: float
-    within: bool  # the budget
-    whole: float  # seconds to rank everything
-
-    @classmethod
-    def of(cls, speeds: Speeds) -> Exact:
-        """By what was timed. Below ``RANKED_SECONDS`` the whole ranking is worth having."""
-        n_items, users = float(speeds.n_items), len(speeds.users)
-        whole = speeds.product * n_items * users
-        left = speeds.budget.seconds
-        if whole > RANKED_SECONDS and speeds.to_the_top is not None:
-            top, seconds = speeds.to_the_top[0], speeds.to_the_top[1] * users
-            if seconds < RANKED_IS_WORTH * whole:
-                return cls(top, seconds, seconds <= left, whole)
-        affordable = n_items * len(speeds.observation.split.users) <= speeds.budget.items
-        return cls(Exhaustive(), whole, affordable and whole <= left, whole)
-
-    @property
-    def what(self) -> str:
-        """What is done, in words."""
-        return "ranking everything" if self.design.exhaustive else f"ranking to {self.design.exact_to}"

@@ -6,7 +6,7 @@ Not imported by ``import fullrank``; needs the extra ``torch``: ``pip install 'f
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,26 +19,18 @@ from fullrank.ranks.counts import BLOCKS, RankCounts, check_candidates, user_blo
 from fullrank.ranks.design import ALL, Design, parse_design
 from fullrank.report import Report
 
-if TYPE_CHECKING:
+try:
     import torch
-
-__all__ = ["FullRankMetric"]
+    from torchmetrics import Metric as _Base
+except ImportError:  # the class below is there all the same, and says, when made, what is missing
+    _Base = object
 
 #: The state holds at most this many numbers: with very many outcomes there are fewer user blocks.
 MOST_NUMBERS = 1 << 22
 GOLDEN = 0.6180339887498949
 
 
-def _base() -> type:
-    """Return torchmetrics' class; without it the one below exists and says, when made, what is missing."""
-    try:
-        from torchmetrics import Metric
-    except ImportError:
-        return object
-    return Metric  # type: ignore[no-any-return]
-
-
-class FullRankMetric(_base()):  # type: ignore[misc]  # a class of another package, known when it is there
+class FullRankMetric(_Base):  # type: ignore[misc]  # a class of another package, known when it is there
     """Full-catalogue metrics from sampled candidates: ``update(scores, target)``, ``compute()``, ``reset()``.
 
     ``design``, ``n_items``, ``candidates`` and ``ties`` as in :class:`fullrank.Accumulator`, except that ``n_items`` is one
@@ -61,7 +53,8 @@ class FullRankMetric(_base()):  # type: ignore[misc]  # a class of another packa
         ties: str = "random",
         **kwargs: Any,
     ) -> None:
-        torch, _ = (require(name, "FullRankMetric", "'fullrank[torch]'") for name in ("torch", "torchmetrics"))
+        for package in ("torch", "torchmetrics"):
+            require(package, "FullRankMetric", "'fullrank[torch]'")
         super().__init__(**kwargs)
         check_whole("n_items", n_items, 2)
         check_choice("ties", ties, TIES)
@@ -86,8 +79,6 @@ class FullRankMetric(_base()):  # type: ignore[misc]  # a class of another packa
 
         A candidate at −∞ is none. Under ``Adaptive`` every row must have as many negatives as one of the design's stages.
         """
-        import torch
-
         if scores.ndim != 2:
             raise ValueError(f"`scores` must have shape (rows, candidates), got {tuple(scores.shape)}.")
         scores = scores.detach()
@@ -109,8 +100,6 @@ class FullRankMetric(_base()):  # type: ignore[misc]  # a class of another packa
 
     def compute(self) -> Any:
         """Return the metric, or a dict of metrics, as scalars."""
-        import torch
-
         fit = self.estimator.fit(self.counts)
         values = {
             str(metric): torch.tensor(fit.expect(metric), dtype=torch.float32, device=self.cells.device)
@@ -147,15 +136,11 @@ class FullRankMetric(_base()):  # type: ignore[misc]  # a class of another packa
         return report_on({name: self.counts}, asked, estimator=self.estimator, level=level, target=target)
 
     def _relevant(self, scores: torch.Tensor, target: torch.Tensor | int) -> torch.Tensor:
-        import torch
-
         marks = torch.as_tensor(target, device=scores.device)
         if marks.shape == scores.shape and scores.shape[1] > 1:
             relevant = marks.bool()
             if not bool((relevant.sum(1) == 1).all()):
-                raise ValueError(
-                    "`target` must mark one candidate per row: for several targets use fullrank.Accumulator."
-                )
+                raise ValueError("`target` must mark one candidate per row: for several use fullrank.Accumulator.")
             return relevant
         column = torch.as_tensor(target_columns(marks.cpu().numpy(), *scores.shape).copy(), device=scores.device)
         relevant = torch.zeros_like(scores, dtype=torch.bool)
@@ -163,8 +148,6 @@ class FullRankMetric(_base()):  # type: ignore[misc]  # a class of another packa
         return relevant
 
     def _block(self, rows: torch.Tensor, users: Any) -> torch.Tensor:
-        import torch
-
         ids = rows if users is None else torch.as_tensor(users)
         if ids.shape != rows.shape:
             raise ValueError(f"`users` must hold one id per row, got shape {tuple(ids.shape)} for {len(rows)} rows.")
@@ -172,8 +155,6 @@ class FullRankMetric(_base()):  # type: ignore[misc]  # a class of another packa
 
     def _outcome(self, drawn: torch.Tensor, hits: torch.Tensor) -> torch.Tensor:
         """Return the column of each case: the stage that drew as many negatives, then the hits."""
-        import torch
-
         place = torch.full_like(hits, -1)
         for start, size, code in zip(self._starts[:-1].tolist(), self._sizes, self._codes, strict=True):
             fits = drawn <= size if code == ALL and len(self._sizes) == 1 else drawn == size

@@ -1,7 +1,5 @@
 """Charts as people ask for them: of a report, a distribution or counts; and how any chart becomes a drawing."""
 
-from __future__ import annotations
-
 from itertools import count
 from typing import Any
 from xml.etree import ElementTree
@@ -13,8 +11,6 @@ from fullrank.report import panels
 from fullrank.report.digest import Digest, rank_bins, sampled_bins, sizes
 from fullrank.report.panels import KINDS, NOTEBOOK, WIDTH, Style, load_altair
 from fullrank.report.words import percent, ranged
-
-__all__ = ["finish", "inline", "load_vl_convert", "plot_counts", "plot_distribution", "plot_report", "svg"]
 
 #: Numbers for the identifiers inside drawings, which one notebook may show many of.
 _SERIAL = count(1)
@@ -37,9 +33,6 @@ def svg(chart: Any, style: Style, fit: bool = True) -> str:
     if fit:
         spec["autosize"] = {"type": "fit", "contains": "padding"}
     return str(load_vl_convert().vegalite_to_svg(spec))
-
-
-# -------------------------------------------------------------------------------------------------- what users call
 
 
 def plot_report(report: Any, kind: str = "results") -> Any:
@@ -85,9 +78,6 @@ def plot_counts(counts: RankCounts) -> Any:
     y = alt.Y("share:Q", title="share of cases", axis=alt.Axis(format="~%", tickCount=4))
     chart = panels.bar_chart(data, x, y, color=NOTEBOOK.series[0], stroke=NOTEBOOK.paper)
     return finish(chart.properties(width=WIDTH, height=160), NOTEBOOK)
-
-
-# -------------------------------------------------------------------------------------------------- inside
 
 
 def finish(chart: Any, style: Style) -> Any:

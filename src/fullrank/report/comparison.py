@@ -1,25 +1,31 @@
 """Comparison: models by one metric, who is better and how sure that is, as people and programs read it."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
-from collections.abc import Mapping as MappingType
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, overload
 
+from fullrank._types import Pair
 from fullrank.metrics import Metric
 from fullrank.report.notebook import card
 from fullrank.report.row import Row, finite, metric_called, pair
-from fullrank.report.tables import Results, letters, superscript, text_table
-from fullrank.report.verdict import Verdict, interval_text, verdict
-from fullrank.report.words import as_json, clean, decimals, named, number, signed, wrapped
-
-__all__ = ["SCHEMA", "Comparison", "Difference"]
+from fullrank.report.tables import LETTERS, RAISED, Results, text_table
+from fullrank.report.words import as_json, clean, decimals, interval_text, joined, named, number, signed, wrapped
 
 #: Name and version of the JSON of a comparison.
 SCHEMA = "fullrank.comparison/1"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A headline, and what stands behind it: together one sentence."""
+
+    headline: str
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.headline}: {self.detail}." if self.detail else f"{self.headline}."
 
 
 @dataclass(frozen=True)
@@ -49,9 +55,9 @@ class Comparison:
 
     metric: Metric
     models: tuple[str, ...]
-    values: MappingType[str, float]
-    intervals: MappingType[str, tuple[float, float]]
-    best: MappingType[str, float]
+    values: Mapping[str, float]
+    intervals: Mapping[str, Pair]
+    best: Mapping[str, float]
     pairs: tuple[Difference, ...]
     groups: tuple[tuple[str, ...], ...]
     level: float = 0.95
@@ -61,10 +67,10 @@ class Comparison:
     about: str = ""
     notes: tuple[str, ...] = ()
     #: The uncorrected metric by model, where the design has one.
-    naive: MappingType[str, float] = field(default_factory=dict)
-    estimates: MappingType[str, Any] = field(default_factory=dict, repr=False)
+    naive: Mapping[str, float] = field(default_factory=dict)
+    estimates: Mapping[str, Any] = field(default_factory=dict, repr=False)
     #: Says what would separate two models; none where there is nothing to ask, as after loading.
-    remedy: Callable[[Comparison, Difference], str] | None = field(default=None, repr=False)
+    remedy: Callable[["Comparison", Difference], str] | None = field(default=None, repr=False)
 
     @property
     def winner(self) -> str:
@@ -133,7 +139,7 @@ class Comparison:
         }  # fmt: skip
 
     @classmethod
-    def from_dict(cls, document: MappingType[str, Any]) -> Comparison:
+    def from_dict(cls, document: Mapping[str, Any]) -> "Comparison":
         """Return the comparison that :meth:`to_dict` wrote, without its estimates."""
         rows = document["models"]
         return cls(
@@ -207,19 +213,16 @@ class Comparison:
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Return head and body of the ranking: groups, letters, values and what they beat, intervals, P(best)."""
-        letter_of, rows = letters(self.models), {row.model: row for row in self.rows}
+        letter_of, rows = dict(zip(self.models, LETTERS, strict=False)), {row.model: row for row in self.rows}
         head = ["", "#", "model", str(self.metric), f"{self.level:.0%} interval", "P(best)"]
         body = []
         for place, group in enumerate(self.groups, 1):
             for model in group:
-                marks = superscript(
-                    "".join(letter_of[other] for other in self.better_than(model) if other in letter_of)
-                )
+                marks = "".join(letter_of.get(other, "") for other in self.better_than(model)).translate(RAISED)
                 ends = interval_text(rows[model].interval, self.digits)
                 value = number(self.values[model], self.digits) + marks
-                body.append(
-                    [f"{place}.", letter_of.get(model, ""), clean(model), value, ends, f"{self.best[model]:.3f}"]
-                )
+                letter, best = letter_of.get(model, ""), f"{self.best[model]:.3f}"
+                body.append([f"{place}.", letter, clean(model), value, ends, best])
         return head, body
 
     def __str__(self) -> str:
@@ -265,12 +268,61 @@ class Comparison:
         return card(str(self.verdict), {}, table=table, notes=[*self.sentences(), *self.notes])
 
 
+def verdict(rows: Sequence[Row], level: float = 0.95, held: Comparison | None = None) -> Verdict:
+    """Say who leads by the metric of these rows, how sure that is, and whom uncorrected ranks would have named.
+
+    The models that cannot be told apart from the leader are those of the comparison that is ``held``; without one, those
+    whose intervals overlap with the leader's.
+
+    >>> from fullrank.metrics import NDCG
+    >>> als = Row("ALS", NDCG @ 10, 0.0705, (0.0675, 0.0735), naive=0.5)
+    >>> ease = Row("EASE", NDCG @ 10, 0.06, (0.055, 0.065), naive=0.6)
+    >>> print(verdict([als, ease]))
+    ALS leads on ndcg@10: 0.0705, 95% interval 0.0675 to 0.0735; uncorrected ranks would have named EASE.
+    """
+    if not rows:
+        return Verdict("Nothing was evaluated")
+    name = clean(rows[0].metric)
+    known = sorted((row for row in rows if not math.isnan(row.value)), key=lambda row: -row.value)
+    if not known:
+        return Verdict(f"No model has a finite {name}")
+    first, others, digits = known[0].shown(), known[1:], decimals(row.value for row in known)
+    leader, value, ends = named(first.model), number(first.value, digits), interval_text(first.interval, digits)
+    sure = "" if first.interval is None else ends if first.exact else f"{level:.0%} interval {ends}"
+    if not others:
+        far = first.naive is not None and abs(first.naive - first.value) > 0.05 * abs(first.value)
+        naive = f"uncorrected {number(first.naive, digits)}" if far else ""
+        return Verdict(f"{leader} has {name} of {value}", "; ".join(filter(None, (sure, naive))))
+    value = ", ".join(filter(None, (value, sure)))
+    equal = [row.model for row in known if row.shown().value == first.value]
+    if len(equal) > 1:
+        return Verdict(f"{joined(equal)} tie on {name}", value)
+    best = ""
+    if held is not None and first.model in held.models:
+        tied = [row.model for row in others if row.model in held.tied_with(first.model)]
+        best = f", and is best with probability {min(held.best[first.model], 0.99):.2f}"
+    else:
+        tied = [row.model for row in others if _overlap(first, row.shown())]
+    if tied:
+        return Verdict(f"{joined([first.model, *tied])} cannot be told apart on {name}", f"{leader} has {value}{best}")
+    sampled = [(row.naive, row.model) for row in known if row.naive is not None]
+    other = max(sampled, key=lambda each: each[0])[1] if len(sampled) == len(known) else first.model
+    wrong = "" if other == first.model else f"; uncorrected ranks would have named {named(other)}"
+    return Verdict(f"{leader} leads on {name}", f"{value}{wrong}")
+
+
+def _overlap(first: Row, other: Row) -> bool:
+    if first.interval is None or other.interval is None:
+        return False
+    return other.interval[1] >= first.interval[0] and not (first.exact and other.exact)
+
+
 def _finite_ends(low: float, high: float) -> dict[str, float | None]:
     """Write the ends of an interval as JSON has them: an infinite one is missing."""
     return {"low": finite(low), "high": finite(high)}
 
 
-def _ends(row: MappingType[str, Any]) -> tuple[float, float]:
+def _ends(row: Mapping[str, Any]) -> Pair:
     """Read the ends of an interval from JSON: one that is missing lies nowhere."""
     low, high = row["low"], row["high"]
     return (-math.inf if low is None else float(low)), (math.inf if high is None else float(high))

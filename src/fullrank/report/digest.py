@@ -4,8 +4,6 @@ A report may hold any number of rows with any names. Nothing below shows more th
 left out is counted, so that the page can say so.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -14,17 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fullrank._types import Pair
 from fullrank.metrics import Metric, Recall
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import ALL
-from fullrank.report.row import Pair, Row, pair
+from fullrank.report.row import Row, pair
 from fullrank.report.tables import digits_of
-from fullrank.report.verdict import interval_text
-from fullrank.report.words import NOTHING, clean, merged_notes, number
-
-__all__ = [
-    "Bin", "Curve", "Digest", "Size", "blind_spot", "exact_to", "last_rank", "rank_bins", "sampled_bins", "sizes",
-]  # fmt: skip
+from fullrank.report.words import NOTHING, clean, interval_text, merged_notes, number
 
 #: Models in tables, models in charts of one panel each, models in the matrix of pairs; metrics; remarks; designs.
 MOST_MODELS = 40

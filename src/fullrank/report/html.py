@@ -5,32 +5,25 @@ has its numbers in a table behind it that the keyboard reaches. Whatever comes f
 :mod:`.digest`) and escaped (:mod:`.markup`).
 """
 
-from __future__ import annotations
-
 import json
 import re
-from collections.abc import Iterator, Sequence
-from collections.abc import Mapping as MappingType
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from itertools import count
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fullrank._files import writable, write_atomically
 from fullrank._version import __version__
 from fullrank.ranks.design import ALL
 from fullrank.report import markup as h
+from fullrank.report.comparison import Comparison
 from fullrank.report.digest import MOST_MODELS, MOST_PAIRED, Digest, exact_to
 from fullrank.report.markup import Fact
 from fullrank.report.panels import KINDS, PAGE, Panel, difference_panel, panels_of
 from fullrank.report.row import Row, finite, pair
 from fullrank.report.words import clean, number, percent, ranged, ratio, short_design, signed
-
-if TYPE_CHECKING:
-    from fullrank.report.comparison import Comparison
-
-__all__ = ["comparison_page", "page", "sheet", "write_page"]
 
 MOST_FACTS = 60
 
@@ -162,9 +155,6 @@ def _document(
     return template.substitute(
         title=h.text(f"{headline} · fullrank"), version=h.text(__version__), body="\n".join(filter(None, body))
     )
-
-
-# -------------------------------------------------------------------------------------------------- sections
 
 
 def _facts(shown: Digest) -> list[Fact]:
@@ -345,7 +335,7 @@ def _matrix_words(held: Comparison | None, total: int) -> str:
 
 
 def _matrix(
-    metric: object, names: MappingType[str, str], values: MappingType[str, float], held: Comparison | None, digits: int
+    metric: object, names: Mapping[str, str], values: Mapping[str, float], held: Comparison | None, digits: int
 ) -> str:
     """Write differences of every two models, as compared, or value by value where there is no comparison of them."""
     known = set() if held is None else set(held.models)

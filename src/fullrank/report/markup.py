@@ -1,18 +1,11 @@
 """The elements that pages are made of: whatever is not markup yet is escaped here, and nowhere else."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from fullrank.report.charts import inline, svg
 from fullrank.report.panels import PAGE, Panel
 from fullrank.report.words import clean
-
-__all__ = [
-    "Fact", "bullets", "definitions", "details", "figure", "figures", "name", "paragraph", "side_by_side", "table",
-    "table_of", "table_row", "text", "tiles",
-]  # fmt: skip
 
 #: A tile below the headline: its name, its value and a word on it.
 Fact = tuple[str, str, str]
@@ -55,17 +48,11 @@ def bullets(texts: Sequence[str]) -> str:
 
 def figures(panels: Sequence[Panel], serial: Iterator[int]) -> str:
     """Draw panels, each with its numbers in a table behind it."""
-    return side_by_side(
-        "".join(
-            figure(
-                each,
-                each.title,
-                details("Numbers", table(each.head, each.body, f"numbers of {each.title}")),
-                next(serial),
-            )
-            for each in panels
-        )
+    tables = (table(each.head, each.body, f"numbers of {each.title}") for each in panels)
+    drawn = (
+        figure(each, each.title, details("Numbers", t), next(serial)) for each, t in zip(panels, tables, strict=True)
     )
+    return side_by_side("".join(drawn))
 
 
 def figure(panel: Panel | None, title: str, numbers: str, serial: int) -> str:

@@ -3,10 +3,7 @@
 Colours are the notebook's own (``currentColor``), so light and dark both work. Everything is cleaned, bounded, escaped.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Sequence
-from collections.abc import Mapping as MappingType
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from html import escape
 from typing import Any
@@ -14,23 +11,10 @@ from typing import Any
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import ALL
 from fullrank.report.digest import Bin, blind_spot, last_rank, rank_bins, sampled_bins, sizes
-from fullrank.report.tables import digits_of, html_table, result_table
-from fullrank.report.words import clean, merged_notes, number, percent, ranged
-
-__all__ = ["card", "counts_html", "distribution_html", "report_html"]
+from fullrank.report.tables import html_table
+from fullrank.report.words import clean, number, percent, ranged
 
 MOST_ROWS = 60
-
-
-def report_html(report: Any) -> str:
-    """Write the verdict and the table of a report."""
-    head, body = result_table(report.rows[:MOST_ROWS], digits_of(report.rows), report.level)
-    notes = [report.assumption] * bool(report.assumption) + report.remarks + merged_notes(report.notes, report.models)
-    if len(report.rows) > MOST_ROWS:
-        notes.append(
-            f"the first of {len(report.models):,} models × {len(report.metrics):,} metrics; all are in report.rows"
-        )
-    return card(str(report.verdict), {}, table=(head, body) if body else None, notes=notes[:MOST_ROWS])
 
 
 def distribution_html(distribution: Any) -> str:
@@ -72,7 +56,7 @@ def counts_html(counts: RankCounts) -> str:
 
 def card(
     title: str,
-    facts: MappingType[str, object],
+    facts: Mapping[str, object],
     *,
     table: tuple[Sequence[str], Sequence[Sequence[str]]] | None = None,
     picture: str = "",

@@ -4,12 +4,9 @@ Panels read alike on a phone, a wide screen and paper. Names stand beside what t
 legend. A :class:`Style` holds the colours: for the page they are CSS variables, so that one drawing serves light and dark.
 """
 
-from __future__ import annotations
-
 import json
 import math
-from collections.abc import Mapping as MappingType
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,11 +19,6 @@ from fullrank.ranks.design import ALL
 from fullrank.report.digest import MOST_DRAWN, Bin, Curve, Digest, Size, blind_spot, exact_to, rank_bins, sizes
 from fullrank.report.row import Row
 from fullrank.report.words import clean, decimals, number, percent, ranged, signed
-
-__all__ = [
-    "KINDS", "NOTEBOOK", "PAGE", "WIDTH", "Panel", "Style", "bar_chart", "budget_panel", "by_colour", "chart_of",
-    "difference_panel", "load_altair", "panels_of", "rank_panel", "tips",
-]  # fmt: skip
 
 #: Panels are drawn this wide and scaled by the page: a column of a wide screen, the whole of a phone.
 WIDTH = 340
@@ -85,16 +77,15 @@ def panels_of(shown: Digest, style: Style, kind: str) -> list[Panel]:
     colours = {model: style.colour(place) for place, model in enumerate(shown.models)}
     known = [model for model in shown.drawn if model in shown.estimates]
     if kind == "results":
-        seen = {metric for (model, metric), cell in shown.cells.items() if model in shown.drawn and _is_known(cell)}
+        cells = ((model, metric) for (model, metric), cell in shown.cells.items() if not math.isnan(cell.value))
+        seen = {metric for model, metric in cells if model in shown.drawn}
         return [results_panel(shown, metric, style, colours) for metric in shown.metrics if metric in seen]
     if kind == "curves":
         drawn = ((family, shown.curves(family)) for family in shown.families)
         return [curve_panel(shown, family, curves, style, colours) for family, curves in drawn if curves]
     if kind == "ranks":
         # CLS and Mapping answer for metrics one by one: they have no distribution to show
-        spread = {
-            model: rank_bins(shown.estimates[model]) for model in known if hasattr(shown.estimates[model], "mass")
-        }
+        spread = {each: rank_bins(shown.estimates[each]) for each in known if hasattr(shown.estimates[each], "mass")}
         tallest = max((each.share for bins in spread.values() for each in bins), default=0.0)
         return [
             rank_panel(shown.estimates[model].counts, shown.labels[model], bins, style, colours[model], tallest)
@@ -108,21 +99,17 @@ def panels_of(shown: Digest, style: Style, kind: str) -> list[Panel]:
     ]
 
 
-def _is_known(cell: Row) -> bool:
-    return not math.isnan(cell.value)
-
-
 # -------------------------------------------------------------------------------------------------- one row per model
 
 
-def results_panel(shown: Digest, metric: str, style: Style, colours: MappingType[str, str]) -> Panel:
+def results_panel(shown: Digest, metric: str, style: Style, colours: Mapping[str, str]) -> Panel:
     """Draw a row per model: value and interval, faintly the bounds, hollow the uncorrected metric, a bar the truth.
 
     Bounds do not stretch the axis: where they reach further than all the rest, the band goes to the edge. With many models
     rows are low, names stand on an axis and numbers in the table below.
     """
     alt = load_altair()
-    rows = [cell for model in shown.models if _is_known(cell := shown.cell(model, metric))]
+    rows = [cell for model in shown.models if not math.isnan((cell := shown.cell(model, metric)).value)]
     many = len(rows) > MOST_DRAWN
     ends = [e for row in rows for e in (row.value, *(row.interval or ()), row.naive, row.truth) if e is not None]
     low, high = min(0.0, *ends), max(0.0, *ends)
@@ -188,7 +175,7 @@ def difference_panel(found: Any, style: Style, most: int) -> Panel:
 
 
 def _rows(
-    data: Sequence[MappingType[str, Any]], names: Sequence[str] | None, low: float, high: float, title: str | None
+    data: Sequence[Mapping[str, Any]], names: Sequence[str] | None, low: float, high: float, title: str | None
 ) -> tuple[Any, Any, Any]:
     """Return a chart with one row per entry, its x over ``low`` to ``high`` and its y, which has an axis of the names."""
     alt = load_altair()
@@ -253,7 +240,7 @@ def _placed(shown: Digest, metric: str, place: int, cell: Row, low: float, high:
     return marks
 
 
-def _number_layers(marks: Sequence[MappingType[str, Any]], y: Any, style: Style) -> list[Any]:
+def _number_layers(marks: Sequence[Mapping[str, Any]], y: Any, style: Style) -> list[Any]:
     """Return the labels of dots, a layer for every alignment and kind."""
     layers = []
     for align, shift in (("left", 2), ("center", 0), ("right", -2)):
@@ -271,7 +258,7 @@ def _number_layers(marks: Sequence[MappingType[str, Any]], y: Any, style: Style)
 
 
 def curve_panel(
-    shown: Digest, family: Metric, curves: Sequence[Curve], style: Style, colours: MappingType[str, str]
+    shown: Digest, family: Metric, curves: Sequence[Curve], style: Style, colours: Mapping[str, str]
 ) -> Panel:
     """Draw the metric over K, a line per model with its name at the end, and a band where intervals are known."""
     alt = load_altair()
@@ -421,16 +408,13 @@ def budget_panel(found: Sequence[Size], label: str, style: Style, colour: str) -
     return Panel(chart, label, about, ("Negatives", "Cases", "Share", "Items scored", "Share"), body, legend=legend)
 
 
-def bar_chart(data: Sequence[MappingType[str, Any]], x: Any, y: Any, **mark: Any) -> Any:
+def bar_chart(data: Sequence[Mapping[str, Any]], x: Any, y: Any, **mark: Any) -> Any:
     """Draw bars from ``low`` to ``high``, as tall as ``share``."""
     bars = chart_of(data).mark_rect(**mark)
     return bars.encode(x=x, x2="high:Q", y=y, y2="zero:Q", **tips())
 
 
-# -------------------------------------------------------------------------------------------------- pieces
-
-
-def chart_of(rows: Sequence[MappingType[str, Any]]) -> Any:
+def chart_of(rows: Sequence[Mapping[str, Any]]) -> Any:
     """Return a chart of rows, as a tuple: Altair copies lists anew with every layer and every property."""
     alt = load_altair()
     return alt.Chart(alt.Data(values=tuple(rows)))

@@ -1,12 +1,9 @@
 """Report: rows and where they came from, as text, JSON, frames, charts and a page."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
-from collections.abc import Iterable
-from collections.abc import Mapping as MappingType
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -15,14 +12,11 @@ from typing import Any, overload
 from fullrank._checks import require
 from fullrank._files import existing
 from fullrank.metrics import NDCG, Metric, parse_metric
-from fullrank.report.comparison import Comparison
-from fullrank.report.notebook import report_html
+from fullrank.report.comparison import Comparison, Verdict, verdict
+from fullrank.report.notebook import MOST_ROWS, card
 from fullrank.report.row import Row, finite
 from fullrank.report.tables import Results, digits_of, result_table, text_table
-from fullrank.report.verdict import Verdict, verdict
 from fullrank.report.words import as_json, clean, merged_notes, wrapped
-
-__all__ = ["SCHEMA", "Report", "Run", "Winner"]
 
 #: Name and version of the JSON that :meth:`Report.to_json` writes; a change of meaning changes the number.
 SCHEMA = "fullrank.report/2"
@@ -67,13 +61,13 @@ class Report:
 
     rows: list[Row]
     #: Comparisons by the name of their metric.
-    comparison: MappingType[str, Comparison] = field(default_factory=dict)
+    comparison: Mapping[str, Comparison] = field(default_factory=dict)
     #: How each model was evaluated, where ``evaluate`` did it.
-    runs: MappingType[str, Run] = field(default_factory=dict)
+    runs: Mapping[str, Run] = field(default_factory=dict)
     #: Warnings and remarks; what is about one model begins with its name.
     notes: tuple[str, ...] = ()
     #: The estimate of each model, to ask further questions of.
-    estimates: MappingType[str, Any] = field(default_factory=dict)
+    estimates: Mapping[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -227,7 +221,7 @@ class Report:
         return as_json(_strict(document), indent)
 
     @classmethod
-    def load(cls, path: str | Path) -> Report:
+    def load(cls, path: str | Path) -> "Report":
         """Read the report that :meth:`to_json` wrote to a file; it has everything but the estimates.
 
         >>> import fullrank as fr, pathlib, tempfile
@@ -282,7 +276,12 @@ class Report:
         return plot_report(self, kind)
 
     def _repr_html_(self) -> str:
-        return report_html(self)
+        head, body = result_table(self.rows[:MOST_ROWS], digits_of(self.rows), self.level)
+        notes = [self.assumption] * bool(self.assumption) + self.remarks + merged_notes(self.notes, self.models)
+        if len(self.rows) > MOST_ROWS:
+            size = f"{len(self.models):,} models × {len(self.metrics):,} metrics"
+            notes.append(f"the first of {size}; all are in report.rows")
+        return card(str(self.verdict), {}, table=(head, body) if body else None, notes=notes[:MOST_ROWS])
 
     def to_pandas(self) -> Any:
         """Return the rows as a pandas frame."""
@@ -332,7 +331,7 @@ def _flat(row: Row) -> dict[str, Any]:
 
 def _strict(value: Any) -> Any:
     """Return the document with null for what is not a finite number, which JSON does not know."""
-    if isinstance(value, MappingType):
+    if isinstance(value, Mapping):
         return {str(key): _strict(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [_strict(each) for each in value]

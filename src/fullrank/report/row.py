@@ -1,7 +1,5 @@
 """Row: one metric of one model, with all that is known about it."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -11,12 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from fullrank._types import Pair
 from fullrank.metrics import Metric, parse_metric
 from fullrank.report.words import NOTHING
-
-__all__ = ["Row", "finite", "metric_called", "pair"]
-
-Pair = tuple[float, float]
 
 #: Bounds that are so many times as wide as the interval are worth a sentence on what the interval assumes.
 MUCH_WIDER = 3.0
@@ -61,26 +56,19 @@ class Row(Mapping[str, Any]):
     truth: float | None = None
 
     @classmethod
-    def of(cls, row: Mapping[str, Any]) -> Row:
+    def of(cls, row: Mapping[str, Any]) -> "Row":
         """Make a row from a flat mapping, as another tool may have made it: what is not a finite number is missing."""
         if isinstance(row, cls):
             return row
         metric, reason = row["metric"], row.get("stop_reason")
         value = finite(row.get("value"))
         return cls(
-            str(row["model"]),
-            metric if isinstance(metric, Metric) else metric_called(str(metric)),
-            math.nan if value is None else value,
-            pair((row.get("low"), row.get("high"))),
-            pair(row.get("bounds")),
-            finite(row.get("naive")),
-            str(row.get("estimator", "")),
-            str(row.get("design", "")),
-            int(finite(row.get("items_scored")) or 0),
-            int(finite(row.get("cases")) or 0),
-            None if reason is None else str(reason),
-            finite(row.get("truth")),
-        )
+            str(row["model"]), metric if isinstance(metric, Metric) else metric_called(str(metric)),
+            math.nan if value is None else value, pair((row.get("low"), row.get("high"))), pair(row.get("bounds")),
+            finite(row.get("naive")), str(row.get("estimator", "")), str(row.get("design", "")),
+            int(finite(row.get("items_scored")) or 0), int(finite(row.get("cases")) or 0),
+            None if reason is None else str(reason), finite(row.get("truth")),
+        )  # fmt: skip
 
     @property
     def exact(self) -> bool:
@@ -99,7 +87,7 @@ class Row(Mapping[str, Any]):
         """The interval where it is more than a point."""
         return None if self.low == self.high else self.interval
 
-    def shown(self) -> Row:
+    def shown(self) -> "Row":
         """Return the row without what says nothing: bounds that are the interval, the naive metric of an exact value."""
         value = 0.0 if abs(self.value) < NOTHING else self.value
         # a point that is not exact is one only because the value is zero but for rounding
@@ -180,8 +168,6 @@ def metric_called(name: str) -> Metric:
         word, cut = (name, None) if match is None else (match[1], int(match[2]))
 
         def unknown(ranks: Any) -> np.ndarray[Any, Any]:
-            raise ValueError(
-                f"the function of metric `{word}` is not known here: a report that was loaded knows its name only."
-            )
+            raise ValueError(f"the function of metric `{word}` is not known here: a loaded report knows its name only.")
 
         return Metric(word, unknown, cut)

@@ -1,29 +1,18 @@
 """Tables: one renderer for the terminal, one for HTML, and for papers LaTeX and Markdown with letters of significance."""
 
-from __future__ import annotations
-
 import math
 import re
-from collections.abc import Container, Iterable, Sequence
-from collections.abc import Mapping as MappingType
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from fullrank.report.row import Row
-from fullrank.report.verdict import interval_text
-from fullrank.report.words import clean, decimals, number
+from fullrank.report.words import clean, decimals, interval_text, number
 
-if TYPE_CHECKING:
-    from fullrank.report.comparison import Comparison
-
-__all__ = [
-    "Results", "digits_of", "html_table", "letters", "metric_label", "result_table", "superscript", "text_table",
-]  # fmt: skip
-
-#: One letter per model. There is no superscript q in common fonts, so q names no model.
+#: A letter for each of the first models. There is no superscript q in common fonts, so q names no model.
 LETTERS = "abcdefghijklmnoprstuvwxyz"
-_RAISED = str.maketrans(LETTERS, "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ")
+RAISED = str.maketrans(LETTERS, "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ")
 _NAMES = {"ndcg": "NDCG", "ap": "AP", "map": "MAP", "mrr": "MRR", "rr": "RR", "auc": "AUC", "hr": "HR"}
 _LATEX = str.maketrans({
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
@@ -79,7 +68,7 @@ def digits_of(rows: Iterable[Row], metrics: Container[str] | None = None) -> dic
     return {metric: decimals(each) for metric, each in values.items()}
 
 
-def result_table(rows: Sequence[Row], digits: MappingType[str, int], level: float) -> tuple[list[str], list[list[str]]]:
+def result_table(rows: Sequence[Row], digits: Mapping[str, int], level: float) -> tuple[list[str], list[list[str]]]:
     """Return head and body of a table of rows for the terminal and notebooks; columns that say nothing are left out."""
     head = ["model", "metric", "value", f"{level:.0%} interval", "uncorrected", "bounds", "truth"]
     body = []
@@ -103,20 +92,6 @@ def metric_label(name: str) -> str:
     return _NAMES.get(word, word.replace("_", " ").title()) + at + cut
 
 
-def letters(models: Sequence[str]) -> dict[str, str]:
-    """Give each of the first 25 models a letter."""
-    return dict(zip(models, LETTERS, strict=False))
-
-
-def superscript(marks: str) -> str:
-    """Write letters as superscripts.
-
-    >>> superscript("bd")
-    'ᵇᵈ'
-    """
-    return marks.translate(_RAISED)
-
-
 class _Cell(NamedTuple):
     """A cell of a paper's table: ``marks`` are the letters of the models that one is better than, ``rest`` the others'."""
 
@@ -132,7 +107,7 @@ class Results:
     """Values and intervals of models by metrics, for a paper: the best in bold, letters for what is significantly better."""
 
     rows: Sequence[Row]
-    comparison: MappingType[str, Comparison]
+    comparison: Mapping[str, Any]  # Comparisons, by the names of their metrics
     level: float
     target: str
     about: str = ""
@@ -144,7 +119,7 @@ class Results:
         for letter, model, cells in table:
             texts = [
                 (f"**{each.value}**" if each.best else each.value)
-                + superscript(each.marks)
+                + each.marks.translate(RAISED)
                 + (f" [{each.ends}]" if each.ends else "")
                 for each in cells
             ]
@@ -188,7 +163,7 @@ class Results:
         found = {(row.model, str(row.metric)): row for row in self.rows}
         metrics = list(dict.fromkeys(metric for _, metric in found))
         models = list(dict.fromkeys(model for model, _ in found))
-        named, best = letters(models), {}
+        named, best = dict(zip(models, LETTERS, strict=False)), {}
         for metric in metrics:
             known = [found[model, metric] for model in models if (model, metric) in found]
             best[metric] = max(known, key=lambda row: row.value) if len(known) > 1 else None

@@ -1,7 +1,5 @@
 """Numbers, names and sentences as people read them: the terminal, the page, notebooks and charts all write from here."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -9,10 +7,7 @@ import textwrap
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-__all__ = [
-    "as_json", "clean", "decimals", "joined", "merged_notes", "named", "number", "percent", "ranged", "ratio",
-    "short_design", "signed", "wrapped",
-]  # fmt: skip
+from fullrank._types import Pair
 
 #: What is smaller than this is what arithmetic leaves of zero.
 NOTHING = 1e-12
@@ -50,6 +45,13 @@ def number(value: float | None, digits: int = 4) -> str:
     if value and (abs(value) >= 1e9 or abs(value) < 0.5 * 10**-digits):
         return f"{value:.2g}".replace("-", "−")
     return f"{value:,.{digits}f}".replace("-", "−")
+
+
+def interval_text(ends: Pair | None, digits: int = 4) -> str:
+    """Write an interval: ``0.120 to 0.145``; ``exact`` where both ends are one; a dash where there are none."""
+    if ends is None:
+        return "–"
+    return "exact" if ends[0] == ends[1] else " to ".join(number(end, digits) for end in ends)
 
 
 def signed(value: float, digits: int = 4) -> str:

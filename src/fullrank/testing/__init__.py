@@ -8,19 +8,8 @@ Each raises ``AssertionError`` with a sentence on what is wrong, and returns ``N
 >>> check_design(fr.Sample(9))
 """
 
-from __future__ import annotations
-
-from importlib import import_module
-from typing import Any
-
 from fullrank.testing.designs import check_design
 from fullrank.testing.estimators import check_estimator
+from fullrank.testing.scorers import check_scorer
 
 __all__ = ["check_design", "check_estimator", "check_scorer"]
-
-
-def __getattr__(name: str) -> Any:
-    """Load ``check_scorer`` when it is asked for: scorers bring more with them than counts do."""
-    if name == "check_scorer":
-        return import_module("fullrank.testing.scorers").check_scorer
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,7 +1,5 @@
 """Raise ``AssertionError`` with one sentence where a check fails, also under ``python -O``."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

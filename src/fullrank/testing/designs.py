@@ -1,21 +1,17 @@
 """Check the contract of a design: its law is a law, and it is the law of what is really drawn."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
+import scipy.sparse as sp
+from scipy.special import chdtrc
 
 from fullrank._types import FloatArray, IntArray
+from fullrank.data.split import Split
+from fullrank.observing.observation import Observation
 from fullrank.ranks.design import ALL, Design, parse_design
 from fullrank.testing._say import check
-
-if TYPE_CHECKING:
-    from fullrank.observing.observation import Observation
-
-__all__ = ["check_design"]
 
 Draw = Callable[[int, int, np.random.Generator], tuple[int, int]]
 
@@ -149,11 +145,6 @@ def _drawings(
 
 def _observed(design: Design, ranks: IntArray, N: int, seed: int) -> Observation:
     """Observe cases of these ranks with a model that scores every item below the one before."""
-    import scipy.sparse as sp
-
-    from fullrank.data.split import Split
-    from fullrank.observing.observation import Observation
-
     users = np.arange(len(ranks))
     model = np.ones((len(ranks), 1)), -np.arange(N, dtype=np.float64)[:, None]
     split = Split(sp.csr_matrix((len(ranks), N)), users, ranks - 1)
@@ -163,8 +154,6 @@ def _observed(design: Design, ranks: IntArray, N: int, seed: int) -> Observation
 def _check_drawing(
     design: Design, N: int, drawn: IntArray, hits: IntArray, law: FloatArray, rank: int, m: IntArray, x: IntArray
 ) -> None:
-    from scipy.special import chdtrc
-
     name = repr(design)
     column = {(int(m), int(x)): i for i, (m, x) in enumerate(zip(drawn, hits, strict=True))}
     for x_all in range(N):  # a sample of all there are, drawn without replacement, is everything

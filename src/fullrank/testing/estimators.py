@@ -1,7 +1,5 @@
 """Check the contract of an estimator: what every one of the package keeps, and yours should."""
 
-from __future__ import annotations
-
 import dataclasses
 import warnings
 from collections.abc import Iterable, Sequence
@@ -10,23 +8,16 @@ import numpy as np
 
 import fullrank
 from fullrank._types import IntArray
-from fullrank.estimators.estimate import Estimate, Estimator, RankDistribution
+from fullrank.estimators import Estimate, Estimator, RankDistribution
 from fullrank.metrics import Metric, Recall, parse_metrics
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import ALL, Adaptive, Design, Exhaustive, Sample, Top
 from fullrank.testing._say import check, check_refusal, check_sentence
 
-__all__ = ["check_estimator"]
-
-
 #: Designs an estimator is tried on by default.
 DESIGNS: tuple[Design, ...] = (
-    Sample(9),
-    Sample(9, replace=False),
-    Adaptive(5, 23, stop_at=1),
-    Adaptive(5, "all", stop_at=2, replace=False),
-    Top(3, 9),
-)
+    Sample(9), Sample(9, replace=False), Adaptive(5, 23, stop_at=1), Adaptive(5, "all", stop_at=2, replace=False), Top(3, 9),
+)  # fmt: skip
 METRICS: tuple[str, ...] = ("recall@10", "precision@5", "ndcg@10", "ap@10", "hit@10", "mrr@10", "ndcg", "ap", "auc")
 
 

@@ -1,7 +1,5 @@
 """Check the contract of a scorer: what `observe` relies on when it asks a model for scores."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -11,8 +9,6 @@ from fullrank.models.scorer import Pairs, Scorer, as_scorer
 from fullrank.observing.observation import Observation
 from fullrank.ranks.design import Exhaustive, Sample
 from fullrank.testing._say import check
-
-__all__ = ["check_scorer"]
 
 
 def check_scorer(model: Any, split: Split, *, rtol: float = 1e-4, rng: np.random.Generator | int | None = 0) -> None:
