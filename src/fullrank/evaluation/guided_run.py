@@ -17,7 +17,7 @@ from fullrank.estimators import RankDistribution
 from fullrank.estimators.hyperprior import guide_lift
 from fullrank.evaluation.audit import case_keys, undecided
 from fullrank.evaluation.model_run import Fitted, ModelRun, Step
-from fullrank.evaluation.rehearsal import Widths
+from fullrank.evaluation.rehearsal import ByMetric
 from fullrank.metrics import Metric
 from fullrank.observing.observation import Observation
 from fullrank.ranks.design import Design
@@ -157,7 +157,7 @@ class GuidedRun(ModelRun):
             step = self._of(step, cases, shares, dict.fromkeys(over, MOST_OPEN))
         return last if self._cost(last) <= self._cost(step) else step
 
-    def _of(self, step: Step, cases: IntArray, shares: Mapping[Metric, FloatArray], wanted: Widths) -> Step:
+    def _of(self, step: Step, cases: IntArray, shares: Mapping[Metric, FloatArray], wanted: ByMetric) -> Step:
         """The step for the users of those cases that hold what is wanted for the least cost."""
         chosen = cases[most_for_least(shares, wanted, self._costs(step)[cases])]
         return replace(step, cases=np.flatnonzero(np.isin(self._place, self._place[chosen])))
@@ -211,7 +211,7 @@ def open_shares(
     return out
 
 
-def most_for_least(shares: Mapping[Metric, FloatArray], wanted: Widths, cost: IntArray) -> IntArray:
+def most_for_least(shares: Mapping[Metric, FloatArray], wanted: ByMetric, cost: IntArray) -> IntArray:
     """The places of the cases that together hold what is wanted of every metric's shares, taken by share per cost.
 
     >>> from fullrank import Recall

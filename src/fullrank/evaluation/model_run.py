@@ -12,7 +12,7 @@ from fullrank.data import Split
 from fullrank.estimators import MLE, Estimate, Estimator, LogSpline, RankDistribution, WeightedMLE
 from fullrank.evaluation.audit import Audit, undecided
 from fullrank.evaluation.planner import Planner
-from fullrank.evaluation.rehearsal import AIM, Guess, Rehearsal, Widths, half_width
+from fullrank.evaluation.rehearsal import AIM, ByMetric, Guess, Rehearsal, half_width
 from fullrank.evaluation.speeds import EXACT_SECONDS_ARE_WORTH, Exact, Speeds
 from fullrank.metrics import Metric
 from fullrank.observing.budget import Budget
@@ -71,8 +71,8 @@ class Fitted:
     """An estimate, the half-widths that it will be reported with, those that are wanted, and the seconds it took."""
 
     estimate: Estimate
-    half: Widths
-    goals: Widths
+    half: ByMetric
+    goals: ByMetric
     seconds: float
 
     @property
@@ -270,7 +270,7 @@ class ModelRun:
         return self._deeper(step, rehearsal, asked, fitted, speeds)
 
     def _deeper(
-        self, step: Step, rehearsal: Rehearsal, asked: Widths, fitted: Fitted, speeds: Speeds | None
+        self, step: Step, rehearsal: Rehearsal, asked: ByMetric, fitted: Fitted, speeds: Speeds | None
     ) -> Step | None:
         """More negatives for the same cases."""
         seen = self.observation

@@ -13,7 +13,7 @@ from fullrank._types import Pair
 from fullrank.estimators import LogSpline, RankDistribution
 from fullrank.estimators.intervals import check_interval
 from fullrank.evaluation.planner import Planner, check_precision, rehearsed_behind_guide
-from fullrank.evaluation.rehearsal import Guess, Rehearsal, Widths, half_width, made_up
+from fullrank.evaluation.rehearsal import ByMetric, Guess, Rehearsal, half_width, made_up
 from fullrank.metrics import Metric, metrics_to_report
 from fullrank.ranks.counts import MOST_ITEMS, RankCounts
 from fullrank.ranks.design import Adaptive, Design, Exhaustive, Sample
@@ -217,9 +217,7 @@ class Plan:
         layers.append(chart_of(line).mark_line(color=style.series[0]).encode(x=x_of, y=y_of))
         dots = chart_of(points).mark_point(filled=True, size=70, opacity=1)
         layers.append(dots.encode(x=x_of, y=y_of, color=by_colour(), **tips()))
-        for (
-            point
-        ) in points:  # the line falls to the right: below and to the right of a dot there is room beside it only
+        for point in points:  # the line falls to the right: below and to the right of a dot is room beside it only
             left, below = point["left"], point["below"]
             dx, dy = (-7 if left else 16 if below else 7), (-8 if not below else 13 if left else 2)
             words = chart_of([point]).mark_text(align="right" if left else "left", dx=dx, dy=dy, color=style.ink)
@@ -303,15 +301,15 @@ class _Draft:
     planner: Planner
     guess: Guess
     cases: int
-    values: Widths
+    values: ByMetric
 
     @cached_property
-    def goals(self) -> Widths:
+    def goals(self) -> ByMetric:
         """The half-widths that are wanted."""
         return self.planner.goals(self.values)
 
     @cached_property
-    def floors(self) -> Widths:
+    def floors(self) -> ByMetric:
         """The half-widths that ranking everything leaves open."""
         return self.planner.floors(self.guess, self.cases)
 
@@ -321,7 +319,7 @@ class _Draft:
         return self.choice(Exhaustive(), self.guess.n_items - 1, dict.fromkeys(self.values, 0.0))
 
     def choice(
-        self, design: Design, per_case: float, half: Widths, bounds: float | None = None, part: float = 1.0
+        self, design: Design, per_case: float, half: ByMetric, bounds: float | None = None, part: float = 1.0
     ) -> Choice:
         """Describe a design by the items it scores per case and the half-widths it leaves open, for a part of the cases."""
         widths = {m: float(np.hypot(half[m], self.floors[m] / np.sqrt(part))) for m in self.goals}
@@ -442,7 +440,7 @@ def _bounds(dist: RankDistribution, metrics: Iterable[Metric], level: float) -> 
     return max(((high - low) / 2 / max(value, 1e-12) for (low, high), value in spans), default=None)
 
 
-def _frontier(rehearsal: Rehearsal, choices: Sequence[Choice], values: Widths) -> tuple[Pair, ...]:
+def _frontier(rehearsal: Rehearsal, choices: Sequence[Choice], values: ByMetric) -> tuple[Pair, ...]:
     """Return (share of the full ranking, relative half-width) of the best that sampling in rounds reaches, cheapest first.
 
     Candidates are screened with P(R) taken as known. What a fit leaves open beyond that is known at the choices, which were

@@ -8,7 +8,7 @@ import numpy as np
 
 from fullrank._types import IntArray
 from fullrank.estimators import LogSpline, RankDistribution
-from fullrank.evaluation.rehearsal import AIM, Candidate, Guess, Rehearsal, Widths, half_width
+from fullrank.evaluation.rehearsal import AIM, ByMetric, Candidate, Guess, Rehearsal, half_width
 from fullrank.metrics import Metric
 from fullrank.ranks.counts import NOTHING, RankCounts
 from fullrank.ranks.design import ALL, Adaptive
@@ -41,7 +41,7 @@ class Planner:
         first = int(np.clip(n_items // 40, 9, 99)) if self.first is None else self.first
         return int(Adaptive(first, "all", 1, replace=False).stages(n_items)[0] or n_items - 1)
 
-    def goals(self, values: Widths) -> dict[Metric, float]:
+    def goals(self, values: ByMetric) -> dict[Metric, float]:
         """The half-width that is wanted of each metric."""
         return {m: self.precision * self.scale(value) for m, value in values.items()}
 
@@ -58,7 +58,7 @@ class Planner:
         population = self.target == "population"
         return {m: guess.floor(m, cases, self.level) if population else 0.0 for m in self.metrics}
 
-    def case_goals(self, goals: Widths, floors: Widths) -> dict[Metric, float]:
+    def case_goals(self, goals: ByMetric, floors: ByMetric) -> dict[Metric, float]:
         """What sampling may leave open of these cases, so that the goals are met with what the cases leave open."""
         left = {m: np.sqrt(max(goal**2 - floors[m] ** 2, (SMALL * floors[m]) ** 2)) for m, goal in goals.items()}
         return {m: AIM * (float(left[m]) if floors[m] else goal) for m, goal in goals.items()}

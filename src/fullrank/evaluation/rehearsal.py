@@ -43,7 +43,7 @@ MOST_FITS = 5
 MOST_HITS = 200
 
 #: Half-widths, or what else there is one number of, by metric.
-Widths: TypeAlias = Mapping[Metric, float]
+ByMetric: TypeAlias = Mapping[Metric, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +158,7 @@ class Candidate:
     stop: int
     ceiling: int
     items: float  # per case, on the mean
-    half_widths: Widths
+    half_widths: ByMetric
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,7 +301,7 @@ class Rehearsal:
         return [(row[0], int(row[1]), int(row[2])) for row in rows], widths
 
     def thinned(
-        self, goals: Widths, floors: Widths, least: tuple[int, int] = (1, 0), max_items: float | None = None
+        self, goals: ByMetric, floors: ByMetric, least: tuple[int, int] = (1, 0), max_items: float | None = None
     ) -> tuple[float, int, int]:
         """Users and negatives together, for the population: (share of the cases, stop, ceiling).
 
@@ -329,7 +329,7 @@ class Rehearsal:
         best = int(np.lexsort((items * taken, np.round(excess, 2)))[0])
         return float(taken[best]), tried[best][1], tried[best][2]
 
-    def cheapest(self, goals: Widths, least: tuple[int, int] = (1, 0), most_items: float | None = None) -> Candidate:
+    def cheapest(self, goals: ByMetric, least: tuple[int, int] = (1, 0), most_items: float | None = None) -> Candidate:
         """The cheapest design that is expected to reach every goal (half-widths for these cases).
 
         Screened first; the winner is fitted, and what the fit finds beyond the screen is asked of the others as well, until
