@@ -133,6 +133,14 @@ def test_misuse_is_one_sentence():
         fr.Metric("mine", lambda R: np.ones(7)).gain([1, 2])
 
 
+def test_own_metric_gives_a_finite_number_up_to_its_cut():
+    """What lies beyond the cut-off is never asked for, so 1/(R−20) @ 10 is fine and log(R−5) @ 10 is not."""
+    with np.errstate(all="ignore"):
+        assert (fr.Metric("far", lambda R: 1 / (R - 20)) @ 10).gain([10, 20]).tolist() == [-0.1, 0.0]
+        with pytest.raises(ValueError, match=r"`odd` returned nan for rank 2: it must return a finite number"):
+            (fr.Metric("odd", lambda R: np.log(R - 5)) @ 10).gain([8, 2])
+
+
 @pytest.mark.parametrize("text", ["recall@99999999999999999999999", "ndcg@9223372036854775808", "recall@" + "9" * 5000])
 def test_cut_offs_beyond_any_catalogue_are_refused(text):
     with pytest.raises(ValueError, match=r"cannot read metric|positive whole number"):

@@ -106,7 +106,7 @@ class Metric:
         top = np.ones(np.broadcast_shapes(R.shape, T.shape)) if self.k is None else (self.k >= R) * np.ones(T.shape)
         kept = T if self.k is None else np.minimum(T, self.k)
         if self.function is not None:
-            gain = top * _checked(self.function, R, self.name) / T
+            gain = top * _own_gain(self.function, R, self) / T
         elif self.name == "auc":
             N = _needed(n_items, "AUC")
             gain = top * np.where(N > 1, (N - (inner + beaten)) / np.maximum(N - 1, 1), 1.0) / T
@@ -146,15 +146,23 @@ def _needed(n_items: ArrayLike | None, who: str) -> FloatArray:
     return np.asarray(n_items, dtype=np.float64)
 
 
-def _checked(function: Callable[[FloatArray], Any], R: FloatArray, name: str) -> FloatArray:
+def _own_gain(function: Callable[[FloatArray], Any], R: FloatArray, metric: Metric) -> FloatArray:
+    """Ask the function of a metric of one's own, which needs to know ranks up to the cut-off only."""
     value = np.asarray(function(R), dtype=np.float64)
     try:
-        return np.broadcast_to(value, R.shape)
+        value = np.broadcast_to(value, R.shape)
     except ValueError:
         raise ValueError(
-            f"the function of metric `{name}` returned shape {value.shape} for ranks of shape {R.shape}: "
+            f"the function of metric `{metric.name}` returned shape {value.shape} for ranks of shape {R.shape}: "
             "it must return one number per rank."
         ) from None
+    asked = np.full(R.shape, True) if metric.k is None else metric.k >= R
+    if (wrong := asked & ~np.isfinite(value)).any():
+        raise ValueError(
+            f"the function of metric `{metric.name}` returned {value[wrong][0]} for rank {R[wrong][0]:.0f}: it must return "
+            "a finite number for every rank up to the cut-off."
+        )
+    return np.where(asked, value, 0.0)
 
 
 def _ideal_dcg(depth: FloatArray) -> FloatArray:
