@@ -20,9 +20,10 @@ from collections.abc import Callable
 
 from fullrank.estimators.bounds import bounds
 from fullrank.estimators.estimate import PointEstimate, RankDistribution, describe
+from fullrank.estimators.hyperprior import HyperPrior
 from fullrank.estimators.least_squares import CLS, BiasVariance, Multinomial
 from fullrank.estimators.likelihood import MLE, WeightedMLE
-from fullrank.estimators.logspline import HyperPrior, LogSpline
+from fullrank.estimators.logspline import LogSpline
 from fullrank.estimators.mapping import Mapping
 from fullrank.estimators.maxent import MaxEntropy
 from fullrank.estimators.naive import Naive, RankEstimate

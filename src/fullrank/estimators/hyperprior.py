@@ -16,8 +16,6 @@ were, and how late. Means then move with what the compared part shows (:func:`co
 ``benchmarks/fit_compared.py``; they hold means and covariances, no data.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -29,9 +27,6 @@ import numpy as np
 
 from fullrank._types import FloatArray, IntArray
 from fullrank.ranks.counts import RankCounts
-
-__all__ = ["HyperPrior", "Kind", "bins_of", "models_in_words", "shipped"]
-
 
 FORMAT = "fullrank.HyperPrior/4"
 #: The first j or T of each octave; the last octave has no end.
@@ -114,10 +109,10 @@ class HyperPrior:
     #: them, and thousands of cases would otherwise be sure of one that is merely the least unlike.
     trust: float = 1.0
     #: Of laws by strata: the prior of all of them together, which they follow, and how far in logs.
-    follows: tuple[HyperPrior, float] | None = None
+    follows: "tuple[HyperPrior, float] | None" = None
 
     @classmethod
-    def from_json(cls, text: str, name: str = "unseen") -> HyperPrior:
+    def from_json(cls, text: str, name: str = "unseen") -> "HyperPrior":
         """Read one of the priors of a file that :func:`priors_to_json` wrote."""
         document = json.loads(text)
         if document.get("format") != FORMAT:
@@ -213,11 +208,11 @@ class HyperPrior:
         means = np.stack([kind.means[0] + self.trend(n_items) * kind.slope for kind in self.kinds])
         return weights / weights.sum(), means
 
-    def following(self, together: HyperPrior) -> HyperPrior:
+    def following(self, together: "HyperPrior") -> "HyperPrior":
         """Return this prior of laws by strata as one that follows another of all strata together."""
         return replace(self, follows=(together, FOLLOWED[self.name]))
 
-    def for_several(self, several: HyperPrior) -> HyperPrior:
+    def for_several(self, several: "HyperPrior") -> "HyperPrior":
         """Return the kinds of this prior for one target, with the bins of (j, T) of one learned from several targets.
 
         For candidates from which ranks of several targets have not been seen: how the j-th best of T differs from the only

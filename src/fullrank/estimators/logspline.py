@@ -13,8 +13,6 @@ look like any recommender behind the prior: the fit says so, and its intervals r
 Where a distribution without any smoothness explains the sample much better, it says so too and stretches its intervals.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,9 +25,6 @@ from fullrank.estimators.posterior import MANY_STRATA, Posterior
 from fullrank.estimators.problem import Fit, build_problem, is_exhaustive
 from fullrank.estimators.splines import Outcomes, SplineModel
 from fullrank.ranks.counts import LEAD_BINS, MAX_POOLS, RankCounts
-
-__all__ = ["HyperPrior", "LogSpline"]
-
 
 #: Bins of pool sizes where strata are many.
 FEW_POOLS = 3

@@ -4,8 +4,6 @@ Under every member of the prior, the mode by Newton and the evidence by Laplace'
 averaged by it, and take one EM step towards the data. Intervals come from draws.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,9 +18,6 @@ from fullrank.estimators.intervals import columns_of
 from fullrank.estimators.problem import Problem
 from fullrank.estimators.splines import Mode, Outcomes, SplineModel, balanced_normals, em_step, posterior_mode
 from fullrank.metrics import Metric
-
-__all__ = ["MANY_STRATA", "Posterior"]
-
 
 #: Draws of the posterior behind an interval, for few and for many strata.
 DRAWS, FEWER_DRAWS, MANY_STRATA = 400, 200, 8
@@ -93,7 +88,7 @@ class Posterior:
         bins: IntArray,
         data: Outcomes,
         trend: FloatArray | None = None,
-    ) -> Posterior:
+    ) -> "Posterior":
         """Find the mode and the evidence under every member of the prior, and average."""
         known = prior.members(bins, model.n_items, trend)
         every = known + anything(len(bins), prior.coefficients)
@@ -123,7 +118,7 @@ class Posterior:
             float(unseen - seen), _free_gain(blended, data), trend,
         )  # fmt: skip
 
-    def following(self, together: HyperPrior, how_far: float) -> Posterior:
+    def following(self, together: HyperPrior, how_far: float) -> "Posterior":
         """Return the same with laws that follow, so far in logs, what a prior of all strata together says of their average.
 
         That prior has seen ranks whatever their stratum, and its errors are hardly related to those of the laws of strata.

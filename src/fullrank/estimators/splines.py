@@ -4,8 +4,6 @@ The family is π_R ∝ exp(s(x))/R with x = log R / log N and s a cubic spline w
 (j, T) of users with several targets, have a spline each; a joint Gaussian prior ties their coefficients together.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,7 +26,7 @@ class SplineModel:
     n_items: float
 
     @classmethod
-    def on(cls, grid: Grid, coefficients: int) -> SplineModel:
+    def on(cls, grid: Grid, coefficients: int) -> "SplineModel":
         """Evaluate the basis at the geometric middle of every cell."""
         N = max(float(grid.hi[-1]), 2.0)
         x = 0.5 * (np.log(grid.lo) + np.log(grid.hi)) / np.log(N)
