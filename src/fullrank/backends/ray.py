@@ -18,8 +18,6 @@ from typing import Any
 from fullrank._version import __version__
 from fullrank.backends.schedule import Backend, Failure, Lost, attempt, run
 
-__all__ = ["RayBackend"]
-
 _LOOPBACK = "127.0.0.1"
 #: Blocks on their way per block that can run: the next ones are there when a worker is free, memory stays bounded.
 _AHEAD = 2

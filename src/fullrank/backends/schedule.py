@@ -19,8 +19,6 @@ from typing import Any, Protocol, Self
 
 from fullrank._checks import check_number, check_whole
 
-__all__ = ["Backend", "BlockError", "Failure", "Lost", "Runner", "attempt", "run"]
-
 #: A block is started a second time when it takes this many times the median, and at least so many seconds.
 SLOW_TIMES, SLOW_SECONDS = 4.0, 5.0
 

@@ -16,11 +16,6 @@ from fullrank._files import replacing
 from fullrank._tables import require_pyarrow
 from fullrank.data.frames import Interactions
 
-__all__ = [
-    "INTERACTIONS", "PROVENANCE", "TEST", "Found", "check_provenance", "counts_in", "make_folder", "read_folder", "sha256",
-    "write_folder",
-]  # fmt: skip
-
 Found = tuple[Interactions, Interactions | None]
 
 INTERACTIONS, TEST, PROVENANCE = "interactions.parquet", "test.parquet", "provenance.json"

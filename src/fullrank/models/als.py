@@ -18,8 +18,6 @@ from fullrank._threads import ONE_BLAS_THREAD
 from fullrank._types import FloatArray
 from fullrank.models.fitted import FittedFactors, describe, history_of
 
-__all__ = ["ALS", "ImplicitALS"]
-
 _CELLS = 1 << 21  # of the small systems solved together: 16 MB
 _SHORT = 0.5  # share of the width up to which a history is short
 

@@ -12,8 +12,6 @@ from fullrank._progress import bar
 from fullrank._types import Array
 from fullrank.models.fitted import FittedItemItem, describe, history_of
 
-__all__ = ["EASE"]
-
 _STRIP = 1024  # rows handled at once, so that nothing but the two matrices needs memory
 
 

@@ -20,11 +20,6 @@ from fullrank._archive import read_archive, write_archive
 from fullrank._types import Array, IntArray
 from fullrank.models.scorer import Factors, ItemItem
 
-__all__ = [
-    "FittedFactors", "FittedItemItem", "Recommender", "describe", "history_of", "load_model", "register", "save_model",
-]  # fmt: skip
-
-
 _FORMAT, _VERSION = "fullrank model", 1
 #: By name: files name the class, and only these are ever made from a file.
 _RECOMMENDERS: dict[str, type] = {}

@@ -17,8 +17,6 @@ from fullrank._checks import check_choice, check_flag, check_number, check_whole
 from fullrank._progress import bar
 from fullrank.models.fitted import FittedItemItem, describe, history_of
 
-__all__ = ["ItemCF", "ItemKNN"]
-
 _STRIP_CELLS = 1 << 24
 _DENSE_SHARE = 1 / 3  # above this share of cells a dense matrix is smaller (8 against 12 bytes a cell) and faster
 

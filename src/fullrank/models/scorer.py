@@ -25,8 +25,6 @@ import scipy.sparse as sp
 from fullrank._types import Array, IntArray
 from fullrank.data.frames import canonical_csr
 
-__all__ = ["Factors", "ItemItem", "Pairs", "Rows", "Scorer", "Table", "as_scorer"]
-
 
 @runtime_checkable
 class Scorer(Protocol):

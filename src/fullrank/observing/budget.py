@@ -6,8 +6,6 @@ import time
 
 import numpy as np
 
-__all__ = ["Budget"]
-
 
 class Budget:
     """Items and seconds that are left. Whatever asks a model spends from it, blocks and timing probes alike."""

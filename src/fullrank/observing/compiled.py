@@ -12,10 +12,6 @@ from typing import Any, NamedTuple
 
 from numba import njit
 
-__all__ = [
-    "CHUNK", "LEAN", "NAN_SCORE", "NO_CANDIDATE", "Array", "Cases", "Rules", "Scratch", "folded", "helper", "kernel",
-]  # fmt: skip
-
 #: What can be wrong with a user.
 NAN_SCORE, NO_CANDIDATE = 1, 2
 #: Items scored at a time: small enough for the nearest cache; counts up to it are exact in float32.

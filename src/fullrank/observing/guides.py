@@ -31,8 +31,6 @@ from fullrank.ranks.design import Design
 if TYPE_CHECKING:
     from fullrank.observing.task import Task
 
-__all__ = ["Guide", "continues", "guide_of", "observe_behind", "training_items"]
-
 #: Users that are observed together behind a guide, and whose rows a guide is asked for together.
 TILE, ROWS = 512, 64
 #: After so many items of a guide comes the next of the popular ones.

@@ -14,8 +14,6 @@ from fullrank.data.frames import canonical_csr
 from fullrank.data.split import Split
 from fullrank.observing.blocks import Block, Pools, Result
 
-__all__ = ["TIES", "check_options", "check_sizes", "lists_of", "mapper", "pools_of", "seed_of"]
-
 
 def seed_of(rng: int | np.random.Generator | None) -> int:
     """Return the whole number that ties and draws are seeded with."""

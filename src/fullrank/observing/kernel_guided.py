@@ -10,8 +10,6 @@ from fullrank.observing.compiled import NAN_SCORE, Array, kernel
 from fullrank.observing.kernel_scores import close_user, open_user, score_items, score_range
 from fullrank.observing.kernel_ties import beats, user_key
 
-__all__ = ["mark_listed", "score_matrix", "score_rows"]
-
 
 @kernel
 def score_matrix(model: Any, users: Array, items: Array, work: Array, ids: Array, scores: Array, out: Array) -> None:

@@ -19,11 +19,6 @@ from fullrank.ranks.design import Course
 if TYPE_CHECKING:
     from fullrank.observing.task import Task
 
-__all__ = [
-    "State", "fixed", "floats", "is_compiled", "kernels", "rules_of", "run_kernel", "scores_of", "scratch_for", "scratch_of",
-    "structure", "whole_rows",
-]  # fmt: skip
-
 
 class _Kernels:
     """The compiled loops of :mod:`fullrank.observing.kernels`, which bring numba: loaded when one is first asked for."""

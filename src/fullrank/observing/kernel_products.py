@@ -14,8 +14,6 @@ from fullrank.observing.compiled import CHUNK, Array, kernel
 from fullrank.observing.kernel_scores import dot_rows
 from fullrank.observing.kernel_ties import beats, tally, user_key
 
-__all__ = ["count_tile", "row_norms"]
-
 #: Scores looked at more closely where some of a chunk are too near to the target's.
 FINE = 64
 

@@ -14,11 +14,6 @@ from numba.extending import intrinsic, overload
 
 from fullrank.observing.compiled import LEAN, Array
 
-__all__ = [
-    "DenseItemModel", "FactorModel", "RowModel", "SparseModel", "announce_user", "close_user", "dot_rows", "open_user",
-    "score_items", "score_range",
-]  # fmt: skip
-
 #: How many gathered rows are asked for ahead of the one being scored.
 AHEAD = 16
 #: Lanes of the fixed summation order of :func:`dot_rows`.

@@ -12,11 +12,6 @@ import numpy as np
 
 from fullrank.observing.compiled import Array, folded, helper
 
-__all__ = [
-    "GOLDEN", "OPTIMISTIC", "PESSIMISTIC", "RANDOM", "any_nan", "beats", "bounded", "count_above", "item_key", "mix64",
-    "place_targets", "tally", "user_key",
-]  # fmt: skip
-
 #: How tied scores are ordered.
 RANDOM, OPTIMISTIC, PESSIMISTIC = 0, 1, 2
 #: Targets of a user that are put in order by comparing each with each.

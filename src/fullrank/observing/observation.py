@@ -34,9 +34,6 @@ from fullrank.observing.task import SCORES_PER_CALL, Task
 from fullrank.ranks.counts import NOTHING, RankCounts
 from fullrank.ranks.design import ALL, Design, parse_design
 
-__all__ = ["Observation", "file_name"]
-
-
 #: Cases turned into counts at a time.
 CASES_PER_PART = 1 << 18
 #: The share of a budget that one call of a model may take, so that the budget is kept to within it.

@@ -18,9 +18,6 @@ from fullrank.observing.threads import share_out
 if TYPE_CHECKING:
     from fullrank.observing.task import Task
 
-__all__ = ["count_products"]
-
-
 #: Users in a matrix product, and scores: large enough that the BLAS runs at its limit, small enough for the cache.
 TILE_USERS, TILE_SCORES = 1024, 1 << 20
 #: Items in the first of these products; each later one takes twice as many, to no more than that.

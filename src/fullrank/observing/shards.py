@@ -22,9 +22,6 @@ from fullrank.observing.kernel_inputs import State, fixed, run_kernel, scores_of
 from fullrank.observing.kernel_inputs import kernels as k
 from fullrank.observing.task import Task
 
-__all__ = ["Part", "ShardTask", "spread"]
-
-
 #: Blocks that are open at a time: enough that no range waits for another.
 OPEN_BLOCKS = 8
 

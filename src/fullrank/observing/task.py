@@ -16,9 +16,6 @@ from fullrank.observing.kernel_inputs import kernels as k
 from fullrank.observing.products import count_products
 from fullrank.ranks.design import Course, Design, Exhaustive
 
-__all__ = ["SCORES_PER_CALL", "Task"]
-
-
 #: Scores asked at once of a model that is only known by its function: the shape is fixed, so batches cannot change a digit.
 SCORES_PER_CALL, ROWS_PER_CALL = 1 << 18, 1024
 

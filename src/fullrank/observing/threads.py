@@ -10,9 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 from fullrank._threads import usable_threads
 
-__all__ = ["share_out"]
-
-
 _HELPERS: dict[tuple[int, int], ThreadPoolExecutor] = {}
 
 

@@ -16,8 +16,6 @@ from fullrank.ranks.design import ALL, parse_design
 if TYPE_CHECKING:
     from fullrank.ranks.counts import RankCounts
 
-__all__ = ["read_counts", "write_counts"]
-
 _FORMAT = "fullrank.RankCounts"
 _VERSION = 4
 

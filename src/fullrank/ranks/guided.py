@@ -20,8 +20,6 @@ from fullrank.ranks.design import Adaptive, Sample, check_whole
 from fullrank.ranks.laws import ALL
 from fullrank.ranks.protocol import Course, Design, register_design
 
-__all__ = ["Guided"]
-
 #: Items that a case is compared with before it may be closed.
 FIRST_STEP = 16
 

@@ -15,9 +15,6 @@ from fullrank._types import Array
 from fullrank.data.frames import encode, repeats
 from fullrank.data.readers import Negatives, Source, lines_of, no_interactions, source_name, unreadable
 
-__all__ = ["WHOLE_NUMBER", "CandidateLists", "read_elliot_negatives", "read_trec_qrels", "read_trec_run"]
-
-
 WHOLE_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})")
 
 

@@ -22,8 +22,6 @@ from fullrank.ranks.checks import per_case
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import ALL, Design, Sample, parse_design
 
-__all__ = ["Cases", "How", "Listed", "rank_lists", "refuse_absent", "refuse_unknown"]
-
 
 @dataclass(frozen=True)
 class How:

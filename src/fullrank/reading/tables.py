@@ -26,9 +26,6 @@ from fullrank.models.scorer import to_numpy
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import Design, parse_design
 
-__all__ = ["RankTable", "counts_from_frame", "read_counts", "read_ranks"]
-
-
 #: What a file of ranks may say about each case.
 _ABOUT_CASES = {"users": "user", "n_items": "n_items", "drawn": "drawn", "weights": "weight"}
 #: Names that pandas gives to the index of a frame when it is saved with it.

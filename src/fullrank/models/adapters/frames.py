@@ -13,8 +13,6 @@ from fullrank._types import Array, IntArray
 from fullrank.data.frames import locate
 from fullrank.models.scorer import Table, is_frame
 
-__all__ = ["positions", "recognise"]
-
 
 def recognise(model: Any, split: Any, name: str | None) -> Table | None:
     """Take a frame with columns of users, items and scores as stored scores; ``None`` for anything else."""

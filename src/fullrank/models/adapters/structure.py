@@ -14,8 +14,6 @@ import scipy.sparse as sp
 from fullrank._types import Array, IntArray
 from fullrank.models.scorer import Factors, ItemItem, Rows, Table, is_array, matrix_of, to_numpy
 
-__all__ = ["from_arrays", "recognise"]
-
 
 def from_arrays(model: Any, name: str | None) -> Any:
     """Take a pair (U, V), a users × items matrix or one score per item as a scorer; ``None`` for anything else."""
