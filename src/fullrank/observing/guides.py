@@ -24,7 +24,7 @@ from fullrank.models.adapters.frames import positions
 from fullrank.models.scorer import as_scorer, digest_of, is_frame
 from fullrank.observing.blocks import Block, Result
 from fullrank.observing.inputs import check_sizes, lists_of
-from fullrank.observing.kernel_inputs import State, fixed, is_compiled, scores_of, scratch_of, structure, whole_rows
+from fullrank.observing.kernel_inputs import State, is_compiled, scores_of, scratch_of, structure, whole_rows
 from fullrank.observing.kernel_inputs import kernels as k
 from fullrank.ranks.design import Design
 
@@ -234,8 +234,7 @@ def observe_behind(guide: Guide, task: Task, block: Block) -> Result:
     before = walk.depth.copy()
     if block.order is None:
         scores = scores_of(task, block.users[group], np.asarray(block.targets, dtype=np.int64)[:, None])
-        scratch = scratch_of(task, state, np.zeros(0))
-        k.order_targets(state.cases, state.rules, scratch, scores[:, 0].astype(np.float64), state.order)
+        state.order_targets(scores[:, 0].astype(np.float64))
     scored = walk.compare()
     state.complain(task.name)
     ahead, recent, depth, kept = walk.ahead, walk.recent, walk.depth, walk.kept
@@ -347,9 +346,7 @@ class Walk:
             asked = np.repeat(targets[rows, None], width + 1, axis=1)
             for row, (g, place, number) in enumerate(zip(group[rows], begin, left, strict=True)):
                 asked[row, 1 : number + 1] = self.lists[g][place : place + number]
-            scores = fixed(scores_of(task, self.block.users[group[rows]], asked))
-            won = np.zeros((len(rows), width), dtype=bool)
-            k.mark_listed(state.cases, state.rules, rows, group[rows], left, fixed(asked), scores, won, state.status)
+            won = state.beaten_by(rows, left, asked, scores_of(task, self.block.users[group[rows]], asked))
             place = begin[:, None] + np.arange(width)
             self.ahead[rows] += won.sum(1)
             self.recent[rows] += (won & (place >= early[rows, None])).sum(1)

@@ -1,19 +1,24 @@
-"""A block and a model as the compiled kernels see them."""
+"""A block and a model as the compiled kernels see them, and the threads that share out the work."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from fullrank._types import Array, IntArray
+from fullrank._threads import usable_threads
+from fullrank._types import Array, BoolArray, IntArray
 from fullrank.models.scorer import Factors, ItemItem, Rows, Table, float_type, to_numpy
 from fullrank.observing.blocks import Block, Result
-from fullrank.observing.threads import share_out
 from fullrank.ranks.design import Course
 
 if TYPE_CHECKING:
@@ -61,7 +66,7 @@ class State:
         status = np.zeros(len(block.users), dtype=np.int8)
         return cls(cases, rules, compared, hits, np.zeros(n, dtype=np.int64), order, status)
 
-    @property
+    @cached_property
     def group(self) -> IntArray:
         """Return the user, as a place in the block, of every case."""
         return np.repeat(np.arange(len(self.cases.users)), np.diff(self.cases.ptr))
@@ -79,6 +84,17 @@ class State:
         n = len(self.pool)
         none, out = np.zeros(n, dtype=np.int64), np.empty((n, 1), dtype=np.int64)
         k.fill_draws(self.cases, self.rules, np.arange(n), self.group, none, none, scratch, self.pool, out, self.status)
+
+    def order_targets(self, scores: Array) -> None:
+        """Find the place of each target among its user's, from their scores."""
+        k.order_targets(self.cases, self.rules, np.empty(self.cases.most, dtype=np.int64), scores, self.order)
+
+    def beaten_by(self, rows: IntArray, sizes: IntArray, items: IntArray, scores: Array) -> BoolArray:
+        """Which of ``sizes`` items of each case of ``rows``, those after the target in its row, beat the target."""
+        out = np.zeros((len(rows), items.shape[1] - 1), dtype=bool)
+        group = self.group[rows]
+        k.mark_beaten(self.cases, self.rules, rows, group, sizes, fixed(items), fixed(scores), out, self.status)
+        return out
 
     def next_goals(self) -> IntArray:
         """Return how many negatives each case goes on to; as many as it has where it rests."""
@@ -158,16 +174,13 @@ def _csr_parts(matrix: Any) -> tuple[Array, Array, Array]:
 
 
 def scratch_of(task: Task, state: State, row: Array) -> Any:
-    """Return what one thread works on for this task."""
-    drawn_once = not (task.exhaustive or all(course.replace for course in task.courses))
-    return scratch_for(state.cases, row, task.n_items, task.n_items if drawn_once else 0)
-
-
-def scratch_for(cases: Any, row: Array, n: int = 0, cards: int = 0) -> Any:
-    """Return what one thread works on, for ``n`` items of which ``cards`` are drawn without replacement.
+    """Return what one thread works on for this task.
 
     Pages that are never touched cost nothing, so what one design does not need is harmless.
     """
+    n, cases = task.n_items, state.cases
+    drawn_once = not (task.exhaustive or all(course.replace for course in task.courses))
+    cards = n if drawn_once else 0
     return k.Scratch(
         row=row.copy(),
         places=np.empty(max(cases.longest, n // 4 + 1), dtype=np.int32),
@@ -180,25 +193,18 @@ def scratch_for(cases: Any, row: Array, n: int = 0, cards: int = 0) -> Any:
     )
 
 
-def run_kernel(
-    task: Task,
-    state: State,
-    given: tuple[Any, Array] | None = None,
-    scores: Array | None = None,
-    *,
-    compare: bool = True,
-) -> Array:
+def run_kernel(task: Task, state: State, given: tuple[Any, Array] | None = None, scores: Array | None = None) -> Array:
     """Observe a state's cases by the compiled loop of its design, in threads; return the scores of the targets.
 
     ``given``: a model as :func:`structure` returns it, unless it is the task's own. ``scores``: those of the targets, where
-    they are known. Without ``compare``, targets are scored and put in order, and their candidates counted, and that is all.
+    they are known.
     """
     model, row = given or structure(task)
     known = scores is not None
     # a copy of what is known: kernels are compiled for an array that may be written to, and one from another node may not
     own = np.empty(len(state.hits), dtype=row.dtype) if scores is None else np.array(scores)
     seen = (state.compared, state.hits, state.pool, state.status)
-    kernel = (k.exhaust if compare else k.open_cases) if task.exhaustive else k.sample
+    kernel = k.exhaust if task.exhaustive else k.sample
 
     def run(spans: Iterator[tuple[int, int]]) -> None:
         scratch = scratch_of(task, state, row)
@@ -208,7 +214,7 @@ def run_kernel(
     share_out(len(state.cases.users), run, least=1 if task.exhaustive else 64)
     # with one target each there is nothing to order, nor to compile for it
     if not known and len(state.cases.targets) > len(state.cases.users) and not state.status.any():
-        k.order_targets(state.cases, state.rules, scratch_of(task, state, row), own, state.order)
+        state.order_targets(own)
     return own
 
 
@@ -244,3 +250,52 @@ def floats(scores: Any) -> Array:
     if array.dtype.kind not in "fiub":
         raise TypeError(f"scores must be numbers, got {array.dtype}.")
     return np.ascontiguousarray(array, dtype=float_type(array.dtype))
+
+
+# ------------------------------------------------------------------------------------------------------- threads
+
+_HELPERS: dict[tuple[int, int], ThreadPoolExecutor] = {}
+
+
+def _helpers(threads: int) -> ThreadPoolExecutor:
+    """Threads that wait for work between calls: starting them would cost as much as a thousand users.
+
+    Kept by process, since threads do not survive a fork; what they are given never waits for them in turn.
+    """
+    key = os.getpid(), threads
+    found = _HELPERS.get(key)
+    if found is None:
+        found = _HELPERS.setdefault(key, ThreadPoolExecutor(threads, thread_name_prefix="fullrank"))
+    return found
+
+
+def share_out(
+    n: int, work: Callable[[Iterator[tuple[int, int]]], None], *, least: int = 64, step: int | None = None
+) -> None:
+    """Call ``work`` in every thread, this one included, with spans of 0..n−1 until none is left.
+
+    Spans are ``step`` long, or at least ``least``. Plain threads around kernels that release the GIL: unlike a parallel
+    runtime they survive forks, nest in any ``map`` and cost no compilation.
+    """
+    size = usable_threads()
+    threads = min(size, -(-n // (step or least)))
+    step = step or max(least, -(-n // (8 * threads)))
+    spans = [(a, min(a + step, n)) for a in range(0, n, step)]
+    if threads <= 1:
+        work(iter(spans))
+        return
+    queue = deque(spans)  # popping is atomic
+
+    def taken() -> Iterator[tuple[int, int]]:
+        with contextlib.suppress(IndexError):
+            while True:
+                yield queue.popleft()
+
+    others = [_helpers(size - 1).submit(work, taken()) for _ in range(threads - 1)]
+    try:
+        work(taken())
+    finally:
+        queue.clear()  # after an error nothing more is begun; otherwise it is empty
+        for future in others:
+            if not future.cancel():  # one that has not begun, because others use the threads, is not needed
+                future.result()

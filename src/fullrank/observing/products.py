@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fullrank._threads import ONE_BLAS_THREAD, usable_threads
 from fullrank._types import Array
-from fullrank.observing.kernel_inputs import State, fixed, run_kernel, structure
+from fullrank.observing.kernel_inputs import State, fixed, run_kernel, share_out, structure
 from fullrank.observing.kernel_inputs import kernels as k
-from fullrank.observing.threads import share_out
 
 if TYPE_CHECKING:
     from fullrank.observing.task import Task
@@ -110,7 +109,7 @@ def count_products(task: Task, state: State) -> bool:
     unit = (width + width / 8 + 24) * float(np.finfo(kind).eps) / 2
     user_bound *= unit
     # first no item at all: the scores of the targets, their order, and the sizes of the pools
-    scores = run_kernel(task, state, (model, work), compare=False)
+    scores = run_kernel(task, replace(state, cases=cases._replace(high=0)), (model, work))
     if state.status.any():
         return True
     out_ptr, out = _left_out(cases, items.place)

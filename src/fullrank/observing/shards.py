@@ -94,12 +94,11 @@ def _questions(task: Task, block: Block) -> Generator[dict[str, Any], Array, Res
     state = State.of(task, block)
     before = int(state.compared.sum())
     scores = yield {"block": block}  # a target is in one range, and 0 elsewhere
-    scratch = scratch_of(task, state, np.zeros(0, dtype=scores.dtype))
-    state.find_pools(scratch)
+    state.find_pools(scratch_of(task, state, np.zeros(0, dtype=scores.dtype)))
     state.status[state.group[np.isnan(scores)]] = k.NAN_SCORE
     state.complain(task.name)
     if block.order is None:  # a case taken up again has its order already
-        k.order_targets(state.cases, state.rules, scratch, scores, state.order)
+        state.order_targets(scores)
     if task.exhaustive:
         state.hits[:] = yield {"block": block, "scores": scores}
         state.compared[:] = state.pool - 1

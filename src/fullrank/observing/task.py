@@ -168,7 +168,7 @@ def _by_pairs(task: Task, block: Block) -> Result:
             sizes, begin, users = np.minimum(left, width), state.compared[rows], group[rows]
             k.fill_draws(cases, rules, rows, users, begin, begin + sizes, scratch, state.pool, items, state.status)
             scores = scores_of(task, cases.users[users], items)
-            k.count_batch(cases, rules, rows, users, sizes, fixed(items), fixed(scores), state.hits, state.status)
+            state.hits[rows] += state.beaten_by(rows, sizes, items, scores).sum(1)
             state.complain(task.name)
             target_scores[rows] = scores[:, 0]
             scored += scores.size - len(rows)
@@ -177,5 +177,5 @@ def _by_pairs(task: Task, block: Block) -> Result:
     if len(cases.targets) == len(cases.users):  # one target each: nothing to order, nor to compile for it
         state.order[:] = 1
     elif block.order is None:  # a case taken up again has its order already
-        k.order_targets(cases, rules, scratch, target_scores, state.order)
+        state.order_targets(target_scores)
     return state.result(block, scored)

@@ -15,7 +15,7 @@ from fullrank._types import RNG, Array, FloatArray, IntArray
 from fullrank.data.frames import among, locate, repeats
 from fullrank.data.split import Split
 from fullrank.observing.inputs import seed_of
-from fullrank.observing.kernel_inputs import fixed, rules_of, scratch_for
+from fullrank.observing.kernel_inputs import State, fixed, rules_of
 from fullrank.observing.kernel_inputs import kernels as k
 from fullrank.observing.task import SCORES_PER_CALL
 from fullrank.ranks.checks import per_case
@@ -272,7 +272,6 @@ def _hits(
     order = np.lexsort((cases.targets, cases.users))  # the kernels want a user's targets side by side
     starts = np.flatnonzero(np.diff(cases.users[order], prepend=-1))
     ptr = np.append(starts, len(order)).astype(np.int64)
-    group = np.repeat(np.arange(len(starts)), np.diff(ptr))
     lo, sizes, target_scores = lo[order], (hi - lo)[order], np.ascontiguousarray(target_scores[order])
     none = fixed(np.zeros(0, dtype=np.int64))
     owners = fixed(users[order][starts])
@@ -282,17 +281,17 @@ def _hits(
     )  # fmt: skip
     rules = rules_of(how.declared.courses(2), how.ties, seed_of(how.rng))
     hits, places = np.zeros(len(order), dtype=np.int64), np.ones(len(order), dtype=np.int64)
-    status = np.zeros(len(starts), dtype=np.int8)
+    state = State(seen, rules, sizes, hits, sizes + 1, places, np.zeros(len(starts), dtype=np.int8))
     step = max(1, SCORES_PER_CALL // (1 + int(sizes.max())))
     for first in range(0, len(order), step):
         rows = np.arange(first, min(first + step, len(order)))
         column = np.arange(int(sizes[rows].max()))
         at = np.where(column < sizes[rows, None], lo[rows, None] + column, 0)
-        k.count_batch(
-            seen, rules, rows, group[rows], sizes[rows], fixed(np.column_stack([targets[order][rows], items[at]])),
-            fixed(np.column_stack([target_scores[rows], scores[at]])), hits, status,
-        )  # fmt: skip
-    k.order_targets(seen, rules, scratch_for(seen, np.empty(0, target_scores.dtype)), target_scores, places)
+        asked = np.column_stack([targets[order][rows], items[at]])
+        hits[rows] = state.beaten_by(rows, sizes[rows], asked, np.column_stack([target_scores[rows], scores[at]])).sum(
+            1
+        )
+    state.order_targets(target_scores)
     back = np.argsort(order)
     return hits[back], places[back]
 
