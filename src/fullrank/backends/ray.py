@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from fullrank._checks import require
 from fullrank._version import __version__
 from fullrank.backends.schedule import Backend, Failure, Lost, attempt, run
 
@@ -86,11 +87,7 @@ class RayBackend(Backend):
 
 
 def _ray() -> Any:
-    try:
-        import ray
-    except ImportError:
-        raise ImportError('backend "ray" needs Ray: pip install "fullrank[ray]".') from None
-    return ray
+    return require("ray", 'backend "ray"', '"fullrank[ray]"')
 
 
 @contextlib.contextmanager

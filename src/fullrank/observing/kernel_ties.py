@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from fullrank._checks import TIES
 from fullrank.observing.compiled import Array, folded, helper
 
 #: How tied scores are ordered.
-RANDOM, OPTIMISTIC, PESSIMISTIC = 0, 1, 2
+RANDOM, OPTIMISTIC, PESSIMISTIC = range(len(TIES))
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)

@@ -10,39 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from fullrank.observing.compiled import CHUNK, NAN_SCORE, NO_CANDIDATE, Array, Cases, Rules, Scratch, folded, kernel
+from fullrank.observing.compiled import Array, folded, kernel
 from fullrank.observing.kernel_draws import draw_items, keep_range, list_negatives, mark_negatives, next_goal, unmark
-from fullrank.observing.kernel_scores import (
-    DenseItemModel,
-    FactorModel,
-    RowModel,
-    SparseModel,
-    announce_user,
-    close_user,
-    dot_rows,
-    open_user,
-    score_items,
-    score_range,
-)
-from fullrank.observing.kernel_ties import (
-    OPTIMISTIC,
-    PESSIMISTIC,
-    RANDOM,
-    any_nan,
-    beats,
-    count_above,
-    item_key,
-    mix64,
-    place_targets,
-    tally,
-    user_key,
-)
-
-__all__ = [
-    "CHUNK", "NAN_SCORE", "NO_CANDIDATE", "OPTIMISTIC", "PESSIMISTIC", "RANDOM", "Cases", "DenseItemModel", "FactorModel",
-    "RowModel", "Rules", "Scratch", "SparseModel", "choose_courses", "count_tile", "exhaust", "fill_draws", "mark_beaten",
-    "next_goals", "order_targets", "row_norms", "sample", "score_matrix", "score_rows",
-]  # fmt: skip
+from fullrank.observing.kernel_inputs import CHUNK, NAN_SCORE, NO_CANDIDATE
+from fullrank.observing.kernel_scores import announce_user, close_user, dot_rows, open_user, score_items, score_range
+from fullrank.observing.kernel_ties import any_nan, beats, count_above, item_key, mix64, place_targets, tally, user_key
 
 #: Scores looked at more closely where some of a chunk are too near to the target's.
 FINE = 64
@@ -254,34 +226,22 @@ def order_targets(cases: Any, rules: Any, line: Array, scores: Array, order: Arr
 
 
 @kernel
-def score_matrix(model: Any, users: Array, items: Array, work: Array, ids: Array, scores: Array, out: Array) -> None:
-    """Score ``items[k]`` for user ``users[k]``, a few at a time."""
+def score_matrix(model: Any, users: Array, items: Array, work: Array, out: Array) -> None:
+    """Score ``items[k]`` for user ``users[k]``."""
     for k in range(len(users)):
         open_user(model, users[k], work)
-        done = 0
-        while done < items.shape[1]:
-            n = min(len(ids), items.shape[1] - done)
-            for d in range(n):
-                ids[d] = items[k, done + d]
-            score_items(model, users[k], work, ids, n, scores)
-            for d in range(n):
-                out[k, done + d] = scores[d]
-            done += n
+        score_items(model, users[k], work, items[k], items.shape[1], out[k])
         close_user(model, users[k], work)
 
 
 @kernel
-def score_rows(model: Any, users: Array, work: Array, scores: Array, out: Array) -> None:
-    """Score the whole catalogue for every user."""
+def score_rows(model: Any, users: Array, work: Array, out: Array) -> None:
+    """Score the whole catalogue for every user, a few items at a time."""
     for k in range(len(users)):
         open_user(model, users[k], work)
-        done = 0
-        while done < out.shape[1]:
-            n = min(len(scores), out.shape[1] - done)
-            score_range(model, users[k], work, done, n, scores)
-            for d in range(n):
-                out[k, done + d] = scores[d]
-            done += n
+        for first in range(0, out.shape[1], CHUNK):
+            n = min(CHUNK, out.shape[1] - first)
+            score_range(model, users[k], work, first, n, out[k, first : first + n])
         close_user(model, users[k], work)
 
 

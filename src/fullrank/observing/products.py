@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -27,20 +27,13 @@ COPIED_BYTES = 1 << 27
 _BOUNDS: weakref.WeakKeyDictionary[Task, _ByNorm] = weakref.WeakKeyDictionary()
 
 
-@dataclass(frozen=True)
-class _ByNorm:
+class _ByNorm(NamedTuple):
     """The items of a model in the order of falling norms."""
 
     bound: Array  # on the norm of each item
     order: Array  # the items
     place: Array  # of each item in that order
     copied: Array | None
-
-    def take(self, items: Array, first: int, last: int, room: Array) -> Array:
-        """Return the factors of the items at these places."""
-        if self.copied is not None:
-            return self.copied[first:last]
-        return np.take(items, self.order[first:last], axis=0, out=room[: last - first], mode="clip")
 
 
 def _norms(matrix: Array) -> Array:
@@ -128,7 +121,10 @@ def count_products(task: Task, state: State) -> bool:
             place, wide = 0, FIRST_ITEMS
             while len(group) and place < task.n_items:
                 wide = min(wide, task.n_items - place, max(TILE_SCORES // len(group), 64))
-                right = items.take(model.items, place, place + wide, room)
+                here = slice(place, place + wide)
+                right = room[:wide] if items.copied is None else items.copied[here]
+                if items.copied is None:
+                    np.take(model.items, order[here], axis=0, out=right, mode="clip")
                 tile = buffer[: len(group) * wide].reshape(len(group), wide)
                 np.dot(left, right.T, out=tile)
                 rest = item_bound[order[place + wide]] if place + wide < task.n_items else 0.0

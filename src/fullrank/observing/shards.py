@@ -18,8 +18,7 @@ import numpy as np
 from fullrank._types import Array, IntArray
 from fullrank.models.scorer import Factors
 from fullrank.observing.blocks import Block, Result
-from fullrank.observing.kernel_inputs import State, fixed, run_kernel, scores_of, scratch_of, structure
-from fullrank.observing.kernel_inputs import kernels as k
+from fullrank.observing.kernel_inputs import NAN_SCORE, State, fixed, run_kernel, scores_of, scratch_of, structure
 from fullrank.observing.task import Task
 
 #: Blocks that are open at a time: enough that no range waits for another.
@@ -57,17 +56,14 @@ class ShardTask:
     def __getstate__(self) -> dict[str, Any]:
         return {"task": self.task, "bounds": self.bounds, "_opened": {}}
 
-    def _range(self, shard: int) -> tuple[Task, int, int]:
-        low, high = self.bounds[shard], self.bounds[shard + 1]
-        if shard not in self._opened:
-            self._opened.clear()
-            cut = getattr(self.task.scorer, "for_items", None)
-            self._opened[shard] = self.task if cut is None else replace(self.task, scorer=cut(low, high))
-        return self._opened[shard], low, high
-
     def __call__(self, part: Part) -> tuple[int, Array]:
         """Return the first user of the block, and an array with one entry per case."""
-        task, low, high = self._range(part.shard)
+        low, high = self.bounds[part.shard], self.bounds[part.shard + 1]
+        if part.shard not in self._opened:
+            self._opened.clear()
+            cut = getattr(self.task.scorer, "for_items", None)
+            self._opened[part.shard] = self.task if cut is None else replace(self.task, scorer=cut(low, high))
+        task = self._opened[part.shard]
         state = State.of(task, part.block)
         model, row = structure(task)
         cases, rules = state.cases, state.rules
@@ -95,7 +91,7 @@ def _questions(task: Task, block: Block) -> Generator[dict[str, Any], Array, Res
     before = int(state.compared.sum())
     scores = yield {"block": block}  # a target is in one range, and 0 elsewhere
     state.find_pools(scratch_of(task, state, np.zeros(0, dtype=scores.dtype)))
-    state.status[state.group[np.isnan(scores)]] = k.NAN_SCORE
+    state.status[state.group[np.isnan(scores)]] = NAN_SCORE
     state.complain(task.name)
     if block.order is None:  # a case taken up again has its order already
         state.order_targets(scores)

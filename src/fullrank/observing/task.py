@@ -11,8 +11,17 @@ import numpy as np
 from fullrank.models.scorer import Factors, Rows
 from fullrank.observing.blocks import Block, Result
 from fullrank.observing.guides import TILE, Guide, observe_behind
-from fullrank.observing.kernel_inputs import State, fixed, is_compiled, run_kernel, scores_of, scratch_of, whole_rows
-from fullrank.observing.kernel_inputs import kernels as k
+from fullrank.observing.kernel_inputs import (
+    CHUNK,
+    RowModel,
+    State,
+    fixed,
+    is_compiled,
+    run_kernel,
+    scores_of,
+    scratch_of,
+    whole_rows,
+)
 from fullrank.observing.products import count_products
 from fullrank.ranks.design import Course, Design, Exhaustive
 
@@ -144,10 +153,10 @@ class Task:
 def _by_rows(task: Task, block: Block) -> Result:
     """Observe a tile of a model that gives whole rows, or of any model when every candidate is compared."""
     users = np.array(block.users)
-    scores = whole_rows(task.scorer, users, task.n_items, f"model `{task.name}`")
+    scores = whole_rows(task, users, f"model `{task.name}`")
     state = State.of(task, block)
     state = replace(state, cases=state.cases._replace(rows=fixed(np.arange(len(users)))))
-    run_kernel(task, state, (k.RowModel(fixed(scores)), np.zeros(0, dtype=scores.dtype)))
+    run_kernel(task, state, (RowModel(fixed(scores)), np.zeros(0, dtype=scores.dtype)))
     state.complain(task.name)
     return state.result(block, len(users) * task.n_items)
 
@@ -155,7 +164,7 @@ def _by_rows(task: Task, block: Block) -> Result:
 def _by_pairs(task: Task, block: Block) -> Result:
     """Observe a tile of a model that is known by its function only: the target and its negatives, stage by stage."""
     state, scored = State.of(task, block), 0
-    cases, rules, group = state.cases, state.rules, state.group
+    cases, group = state.cases, state.group
     scratch = scratch_of(task, state, np.zeros(0))
     state.find_pools(scratch)
     state.complain(task.name)
@@ -163,11 +172,10 @@ def _by_pairs(task: Task, block: Block) -> Result:
     while len(rows := np.flatnonzero(state.compared < (goal := state.next_goals()))):
         while len(rows):
             left = (goal - state.compared)[rows]
-            width = int(min(left.max(), max(task.scores_per_call // len(rows), min(k.CHUNK, task.scores_per_call))))
-            items = np.empty((len(rows), width + 1), dtype=np.int64)
-            sizes, begin, users = np.minimum(left, width), state.compared[rows], group[rows]
-            k.fill_draws(cases, rules, rows, users, begin, begin + sizes, scratch, state.pool, items, state.status)
-            scores = scores_of(task, cases.users[users], items)
+            width = int(min(left.max(), max(task.scores_per_call // len(rows), min(CHUNK, task.scores_per_call))))
+            sizes, begin = np.minimum(left, width), state.compared[rows]
+            items = state.draws(scratch, rows, begin, begin + sizes, width)
+            scores = scores_of(task, cases.users[group[rows]], items)
             state.hits[rows] += state.beaten_by(rows, sizes, items, scores).sum(1)
             state.complain(task.name)
             target_scores[rows] = scores[:, 0]

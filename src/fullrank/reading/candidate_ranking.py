@@ -15,8 +15,8 @@ from fullrank._types import RNG, Array, FloatArray, IntArray
 from fullrank.data.frames import among, locate, repeats
 from fullrank.data.split import Split
 from fullrank.observing.inputs import seed_of
+from fullrank.observing.kernel_inputs import Cases as KernelCases
 from fullrank.observing.kernel_inputs import State, fixed, rules_of
-from fullrank.observing.kernel_inputs import kernels as k
 from fullrank.observing.task import SCORES_PER_CALL
 from fullrank.ranks.checks import per_case
 from fullrank.ranks.counts import RankCounts
@@ -105,12 +105,6 @@ class Cases:
     def user_ids(self) -> Array:
         """Return the names of the users, or their positions where cases are known by these."""
         return self.users if self.by_position or self.user_names is None else self.user_names[self.users]
-
-    def tie_keys(self) -> tuple[IntArray, Callable[[IntArray], IntArray]]:
-        """Return what ties are drawn from: the keys of the users, and a function that gives those of items."""
-        if self.by_position:
-            return self.users, lambda items: items
-        return _keys(self.user_names)(self.users), _keys(self.item_names)
 
     def user(self, code: Any) -> str:
         """Name a user in a message."""
@@ -267,7 +261,9 @@ def _hits(
     cases: Cases, target_scores: Array, lo: IntArray, hi: IntArray, items: IntArray, scores: Array, how: How
 ) -> tuple[IntArray, IntArray]:
     """Count the negatives that beat each target, and find its place among its user's; the kernels decide both."""
-    users, item_keys = cases.tie_keys()
+    # ties are drawn from names, unless cases are known by their positions
+    users = _keys(None if cases.by_position else cases.user_names)(cases.users)
+    item_keys = _keys(None if cases.by_position else cases.item_names)
     items, targets = item_keys(items), item_keys(cases.targets)
     order = np.lexsort((cases.targets, cases.users))  # the kernels want a user's targets side by side
     starts = np.flatnonzero(np.diff(cases.users[order], prepend=-1))
@@ -275,7 +271,7 @@ def _hits(
     lo, sizes, target_scores = lo[order], (hi - lo)[order], np.ascontiguousarray(target_scores[order])
     none = fixed(np.zeros(0, dtype=np.int64))
     owners = fixed(users[order][starts])
-    seen = k.Cases(
+    seen = KernelCases(
         owners, owners, fixed(ptr), fixed(targets[order]), none, none, fixed(np.zeros(0, dtype=np.int32)), True, 0,
         0, int(np.diff(ptr).max()), fixed(np.zeros(len(order), dtype=np.int64)),
     )  # fmt: skip
