@@ -283,7 +283,7 @@ def scratch_of(task: Task, state: State, row: Array) -> Any:
     Pages that are never touched cost nothing, so what one design does not need is harmless.
     """
     n, cases = task.n_items, state.cases
-    drawn_once = not (task.exhaustive or all(course.replace for course in task.courses))
+    drawn_once = not (task.design.exhaustive or all(course.replace for course in task.courses))
     cards = n if drawn_once else 0
     return Scratch(
         row=row.copy(),
@@ -308,14 +308,14 @@ def run_kernel(task: Task, state: State, given: tuple[Any, Array] | None = None,
     # a copy of what is known: kernels are compiled for an array that may be written to, and one from another node may not
     own = np.empty(len(state.hits), dtype=row.dtype) if scores is None else np.array(scores)
     seen = (state.compared, state.hits, state.pool, state.status)
-    kernel = k.exhaust if task.exhaustive else k.sample
+    kernel = k.exhaust if task.design.exhaustive else k.sample
 
     def run(spans: Iterator[tuple[int, int]]) -> None:
         scratch = scratch_of(task, state, row)
         for first, last in spans:
             kernel(model, state.cases, state.rules, first, last, scratch, known, own, *seen)
 
-    share_out(len(state.cases.users), run, least=1 if task.exhaustive else 64)
+    share_out(len(state.cases.users), run, least=1 if task.design.exhaustive else 64)
     # with one target each there is nothing to order, nor to compile for it
     if not known and len(state.cases.targets) > len(state.cases.users) and not state.status.any():
         state.order_targets(own)

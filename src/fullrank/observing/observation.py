@@ -282,7 +282,7 @@ class Observation:
     def _run(self, task: Task, cases: IntArray, budget: Budget) -> bool:
         """Observe cases that are all new or all begun; false if the budget ended it."""
         before = None
-        if self.begun[cases[0]] and not task.exhaustive:
+        if self.begun[cases[0]] and not task.design.exhaustive:
             before = self._before(task.design, task.guide is not None)
         grouped = Block.of(self.split, cases, self._pools, before)
         users = len(grouped.users)

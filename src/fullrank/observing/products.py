@@ -87,12 +87,10 @@ def count_products(task: Task, state: State) -> bool:
     Items come by falling norm: rounding is then bounded tightly in each tile, and cases are closed early (`count_tile`).
     """
     model, work = structure(task)
-    cases, kind, width = state.cases, model.items.dtype, model.items.shape[1]
-    n = len(cases.users)
+    cases, n, kind, width = state.cases, len(state.cases.users), model.items.dtype, model.items.shape[1]
     rows = np.ascontiguousarray(model.users[cases.users])
     user_bound = _norms(rows)
-    items = _by_norm(task)
-    item_bound, order = items.bound, items.order
+    item_bound, order, places, copied = _by_norm(task)
     if task.scorer.bias is not None:
         user_bound = np.hypot(user_bound, 1.0)
     if not float(user_bound.max()) * float(item_bound.max()) < float(np.finfo(kind).max) / 16:
@@ -105,7 +103,7 @@ def count_products(task: Task, state: State) -> bool:
     scores = run_kernel(task, replace(state, cases=cases._replace(high=0)), (model, work))
     if state.status.any():
         return True
-    out_ptr, out = _left_out(cases, items.place)
+    out_ptr, out = _left_out(cases, places)
     cursor = out_ptr[:-1].copy()
     closed = np.zeros(len(state.hits), dtype=bool)
     limit = np.where((task.limit > 0) & (state.pool - 1 > task.few), task.limit, task.n_items)
@@ -122,8 +120,8 @@ def count_products(task: Task, state: State) -> bool:
             while len(group) and place < task.n_items:
                 wide = min(wide, task.n_items - place, max(TILE_SCORES // len(group), 64))
                 here = slice(place, place + wide)
-                right = room[:wide] if items.copied is None else items.copied[here]
-                if items.copied is None:
+                right = room[:wide] if copied is None else copied[here]
+                if copied is None:
                     np.take(model.items, order[here], axis=0, out=right, mode="clip")
                 tile = buffer[: len(group) * wide].reshape(len(group), wide)
                 np.dot(left, right.T, out=tile)

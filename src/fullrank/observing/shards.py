@@ -73,7 +73,7 @@ class ShardTask:
             out = np.zeros(len(cases.targets), dtype=row.dtype)
             out[here] = scores_of(task, users, targets)[:, 0]
             return part.block.first, out
-        if not task.exhaustive:  # a course of one stage for every goal
+        if not task.design.exhaustive:  # a course of one stage for every goal
             goals, course = np.unique(2 * part.goal + rules.replace[cases.course], return_inverse=True)
             stages, none = fixed(goals[:, None] // 2), fixed(np.zeros_like(goals))
             rules = rules._replace(stages=stages, stop_at=none, replace=fixed(goals % 2 == 1))
@@ -95,10 +95,10 @@ def _questions(task: Task, block: Block) -> Generator[dict[str, Any], Array, Res
     state.complain(task.name)
     if block.order is None:  # a case taken up again has its order already
         state.order_targets(scores)
-    if task.exhaustive:
+    if task.design.exhaustive:
         state.hits[:] = yield {"block": block, "scores": scores}
         state.compared[:] = state.pool - 1
-    while not task.exhaustive and ((goal := state.next_goals()) > state.compared).any():
+    while not task.design.exhaustive and ((goal := state.next_goals()) > state.compared).any():
         asked = replace(block, compared=state.compared.copy())
         state.hits[:] += yield {"block": asked, "scores": scores, "goal": goal}
         state.compared[:] = goal

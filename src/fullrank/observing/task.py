@@ -58,11 +58,6 @@ class Task:
         return cls(scorer, name, design, courses, n_items, ties, seed, limit, few, guide=guide)
 
     @property
-    def exhaustive(self) -> bool:
-        """Return whether every candidate of every case is compared."""
-        return self.design.exhaustive
-
-    @property
     def first_stage(self) -> int:
         """Negatives of the first stage, of the course that begins with most."""
         return max(course.stages[0] or self.n_items for course in self.courses)
@@ -77,7 +72,7 @@ class Task:
     @property
     def asks_rows(self) -> bool:
         """Return whether a model that is not compiled is asked for the scores of all items."""
-        return not self.compiled and (self.exhaustive or bool(self.limit) or isinstance(self.scorer, Rows))
+        return not self.compiled and (self.design.exhaustive or bool(self.limit) or isinstance(self.scorer, Rows))
 
     @functools.cached_property
     def parts(self) -> tuple[Task, Task] | None:
@@ -119,7 +114,9 @@ class Task:
             return int(batch)
         if not self.compiled:
             return self.tile
-        each = (self.n_items // 16 if self.exhaustive else self.first_stage) * len(cases.targets) / len(cases.users)
+        each = (
+            (self.n_items // 16 if self.design.exhaustive else self.first_stage) * len(cases.targets) / len(cases.users)
+        )
         return int(np.clip((1 << 23) / max(each, 1), 1024, 1 << 16))
 
     def __call__(self, block: Block) -> Result:
@@ -135,7 +132,7 @@ class Task:
             sample, ranks = self.parts
             return self.joined(sample._observe(block), ranks._observe(block))
         if self.guide is not None or not self.compiled:
-            ask = _by_rows if self.exhaustive or isinstance(self.scorer, Rows) else _by_pairs
+            ask = _by_rows if self.design.exhaustive or isinstance(self.scorer, Rows) else _by_pairs
             if self.guide is not None:
                 ask = functools.partial(observe_behind, self.guide)
             n, tile = len(block.users), self.tile
@@ -143,7 +140,7 @@ class Task:
         state = State.of(self, block)
         before = int(state.compared.sum())
         factors = isinstance(self.scorer, Factors) and self.scorer.users.shape[1] > 0
-        products = self.exhaustive and factors and not block.explicit
+        products = self.design.exhaustive and factors and not block.explicit
         if not (products and count_products(self, state)):
             run_kernel(self, state)
         state.complain(self.name)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -31,6 +31,8 @@ from fullrank.reading.candidates import candidate_columns, counts_from_negatives
 
 #: What a file of ranks may say about each case, as :meth:`RankCounts.from_ranks` takes it.
 _ABOUT_CASES = {"users": "user", "n_items": "n_items", "drawn": "drawn", "weights": "weight"}
+#: From the users of cases to the numbers of their candidates.
+_Pools: TypeAlias = Callable[[Array | None], Any]
 #: Names that pandas gives to the index of a frame when it is saved with it.
 _INDEX = re.compile(r"|index|__index_level_\d+__|Unnamed: \d+")
 
@@ -74,28 +76,31 @@ def read_counts(
         return {path.stem: counts}
     if design is None:
         raise ValueError("`design` is missing: how the negatives were drawn, such as 'uni99'.")
-    asked = _Asked(design, n_items, targets, lists, train, candidates, rng)
+    pools: _Pools = partial(_pools, n_items, train)
+    about: dict[str, Any] = {"design": design, "candidates": candidates}
     if qrels is not None:
         run, judged = read_trec_run(existing(path)), str(existing(Path(qrels)))
-        pools = asked.pools(run["query_id"])
-        return {stem(path): counts_from_trec(run, judged, pools, design, candidates=candidates, rng=rng)}
+        return {stem(path): counts_from_trec(run, judged, pools(run["query_id"]), rng=rng, **about)}
     batches = table_batches(path)
     columns = next(batches)
     names = list(columns)
     labelled = find_column(names, "label") is not None and find_column(names, "item") is not None
     if find_column(names, "score") is not None and (lists or targets or labelled or find_column(names, "rank") is None):
         columns = read_table(path)
-        return {model: _scored(path, each, asked) for model, each in _by_model(path, columns)}
+        about["rng"] = rng
+        return {m: _scored(path, each, lists, targets, pools, about) for m, each in _by_model(path, columns)}
     if lists is not None or targets is not None:
         raise ValueError(
             f"--{'targets' if lists is None else 'lists'} is for scored candidates, and {str(path)!r} has no column of "
             f"scores; it has {listed(names)}."
         )
     _refuse_ranked_lists(path, columns)
-    return _ranked(path, chain([columns], batches), asked)
+    return _ranked(path, chain([columns], batches), pools, about)
 
 
-def _ranked(path: Path, batches: Iterable[dict[str, Array]], asked: _Asked) -> dict[str, RankCounts]:
+def _ranked(
+    path: Path, batches: Iterable[dict[str, Array]], pools: _Pools, about: dict[str, Any]
+) -> dict[str, RankCounts]:
     """Count the ranks of every model, batch by batch."""
     counts: dict[str, RankCounts] = {}
     above = 0  # rows in earlier batches
@@ -103,12 +108,12 @@ def _ranked(path: Path, batches: Iterable[dict[str, Array]], asked: _Asked) -> d
         for model, given in read_ranks(path, batch).items():
             users = given.get("users")
             if "n_items" not in given:
-                given["n_items"] = _of_cases(asked.pools(users), users)
+                given["n_items"] = _of_cases(pools(users), users)
             before = len(counts[model]) if model in counts else 0
             if users is None:
                 given["users"] = np.arange(before, before + len(given["ranks"]))
             try:
-                found = RankCounts.from_ranks(design=asked.design, candidates=asked.candidates, **given)
+                found = RankCounts.from_ranks(**given, **about)
             except (ValueError, TypeError) as error:
                 raise ValueError(f"model {model!r}: {_by_line(str(error), path, batch, model, above)}") from None
             counts[model] = found if not before else counts[model] + found
@@ -116,29 +121,17 @@ def _ranked(path: Path, batches: Iterable[dict[str, Array]], asked: _Asked) -> d
     return counts
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """Holds what :func:`read_counts` was asked for."""
-
-    design: Design | str
-    n_items: int | None
-    targets: str | Path | None
-    lists: str | Path | None
-    train: str | Path | None
-    candidates: str
-    rng: int
-
-    def pools(self, users: Array | None) -> Any:
-        """Return the number of candidates: one for all, or by user where training items are left out."""
-        if self.n_items is None:
-            raise ValueError("--items is missing: how many candidates (target included) the full ranking has.")
-        if self.train is None:
-            return self.n_items
-        if users is None:
-            raise ValueError("with --train every case needs its user: add a column 'user_id'.")
-        pairs = np.unique(np.stack([each.astype(str) for each in _pairs(Path(self.train))]), axis=1)
-        seen = Counter(pairs[0].tolist())
-        return {user: self.n_items - seen[str(user)] for user in dict.fromkeys(users.tolist())}
+def _pools(n_items: int | None, train: str | Path | None, users: Array | None) -> Any:
+    """Return the number of candidates: one for all, or by user where training items are left out."""
+    if n_items is None:
+        raise ValueError("--items is missing: how many candidates (target included) the full ranking has.")
+    if train is None:
+        return n_items
+    if users is None:
+        raise ValueError("with --train every case needs its user: add a column 'user_id'.")
+    pairs = np.unique(np.stack([each.astype(str) for each in _pairs(Path(train))]), axis=1)
+    seen = Counter(pairs[0].tolist())
+    return {user: n_items - seen[str(user)] for user in dict.fromkeys(users.tolist())}
 
 
 def counts_from_frame(
@@ -276,28 +269,24 @@ def _by_model(path: Path, columns: dict[str, Array]) -> Iterator[tuple[str, dict
         yield str(name), {what: values[rows] for what, values in columns.items() if what != column}
 
 
-def _scored(path: Path, columns: dict[str, Array], asked: _Asked) -> RankCounts:
+def _scored(path: Path, columns: dict[str, Array], lists: Any, targets: Any, pools: _Pools, about: Any) -> RankCounts:
     """Rank scored candidates: those of the file, or of the lists where there are any."""
-    if asked.lists is not None:
-        return _listed_candidates(columns, Path(asked.lists), asked)
+    if lists is not None:
+        return _listed_candidates(columns, existing(Path(lists)), pools, about)
     names = list(columns)
-    if asked.targets is None and find_column(names, "label") is None:
+    if targets is None and find_column(names, "label") is None:
         raise ValueError(
             f"{str(path)!r} holds scores and does not say which candidate is the target: add a column 'label' "
             "(1 for the target, 0 for negatives), or give the targets with --targets FILE."
         )
-    user = find_column(names, "user")
-    pool = asked.pools(None if user is None else columns[user])
-    targets = None if asked.targets is None else _pairs(Path(asked.targets))
-    return counts_from_scores(
-        columns, pool, asked.design, targets=targets, candidates=asked.candidates, rng=asked.rng
-    )  # fmt: skip
+    user, pairs = find_column(names, "user"), None if targets is None else _pairs(Path(targets))
+    return counts_from_scores(columns, pools(None if user is None else columns[user]), targets=pairs, **about)
 
 
-def _listed_candidates(columns: dict[str, Array], path: Path, asked: _Asked) -> RankCounts:
+def _listed_candidates(columns: dict[str, Array], path: Path, pools: _Pools, about: dict[str, Any]) -> RankCounts:
     """Rank the listed candidates by a frame of scores: names become positions shared by both."""
     scored = candidate_columns(columns, ("user", "item", "score"), {})
-    lists = read_elliot_negatives(existing(path))
+    lists = read_elliot_negatives(path)
     if lists.targets is None:
         raise ValueError(f"{str(path)!r} does not name targets: its lines must begin with (user, target).")
     codes: dict[str, list[Any]] = {}
@@ -309,10 +298,7 @@ def _listed_candidates(columns: dict[str, Array], path: Path, asked: _Asked) -> 
     (users, listed_users), (items, targets, negatives) = codes["user"], codes["item"]
     frame = {"user_id": users, "item_id": items, "score": scored["score"]}
     ranked = CandidateLists(listed_users, targets, negatives, lists.offsets)
-    return counts_from_negatives(
-        frame, ranked, _of_cases(asked.pools(lists.users), lists.users), asked.design, candidates=asked.candidates,
-        rng=asked.rng, name="scores",
-    )  # fmt: skip
+    return counts_from_negatives(frame, ranked, _of_cases(pools(lists.users), lists.users), name="scores", **about)
 
 
 def _of_cases(pools: Any, users: Array | None) -> Any:
