@@ -6,7 +6,7 @@ import pytest
 import fullrank as fr
 from fullrank.data import readers
 from fullrank.models.fitted import load_model
-from fullrank.reading import candidates, tables
+from fullrank.reading import candidate_files, tables
 
 READERS = {
     "ratings.dat": readers.read_ratings_dat,
@@ -17,9 +17,9 @@ READERS = {
     "users.dat": readers.read_users_dat,
     "train.txt": readers.read_adjacency,
     "BX-Book-Ratings.csv": readers.read_book_ratings,
-    "elliot.tsv": candidates.read_elliot_negatives,
-    "run.trec": candidates.read_trec_run,
-    "qrels.txt": candidates.read_trec_qrels,
+    "elliot.tsv": candidate_files.read_elliot_negatives,
+    "run.trec": candidate_files.read_trec_run,
+    "qrels.txt": candidate_files.read_trec_qrels,
     "ranks.csv": lambda path: tables.read_counts(path, "uni9", 1000),
     "ranks.tsv": lambda path: tables.read_counts(path, "uni9", 1000),
     "ranks.parquet": lambda path: tables.read_counts(path, "uni9", 1000),

@@ -27,7 +27,7 @@ def test_compiled_code_is_kept_until_any_of_its_files_changes(tmp_path: Path) ->
             [sys.executable, "-c", RUN], env=env, check=True, capture_output=True, text=True
         ).stdout.split()
 
-    assert hits() == ["0", "fullrank.observing.kernel_products"]
+    assert hits() == ["0", "fullrank.observing.kernels"]
     assert hits()[0] == "1"
     scores = tmp_path / "fullrank" / "observing" / "kernel_scores.py"
     scores.write_text(scores.read_text() + "\n# changed\n")

@@ -108,19 +108,20 @@ def test_random_ties_are_an_order() -> None:
 
 @njit
 def places(scores: Any, targets: Any, key: Any, order: Any) -> bool:
-    return k.place_targets(scores, targets, len(targets), key, order, 1)
+    n = len(targets)  # of which the first and the last are other users'
+    return k.place_targets(scores, targets, 1, n - 1, key, np.zeros(n, dtype=np.int64), order)
 
 
-@pytest.mark.parametrize("n", [1, 2, k.FEW_TARGETS, k.FEW_TARGETS + 1, 500])
+@pytest.mark.parametrize("n", [1, 2, 4, 32, 33, 500])
 def test_targets_are_placed_by_score_and_key_however_many_there_are(n: int) -> None:
     rng = np.random.default_rng(n)
     word = oracle.user_key(7, 3)
     for values in (2, 5, 10**6):  # with few values nearly all are tied
         scores, targets = rng.integers(0, values, n).astype(float), np.sort(rng.choice(10 * n, n, replace=False))
         order = np.zeros(n + 2, dtype=np.int64)
-        assert places(scores, targets, np.uint64(word), order)
+        assert places(np.pad(scores, 1), np.pad(targets, 1), np.uint64(word), order)
         best = sorted(range(n), key=lambda c: (-scores[c], -oracle.item_key(word, int(targets[c]))))
         expected = np.empty(n, dtype=np.int64)
         expected[best] = np.arange(1, n + 1)
         assert order.tolist() == [0, *expected.tolist(), 0]
-    assert not places(np.full(n, np.nan), targets, np.uint64(word), order)
+    assert not places(np.full(n + 2, np.nan), np.pad(targets, 1), np.uint64(word), order)

@@ -18,9 +18,9 @@ from scipy import stats
 import fullrank.observing.observation as observation
 import fullrank.observing.products as products
 import fullrank.observing.task as task
+from fullrank._checks import TIES
 from fullrank.data.split import Split
 from fullrank.models.scorer import ItemItem, Rows, as_scorer
-from fullrank.observing.inputs import TIES
 from fullrank.observing.observation import Observation
 from fullrank.observing.observe import observe
 from fullrank.ranks.counts import RankCounts
@@ -640,7 +640,7 @@ def test_bad_options_are_refused(world: tuple[Split, Any]) -> None:
     split, model = world
     refused(
         ValueError,
-        "`ties` must be one of 'random', 'optimistic', 'pessimistic', got 'coin'",
+        "`ties` must be 'random', 'optimistic' or 'pessimistic', got 'coin'",
         model,
         split,
         Sample(5),
@@ -679,7 +679,7 @@ def test_bad_options_are_refused(world: tuple[Split, Any]) -> None:
         candidates=sp.csr_matrix((3, 3)),
     )
     refused(TypeError, "`candidates` must be .* got a int", model, split, Sample(5), candidates=3)
-    refused(ValueError, "`batch` must be a positive number of users per block, got 0", model, split, Sample(5), batch=0)
+    refused(ValueError, "`batch` must be a whole number of at least 1 or None, got 0", model, split, Sample(5), batch=0)
     refused(TypeError, "`map` must be a function like the built-in `map`.* got 3", model, split, Sample(5), map=3)
     refused(RuntimeError, "must call the function on every block", model, split, Sample(5), map=lambda f, blocks: [])
 

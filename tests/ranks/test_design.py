@@ -155,17 +155,17 @@ def test_popularity_is_refused(word):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: fr.Sample(0), "`negatives` must be a positive whole number, not 0"),
-        (lambda: fr.Sample(-5), "`negatives` must be a positive whole number, not -5"),
-        (lambda: fr.Sample(9.5), "`negatives` must be a positive whole number, not 9.5"),
-        (lambda: fr.Sample(True), "`negatives` must be a positive whole number, not True"),
-        (lambda: fr.parse_design("uni0"), "`negatives` must be a positive whole number, not 0"),
+        (lambda: fr.Sample(0), "`negatives` must be a whole number of at least 1, got 0"),
+        (lambda: fr.Sample(-5), "`negatives` must be a whole number of at least 1, got -5"),
+        (lambda: fr.Sample(9.5), "`negatives` must be a whole number of at least 1, got 9.5"),
+        (lambda: fr.Sample(True), "`negatives` must be a whole number of at least 1, got True"),
+        (lambda: fr.parse_design("uni0"), "`negatives` must be a whole number of at least 1, got 0"),
         (lambda: fr.parse_design("random"), "unknown design 'random': write 'full', 'top10', 'uni99'"),
         (lambda: fr.Adaptive(99, 50), "`max_negatives` is 50, below `negatives` = 99: raise it"),
-        (lambda: fr.Adaptive(0), "`negatives` must be a positive whole number, not 0"),
+        (lambda: fr.Adaptive(0), "`negatives` must be a whole number of at least 1, got 0"),
         (lambda: fr.Adaptive(1.5), r"`negatives` as a share of the items must lie in \(0, 1\], not 1.5"),
         (lambda: fr.Adaptive(9, "most"), r"`max_negatives` must be a whole number, a share in \(0, 1\] or 'all'"),
-        (lambda: fr.Adaptive(9, 99, 0), "`stop_at` must be a positive whole number, not 0"),
+        (lambda: fr.Adaptive(9, 99, 0), "`stop_at` must be a whole number of at least 1, got 0"),
     ],
 )
 def test_sizes_that_are_none(make, message):

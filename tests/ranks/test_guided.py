@@ -33,12 +33,12 @@ def test_it_prints_and_parses_back(design, word):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"first": 0}, "`first` must be a positive whole number"),
-        ({"stop_at": 0}, "`stop_at` must be a positive whole number"),
+        ({"first": 0}, "`first` must be a whole number of at least 1"),
+        ({"stop_at": 0}, "`stop_at` must be a whole number of at least 1"),
         ({"keep_open": 1.5}, "`keep_open` must be a share between 0 and 1, got 1.5"),
-        ({"deepest": 0}, "`deepest` must be a positive whole number"),
+        ({"deepest": 0}, "`deepest` must be a whole number of at least 1"),
         ({"first": 50, "deepest": 40}, "`deepest` is 40, below `first` = 50"),
-        ({"negatives": 0.1}, "`negatives` must be a positive whole number"),
+        ({"negatives": 0.1}, "`negatives` must be a whole number of at least 1"),
         ({"negatives": 99, "max_negatives": 9}, "`max_negatives` is 9, below `negatives` = 99"),
     ],
 )

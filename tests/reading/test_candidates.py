@@ -14,15 +14,12 @@ from fullrank.data import Split, read_negatives
 from fullrank.data.readers import Negatives
 from fullrank.observing.observe import observe
 from fullrank.ranks.design import ALL, Exhaustive, Sample
+from fullrank.reading.candidate_files import CandidateLists, read_elliot_negatives, read_trec_qrels, read_trec_run
 from fullrank.reading.candidates import (
-    CandidateLists,
     counts_from_negatives,
     counts_from_recbole,
     counts_from_scores,
     counts_from_trec,
-    read_elliot_negatives,
-    read_trec_qrels,
-    read_trec_run,
 )
 
 TIES = ("random", "optimistic", "pessimistic")

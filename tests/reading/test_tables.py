@@ -175,9 +175,9 @@ def test_ranked_lists_are_not_taken_for_ranks_of_targets(tmp_path, scored):
 def test_a_bare_list_of_ranks(tmp_path, ending):
     ranks, path = np.array([1, 3, 2, 9]), tmp_path / f"mine.{ending}"
     np.save(path, ranks) if ending == "npy" else np.savetxt(path, ranks, fmt="%d")
-    (table,) = read_ranks(path)
-    assert table.model == "mine"
-    assert table.ranks.tolist() == ranks.tolist()  # the first is a rank, not a header
+    ((model, table),) = read_ranks(path).items()
+    assert model == "mine"
+    assert table["ranks"].tolist() == ranks.tolist()  # the first is a rank, not a header
     assert read_counts(path, "uni9", 100) == {"mine": fr.RankCounts.from_ranks(ranks, 100, "uni9")}
 
 
@@ -224,8 +224,8 @@ def test_the_header_tells_what_stands_between_columns(tmp_path, separator):
     for ending in ("csv", "tsv", "txt"):
         path = tmp_path / f"m.{ending}"
         path.write_text(f"user_id{separator}rank\n7{separator}3\n8{separator}1\n")
-        (table,) = read_ranks(path)
-        assert (table.users.tolist(), table.ranks.tolist()) == ([7, 8], [3, 1])
+        (table,) = read_ranks(path).values()
+        assert (table["users"].tolist(), table["ranks"].tolist()) == ([7, 8], [3, 1])
 
 
 def test_arrays_that_would_need_pickle_are_refused(tmp_path):

@@ -27,8 +27,6 @@ from typing import Any
 from fullrank._threads import cores
 from fullrank.backends.schedule import Backend, Failure, Lost, attempt, run
 
-__all__ = ["ProcessBackend"]
-
 _ALIGNED = 64
 
 

@@ -15,10 +15,9 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from fullrank._checks import require
 from fullrank._version import __version__
 from fullrank.backends.schedule import Backend, Failure, Lost, attempt, run
-
-__all__ = ["RayBackend"]
 
 _LOOPBACK = "127.0.0.1"
 #: Blocks on their way per block that can run: the next ones are there when a worker is free, memory stays bounded.
@@ -88,11 +87,7 @@ class RayBackend(Backend):
 
 
 def _ray() -> Any:
-    try:
-        import ray
-    except ImportError:
-        raise ImportError('backend "ray" needs Ray: pip install "fullrank[ray]".') from None
-    return ray
+    return require("ray", 'backend "ray"', '"fullrank[ray]"')
 
 
 @contextlib.contextmanager

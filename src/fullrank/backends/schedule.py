@@ -19,8 +19,6 @@ from typing import Any, Protocol, Self
 
 from fullrank._checks import check_number, check_whole
 
-__all__ = ["Backend", "BlockError", "Failure", "Lost", "Runner", "attempt", "run"]
-
 #: A block is started a second time when it takes this many times the median, and at least so many seconds.
 SLOW_TIMES, SLOW_SECONDS = 4.0, 5.0
 
@@ -261,10 +259,5 @@ def _raised(task: Any, block: Any, failure: Failure) -> Exception:
         error: Exception = kind(f"{failure.message.rstrip('.')} (in {where}).")
     else:
         error = BlockError(f"{model} failed in {where}: {failure.kind}: {failure.message}")
-    error.__cause__ = _Elsewhere(failure.trace)
+    error.__cause__ = RuntimeError(f"\n\n{failure.trace}")  # the worker's traceback, shown with the error
     return error
-
-
-class _Elsewhere(Exception):  # noqa: N818  # not raised: it carries the worker's traceback under the error
-    def __str__(self) -> str:
-        return f"\n\n{self.args[0]}"

@@ -16,18 +16,12 @@ from fullrank._files import replacing
 from fullrank._tables import require_pyarrow
 from fullrank.data.frames import Interactions
 
-__all__ = [
-    "INTERACTIONS", "PROVENANCE", "TEST", "Found", "check_provenance", "counts_in", "make_folder", "read_folder", "sha256",
-    "write_folder",
-]  # fmt: skip
-
-Found = tuple[Interactions, Interactions | None]
-
 INTERACTIONS, TEST, PROVENANCE = "interactions.parquet", "test.parquet", "provenance.json"
 
 
-def read_folder(folder: Path, provenance: dict[str, Any]) -> Found:
-    """Read all interactions, and those of the published split where there is one."""
+def read_folder(folder: Path) -> tuple[Interactions, Interactions | None, dict[str, Any]]:
+    """Read all interactions, those of the published split where there is one, and what the import wrote down."""
+    provenance = _provenance(folder)
     columns = _read_columns(folder / INTERACTIONS)
     test = _read_columns(folder / TEST) if (folder / TEST).is_file() else None
     both = (columns,) if test is None else (columns, test)
@@ -39,7 +33,8 @@ def read_folder(folder: Path, provenance: dict[str, Any]) -> Found:
     ids = {"user_ids": _names(folder, "users", n_users), "item_ids": _names(folder, "items", n_items)}
     extra = {"ratings": columns.get("rating"), "timestamps": columns.get("timestamp")}
     data = Interactions(columns["user"], columns["item"], n_users, n_items, **extra, **ids)
-    return data, None if test is None else Interactions(test["user"], test["item"], n_users, n_items, **ids)
+    held = None if test is None else Interactions(test["user"], test["item"], n_users, n_items, **ids)
+    return data, held, provenance
 
 
 def _read_parquet(path: Path) -> Any:
@@ -97,7 +92,7 @@ def counts_in(folder: Path) -> tuple[dict[str, int], int | None]:
     return {"interactions": meta.num_rows, "users": largest["user"] + 1, "items": largest["item"] + 1}, test
 
 
-def check_provenance(folder: Path) -> dict[str, Any]:
+def _provenance(folder: Path) -> dict[str, Any]:
     """Return what the import wrote down; a file that changed since is an error; no provenance, no check."""
     path = folder / PROVENANCE
     if not path.is_file():

@@ -207,8 +207,12 @@ def encode(
     elif ids.dtype.kind == "i":
         names, inverse = np.unique(ids, return_inverse=True)
         codes = inverse.reshape(-1).astype(np.int64, copy=False)
-    else:
-        codes, names = _encode_strings(ids)
+    else:  # hashing first, so that only the distinct strings are sorted
+        found: dict[str, int] = {}
+        codes = np.fromiter((found.setdefault(name, len(found)) for name in ids.tolist()), np.int64, len(ids))
+        names = np.array(list(found))
+        by_name = np.argsort(names)
+        codes, names = np.argsort(by_name)[codes], names[by_name]
     if order == "first":
         first = np.empty(len(names), dtype=np.int64)
         # of several places the last that is written, the first row, stays
@@ -242,15 +246,6 @@ def encode_together(
         raise TypeError(f"`{what}` holds strings in one of {where} and numbers in the other.")
     codes, ids, n = encode(np.concatenate(filled), what, size)
     return np.split(codes, np.cumsum([len(part) for part in parts])[:-1]), ids, n
-
-
-def _encode_strings(ids: Array) -> tuple[IntArray, Array]:
-    """Number strings in sorted order; hashing first, so that only the distinct ones are sorted."""
-    found: dict[str, int] = {}
-    codes = np.fromiter((found.setdefault(name, len(found)) for name in ids.tolist()), np.int64, len(ids))
-    names = np.array(list(found))
-    order = np.argsort(names)
-    return np.argsort(order)[codes], names[order]
 
 
 def locate(names: Array, ids: Array) -> IntArray:

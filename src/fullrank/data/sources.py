@@ -13,7 +13,6 @@ import json
 import os
 import re
 import zipfile
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from importlib import resources
@@ -26,17 +25,7 @@ from fullrank._checks import check_choice, did_you_mean, first_where
 from fullrank._progress import bar
 from fullrank._types import RNG
 from fullrank.data import readers
-from fullrank.data.folder import (
-    INTERACTIONS,
-    TEST,
-    Found,
-    check_provenance,
-    counts_in,
-    make_folder,
-    read_folder,
-    sha256,
-    write_folder,
-)
+from fullrank.data.folder import INTERACTIONS, TEST, counts_in, make_folder, read_folder, sha256, write_folder
 from fullrank.data.frames import Interactions, among, k_core
 from fullrank.data.split import HOW, Split, given_test
 
@@ -103,8 +92,7 @@ def load(
         if not folder.is_dir() or _find(folder, source) is None:
             raise FileNotFoundError(_missing(name))
         import_files(name, folder, progress=progress)
-    provenance = check_provenance(folder)
-    data, test = read_folder(folder, provenance)
+    data, test, provenance = read_folder(folder)
     notes = [str(note) for note in provenance.get("notes", ())]
     source = catalogue().get(name, {})
     if source:
@@ -114,7 +102,12 @@ def load(
             raise ValueError(
                 f"`how` is 'given', but {folder} has no {TEST}; split it anew with how='last' or 'random'."
             )
-        split = _published(data, test, folder)
+        if (row := first_where(~among(test.keys, np.sort(data.keys)))) is not None:
+            raise ValueError(
+                f"{folder / TEST} holds out item {test.items[row]} of user {test.users[row]}, which {INTERACTIONS} does "
+                "not have: the two files do not belong together."
+            )
+        split = given_test(data, test)
     else:
         default = source.get("split") or {}
         if how is None and not default:
@@ -188,10 +181,13 @@ def import_files(
         raise FileNotFoundError(f"{path} does not hold the files of {name}; {_missing(name)}")
     option, files = found
     origins = [_verified(origin, option, verify) for origin in dict.fromkeys(origin for origin, _ in files)]
-    least = next((step["min_rating"] for step in entry["filter"] if "min_rating" in step), None)
+    least: dict[str, Any] = next((step for step in entry["filter"] if "min_rating" in step), {})
     with ExitStack() as stack:
         opened = [_opened(stack, file) for file in files]
-        data, test = _read_official(_READERS[option["reader"]], opened, least, progress is not False)
+        read = getattr(readers, f"read_{option['reader']}")(*opened, progress=progress is not False, **least)
+    data, test = read if isinstance(read, tuple) else (read, None)
+    if test is not None and data.timestamps is not None and not np.ptp(data.timestamps):
+        data = replace(data, timestamps=None)  # a column that says the same everywhere is no time
     data = data.distinct()
     for step in entry["filter"]:
         if "min_rating" not in step:
@@ -293,33 +289,6 @@ def _verified(origin: Path, option: dict[str, Any], verify: bool) -> dict[str, A
                 "verify=False."
             )
     return facts
-
-
-#: By their names in `sources.json`: functions of the open files.
-_READERS: dict[str, Callable[..., Any]] = {
-    name: getattr(readers, f"read_{name}")
-    for name in ("ncf", "lightgcn", "ratings_dat", "ratings_csv", "u_data", "rating", "users_dat", "book_ratings")
-}
-
-
-def _read_official(read: Callable[..., Any], files: list[Any], least: float | None, progress: bool) -> Found:
-    found = read(*files, progress=progress, **({} if least is None else {"min_rating": least}))
-    if not isinstance(found, tuple):
-        return found, None
-    data, test = found
-    times = data.timestamps
-    if times is not None and len(times) and bool((times == times[0]).all()):
-        data = replace(data, timestamps=None)  # a column that says the same everywhere is no time
-    return data, test
-
-
-def _published(data: Interactions, test: Interactions, folder: Path) -> Split:
-    if (row := first_where(~among(test.keys, np.sort(data.keys)))) is not None:
-        raise ValueError(
-            f"{folder / TEST} holds out item {test.items[row]} of user {test.users[row]}, which {INTERACTIONS} does "
-            "not have: the two files do not belong together."
-        )
-    return given_test(data, test)
 
 
 def _differences(data: Interactions, published: dict[str, int]) -> list[str]:

@@ -12,13 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fullrank._checks import check_number, check_whole
+from fullrank._checks import check_number, check_whole, require
 from fullrank._progress import bar
 from fullrank._threads import ONE_BLAS_THREAD
 from fullrank._types import FloatArray
 from fullrank.models.fitted import FittedFactors, describe, history_of
-
-__all__ = ["ALS", "ImplicitALS"]
 
 _CELLS = 1 << 21  # of the small systems solved together: 16 MB
 _SHORT = 0.5  # share of the width up to which a history is short
@@ -136,14 +134,9 @@ class ImplicitALS:
     def fit(self, train: Any, *, progress: bool = True) -> FittedFactors:
         """Fit implicit's model and keep its factors."""
         history = history_of(train)
-        try:
-            from implicit.als import AlternatingLeastSquares
-        except ImportError:
-            raise ImportError(
-                "`ImplicitALS` needs the package implicit: pip install 'fullrank[implicit]', or take `ALS`."
-            ) from None
+        implicit = require("implicit.als", "`ImplicitALS`", "'fullrank[implicit]', or take `ALS`")
         with ONE_BLAS_THREAD:  # implicit runs its own threads; two kinds would fight for the cores
-            model = AlternatingLeastSquares(
+            model = implicit.AlternatingLeastSquares(
                 factors=self.factors, regularization=self.regularization, alpha=self.alpha, iterations=self.iterations,
                 random_state=self.rng, use_gpu=False,
             )  # fmt: skip

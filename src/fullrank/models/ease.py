@@ -12,8 +12,6 @@ from fullrank._progress import bar
 from fullrank._types import Array
 from fullrank.models.fitted import FittedItemItem, describe, history_of
 
-__all__ = ["EASE"]
-
 _STRIP = 1024  # rows handled at once, so that nothing but the two matrices needs memory
 
 
@@ -51,7 +49,9 @@ class EASE:
         if 2 * history.shape[0] <= n:
             return FittedItemItem(self, _from_users(history, self.l2, progress), history.astype(np.float32))
         with bar(progress, 3, "EASE") as steps:
-            gram = _gram(history)
+            items, gram = history.T.tocsr(), np.empty((n, n))
+            for first in range(0, n, _STRIP):
+                gram[first : first + _STRIP] = (items[first : first + _STRIP] @ history).toarray()
             gram.flat[:: n + 1] += self.l2
             steps.update()
             _invert(gram)
@@ -80,15 +80,6 @@ def _from_users(history: Any, l2: float, progress: bool) -> Array:
             steps.update(strip.shape[1])
     np.fill_diagonal(out, 0.0)
     return out
-
-
-def _gram(history: Any) -> Array:
-    """Compute XᵀX as a dense matrix, strip by strip."""
-    items = history.T.tocsr()
-    gram = np.empty((history.shape[1],) * 2)
-    for first in range(0, len(gram), _STRIP):
-        gram[first : first + _STRIP] = (items[first : first + _STRIP] @ history).toarray()
-    return gram
 
 
 def _invert(matrix: Array) -> None:

@@ -1,8 +1,8 @@
 """Fitted recommenders: their parameters beside the arrays that score, ready to save.
 
-There are two kinds, and `fullrank.as_scorer` knows both by their attributes, so that compiled loops score them: factors
-(popularity is factors of width 0 and a bias per item) and item-item similarities over the users' histories. Recommenders
-and kinds from elsewhere join by :func:`register`.
+There are two kinds, and both are scorers that compiled loops score: factors (popularity is factors of width 0 and a bias
+per item) and item-item similarities over the users' histories. Recommenders and kinds from elsewhere join by
+:func:`register`.
 """
 
 from __future__ import annotations
@@ -10,20 +10,15 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 
 from fullrank._archive import read_archive, write_archive
-from fullrank._types import Array, IntArray
+from fullrank._types import Array
 from fullrank.models.scorer import Factors, ItemItem
-
-__all__ = [
-    "FittedFactors", "FittedItemItem", "Recommender", "describe", "history_of", "load_model", "register", "save_model",
-]  # fmt: skip
-
 
 _FORMAT, _VERSION = "fullrank model", 1
 #: By name: files name the class, and only these are ever made from a file.
@@ -38,76 +33,38 @@ class Recommender(Protocol):
         ...
 
 
-class _Fitted:
-    """Answers what every fitted model must, by the scorer that it is."""
+class FittedFactors(Factors):
+    """score(u, i) = user_factors[u] · item_factors[i] + item_bias[i], and the parameters it was fitted with."""
 
     recommender: Any
 
-    def __post_init__(self) -> None:
-        _ = self.scorer  # shapes that do not fit are an error here, not at the first score
+    def __init__(self, recommender: Any, user_factors: Array, item_factors: Array, item_bias: Any = None) -> None:
+        super().__init__(user_factors, item_factors, item_bias, name=describe(recommender))
+        self.__dict__["recommender"] = recommender  # of a frozen value
 
-    @property
-    def scorer(self) -> Any:
-        """Return the same model as one of the kinds of `fullrank.models.scorer`."""
-        raise NotImplementedError
+    user_factors = property(attrgetter("users"))
+    item_factors = property(attrgetter("items"))
+    item_bias = property(attrgetter("bias"))
 
-    @property
-    def name(self) -> str:
-        """Return the recommender as one would write it."""
-        return describe(self.recommender)
-
-    @property
-    def n_users(self) -> int:
-        """Number of users it knows."""
-        return int(self.scorer.n_users)
-
-    @property
-    def n_items(self) -> int:
-        """Number of items it knows."""
-        return int(self.scorer.n_items)
-
-    def score(self, users: IntArray, items: IntArray) -> Array:
-        """Return scores of shape (b, m) for users (b,) and items (b, m)."""
-        return np.asarray(self.scorer.score(users, items))
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write to ``path``, atomically and without pickle; `load_model` reads it."""
+        arrays = {"user_factors": self.users, "item_factors": self.items}
+        if self.bias is not None:
+            arrays["item_bias"] = self.bias
+        save_model(path, "factors", self.recommender, arrays)
 
     def __repr__(self) -> str:
         return f"{self.name} fitted on {self.n_users:,} users × {self.n_items:,} items"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class FittedFactors(_Fitted):
-    """score(u, i) = user_factors[u] · item_factors[i] + item_bias[i], and the parameters it was fitted with."""
-
-    recommender: Any
-    user_factors: Array
-    item_factors: Array
-    item_bias: Array | None = None
-
-    @property
-    def scorer(self) -> Factors:
-        """Return the same as a `Factors`."""
-        return Factors(self.user_factors, self.item_factors, self.item_bias, name=self.name)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write to ``path``, atomically and without pickle; `load_model` reads it."""
-        arrays = {"user_factors": self.user_factors, "item_factors": self.item_factors}
-        if self.item_bias is not None:
-            arrays["item_bias"] = self.item_bias
-        save_model(path, "factors", self.recommender, arrays)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class FittedItemItem(_Fitted):
+class FittedItemItem(ItemItem):
     """score(u, i) = Σ_{j in the history of u} similarity[j, i], sparse or dense, and the parameters it was fitted with."""
 
     recommender: Any
-    similarity: Any
-    history: Any
 
-    @property
-    def scorer(self) -> ItemItem:
-        """Return the same as an `ItemItem`."""
-        return ItemItem(self.similarity, self.history, name=self.name)
+    def __init__(self, recommender: Any, similarity: Any, history: Any) -> None:
+        super().__init__(similarity, history, name=describe(recommender))
+        self.__dict__["recommender"] = recommender  # of a frozen value
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to ``path``, atomically and without pickle; `load_model` reads it.
@@ -126,7 +83,7 @@ class FittedItemItem(_Fitted):
 
     def __repr__(self) -> str:
         kind = f"{self.similarity.nnz:,} similarities" if sp.issparse(self.similarity) else "dense similarities"
-        return f"{super().__repr__()}, {kind}"
+        return f"{self.name} fitted on {self.n_users:,} users × {self.n_items:,} items, {kind}"
 
 
 # ------------------------------------------------------------------------------------------ on disk
@@ -180,10 +137,6 @@ def load_model(path: str | os.PathLike[str]) -> Any:
         raise ValueError(f"{str(path)!r} is not a saved model, or is damaged: {reason}.") from None
 
 
-def _factors(recommender: Any, arrays: dict[str, Array]) -> FittedFactors:
-    return FittedFactors(recommender, arrays["user_factors"], arrays["item_factors"], arrays.get("item_bias"))
-
-
 def _item_item(recommender: Any, arrays: dict[str, Array]) -> FittedItemItem:
     if "similarity" in arrays:
         similarity: Any = arrays["similarity"]
@@ -204,7 +157,10 @@ def _checked_csr(parts: tuple[Array, Array, Array], shape: tuple[int, int]) -> A
 
 
 #: How the arrays of each kind become a model.
-_KINDS: dict[str, Callable[[Any, dict[str, Array]], Any]] = {"factors": _factors, "item-item": _item_item}
+_KINDS: dict[str, Callable[[Any, dict[str, Array]], Any]] = {
+    "factors": lambda recommender, arrays: FittedFactors(recommender, **arrays),
+    "item-item": _item_item,
+}
 
 
 # ------------------------------------------------------------------------------------------ what recommenders share

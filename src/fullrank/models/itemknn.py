@@ -17,8 +17,6 @@ from fullrank._checks import check_choice, check_flag, check_number, check_whole
 from fullrank._progress import bar
 from fullrank.models.fitted import FittedItemItem, describe, history_of
 
-__all__ = ["ItemCF", "ItemKNN"]
-
 _STRIP_CELLS = 1 << 24
 _DENSE_SHARE = 1 / 3  # above this share of cells a dense matrix is smaller (8 against 12 bytes a cell) and faster
 
@@ -73,7 +71,14 @@ class ItemCF:
         """Compute similarities, keep the nearest neighbours, and normalise."""
         history = history_of(train)
         if self.history_neighbours is None and self.scored_neighbours is None:
-            _refuse_above(self.max_gigabytes, history)
+            # all similarities, at most Σ n_u² of 12 bytes, are kept, twice while strips are joined
+            pairs = int((np.diff(history.indptr).astype(np.int64) ** 2).sum())
+            needed = 24 * min(pairs, history.shape[1] ** 2) / 1e9
+            if needed > self.max_gigabytes:
+                raise ValueError(
+                    f"`ItemCF` with all neighbours may need {needed:.1f} GB for {history.shape[1]:,} items, and "
+                    f"`max_gigabytes` is {self.max_gigabytes:g}: set `history_neighbours`, or raise it where memory allows."
+                )
         forward, backward = [], []
         for strip in _similarities(history.T.tocsr(), "ItemCF", progress, keep_self=self.keep_self):
             strip.data **= self.power
@@ -198,14 +203,3 @@ def _densest(similarity: Any) -> Any:
     """Return the matrix as a dense array where that is the smaller one."""
     n = similarity.shape[0]
     return similarity.toarray() if similarity.nnz > _DENSE_SHARE * n * n else similarity
-
-
-def _refuse_above(gigabytes: float, history: Any) -> None:
-    """Refuse to keep all similarities, at most Σ n_u² of 12 bytes, twice while strips are joined, if they do not fit."""
-    pairs = int((np.diff(history.indptr).astype(np.int64) ** 2).sum())
-    needed = 24 * min(pairs, history.shape[1] ** 2) / 1e9
-    if needed > gigabytes:
-        raise ValueError(
-            f"`ItemCF` with all neighbours may need {needed:.1f} GB for {history.shape[1]:,} items, and `max_gigabytes` is "
-            f"{gigabytes:g}: set `history_neighbours`, or raise it where memory allows."
-        )

@@ -9,8 +9,6 @@ import numpy as np
 
 from fullrank.models.fitted import FittedFactors, describe, history_of
 
-__all__ = ["Popularity"]
-
 
 @dataclass(frozen=True, repr=False)
 class Popularity:

@@ -25,8 +25,6 @@ import scipy.sparse as sp
 from fullrank._types import Array, IntArray
 from fullrank.data.frames import canonical_csr
 
-__all__ = ["Factors", "ItemItem", "Pairs", "Rows", "Scorer", "Table", "as_scorer"]
-
 
 @runtime_checkable
 class Scorer(Protocol):
@@ -321,11 +319,17 @@ class _Mapped:
 
 def matrix_of(values: Any, what: str) -> Array:
     """Return a matrix of numbers as a C-ordered array of float32 or float64."""
-    array = to_numpy(values)
+    array = floats(values, f"the {what}")
     if array.ndim != 2:
         raise ValueError(f"the {what} must be a matrix, got shape {array.shape}.")
+    return array
+
+
+def floats(values: Any, what: str = "scores") -> Array:
+    """Return numbers as a C-ordered array of float32 or float64."""
+    array = to_numpy(values)
     if array.dtype.kind not in "fiub":
-        raise TypeError(f"the {what} must be numbers, got {array.dtype}.")
+        raise TypeError(f"{what} must be numbers, got {array.dtype}.")
     return np.asarray(array, dtype=float_type(array.dtype), order="C")
 
 

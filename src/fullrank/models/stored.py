@@ -26,9 +26,6 @@ from fullrank._tables import map_npy, require_pyarrow
 from fullrank._types import Array
 from fullrank.models.scorer import Factors, bias_of, digest_of, float_type
 
-__all__ = ["StoredFactors", "StoredTable", "read_factors"]
-
-
 #: Rows read at a time.
 BATCH = 1 << 15
 _VECTORS = ("embedding", "vector", "factors", "features")

@@ -11,9 +11,6 @@ import numpy as np
 from fullrank._types import Array, BoolArray, IntArray
 from fullrank.data.split import Split
 
-__all__ = ["OUTCOME", "Block", "Pools", "Result", "unfinished"]
-
-
 #: What is known of a case once it was observed.
 OUTCOME = ("ahead", "rest", "drawn", "hits", "pool", "order", "recent")
 

@@ -6,8 +6,6 @@ import time
 
 import numpy as np
 
-__all__ = ["Budget"]
-
 
 class Budget:
     """Items and seconds that are left. Whatever asks a model spends from it, blocks and timing probes alike."""
@@ -49,22 +47,3 @@ class Budget:
         """Return how many more items can be asked for, at this rate."""
         by_clock = max(self.seconds, 0.0) / seconds_per_item if seconds_per_item > 0 else np.inf
         return float(max(min(self.items, by_clock), 0.0))
-
-    def pace(self, most: float) -> _Pace:
-        """Return a watch over work in blocks that asks for at most so many items in all."""
-        return _Pace(self, within=most <= self.items)
-
-
-class _Pace:
-    """Whether there is room for one more block, as large and as slow as the largest and slowest so far."""
-
-    def __init__(self, budget: Budget, within: bool) -> None:
-        self._budget, self._within = budget, within
-        self._largest, self._slowest, self._clock = 0.0, 0.0, time.perf_counter()
-
-    def goes_on(self, items: float) -> bool:
-        """After a block of so many items: whether another one fits."""
-        now = time.perf_counter()
-        self._largest, self._slowest = max(self._largest, items), max(self._slowest, now - self._clock)
-        self._clock = now
-        return (self._within or self._largest <= self._budget.items) and self._slowest <= self._budget.seconds

@@ -22,9 +22,6 @@ from fullrank._files import write_atomically
 from fullrank._types import IntArray
 from fullrank.observing.blocks import OUTCOME, Result
 
-__all__ = ["Checkpoint"]
-
-
 _FORMAT, _VERSION = "fullrank observations", 3
 _HEAD = struct.Struct("<4sqqqqI")  # mark, first user, end, scores asked for, cases, checksum of all of it
 _MARK = b"BLK2"

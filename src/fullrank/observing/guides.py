@@ -20,18 +20,15 @@ from fullrank._columns import checked_columns, frame_columns
 from fullrank._tables import read_table
 from fullrank._types import Array, BoolArray, IntArray
 from fullrank.data.split import Split
-from fullrank.models.adapters.frames import positions
+from fullrank.models.adapters.structure import positions
 from fullrank.models.scorer import as_scorer, digest_of, is_frame
 from fullrank.observing.blocks import Block, Result
 from fullrank.observing.inputs import check_sizes, lists_of
-from fullrank.observing.kernel_inputs import State, fixed, is_compiled, scores_of, scratch_of, structure, whole_rows
-from fullrank.observing.kernel_inputs import kernels as k
+from fullrank.observing.kernel_inputs import NO_CANDIDATE, State, scores_of, scratch_of, whole_rows
 from fullrank.ranks.design import Design
 
 if TYPE_CHECKING:
     from fullrank.observing.task import Task
-
-__all__ = ["Guide", "continues", "guide_of", "observe_behind", "training_items"]
 
 #: Users that are observed together behind a guide, and whose rows a guide is asked for together.
 TILE, ROWS = 512, 64
@@ -80,12 +77,7 @@ class Guide:
         return allowed
 
     def _rows(self, task: Task, users: IntArray) -> Array:
-        if is_compiled(self.scorer):
-            model, work = structure(replace(task, scorer=self.scorer))
-            scores = np.empty((len(users), task.n_items), dtype=work.dtype)
-            k.score_rows(model, users, work.copy(), np.empty(k.CHUNK, dtype=work.dtype), scores)
-        else:
-            scores = whole_rows(self.scorer, users, task.n_items, f"guide `{self.name}`")
+        scores = whole_rows(replace(task, scorer=self.scorer), users, f"guide `{self.name}`")
         wrong = np.flatnonzero(np.isnan(scores[:, : task.n_items]).any(1))
         if len(wrong):
             raise ValueError(f"guide `{self.name}` gave a score that is not a number (NaN) for user {users[wrong[0]]}.")
@@ -138,7 +130,12 @@ def guide_of(given: Any, split: Split) -> Guide | None:
             )
         given = read_table(Path(given))
     if (lists := _lists_in(given, split)) is not None:
-        return Guide("lists", lists=_as_lists(lists, split))
+        once = [items[np.sort(np.unique(items, return_index=True)[1])] for items in lists_of(lists, "guide", split)]
+        flat, ptr = np.concatenate(once), np.cumsum([0, *map(len, once)])
+        if len(wrong := flat[(flat < 0) | (flat >= split.n_items)]):
+            raise ValueError(f"`guide` must list items from 0 to {split.n_items - 1}, got {wrong[0]}.")
+        shape = (split.n_users, split.n_items)
+        return Guide("lists", lists=sp.csr_matrix((np.ones(len(flat), dtype=np.int8), flat, ptr), shape=shape))
     scorer = as_scorer(given, split, name=None)
     name = str(getattr(scorer, "name", "guide"))
     try:
@@ -191,14 +188,6 @@ def _is_of_one_user(given: Any) -> bool:
     return len(each) == 1 and each[0].kind in (each[0].POSITIONAL_ONLY, each[0].POSITIONAL_OR_KEYWORD)
 
 
-def _as_lists(given: Any, split: Split) -> Any:
-    unique = [items[np.sort(np.unique(items, return_index=True)[1])] for items in lists_of(given, "guide", split)]
-    flat, ptr = np.concatenate(unique), np.cumsum([0, *map(len, unique)])
-    if len(wrong := flat[(flat < 0) | (flat >= split.n_items)]):
-        raise ValueError(f"`guide` must list items from 0 to {split.n_items - 1}, got {wrong[0]}.")
-    return sp.csr_matrix((np.ones(len(flat), dtype=np.int8), flat, ptr), shape=(split.n_users, split.n_items))
-
-
 def continues(before: Design, after: Design) -> tuple[bool, bool]:
     """Whether a case that was observed under one design keeps what was compared, and what was drawn, under another.
 
@@ -231,13 +220,12 @@ def observe_behind(guide: Guide, task: Task, block: Block) -> Result:
     group = state.group
     count = np.array([guide.candidates(task, block, g).sum() for g in range(len(block.users))], dtype=np.int64)[group]
     if not count.all():
-        state.status[group[count == 0]] = k.NO_CANDIDATE
-    walk = Walk.of(guide, task, block, state, group)
+        state.status[group[count == 0]] = NO_CANDIDATE
+    walk = Walk(guide, task, block, state)
     before = walk.depth.copy()
     if block.order is None:
         scores = scores_of(task, block.users[group], np.asarray(block.targets, dtype=np.int64)[:, None])
-        scratch = scratch_of(task, state, np.zeros(0))
-        k.order_targets(state.cases, state.rules, scratch, scores[:, 0].astype(np.float64), state.order)
+        state.order_targets(scores[:, 0].astype(np.float64))
     scored = walk.compare()
     state.complain(task.name)
     ahead, recent, depth, kept = walk.ahead, walk.recent, walk.depth, walk.kept
@@ -262,39 +250,24 @@ def observe_behind(guide: Guide, task: Task, block: Block) -> Result:
     return Result(block.first, block.last, outcome, scored)
 
 
-@dataclass(eq=False)
 class Walk:
-    """The cases of a tile on their way along the guide's order."""
+    """The cases of a tile on their way along the guide's order, from where the block says that they have come."""
 
-    guide: Guide
-    task: Task
-    block: Block
-    state: State
-    group: IntArray  # the place of every case's user in the block
-    kept: BoolArray  # which cases are never closed
-    lists: list[IntArray]  # the guide's first items of every user
-    ahead: IntArray
-    recent: IntArray
-    late: IntArray  # hits in the last half, of what was compared just now
-    depth: IntArray
-    #: Cases, and items seen to beat them just now.
-    beaten_by: list[tuple[IntArray, IntArray]] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, guide: Guide, task: Task, block: Block, state: State, group: IntArray) -> Walk:
-        """Cases that have come as far as the block says."""
-        ahead, recent, depth = (block.so_far(name) for name in ("ahead", "recent", "depth"))
-        deepest = np.maximum(task.design.compares or task.n_items, np.maximum.reduceat(depth, block.ptr[:-1]))
-        lists = guide.first(task, block, np.arange(len(block.users)), deepest)
-        kept = _kept_open(task, block.users[group], block.targets)
-        walk = cls(guide, task, block, state, group, kept, lists, ahead, recent, np.zeros_like(depth), depth)
-        base = walk.base
+    def __init__(self, guide: Guide, task: Task, block: Block, state: State) -> None:
+        self.guide, self.task, self.block, self.state, self.group = guide, task, block, state, state.group
+        self.ahead, self.recent, self.depth = (block.so_far(name) for name in ("ahead", "recent", "depth"))
+        self.late = np.zeros_like(self.depth)  # hits in the last half, of what was compared just now
+        self.kept = _kept_open(task, block.users[self.group], block.targets)  # which cases are never closed
+        deepest = np.maximum(task.design.compares or task.n_items, np.maximum.reduceat(self.depth, block.ptr[:-1]))
+        self.lists = guide.first(task, block, np.arange(len(block.users)), deepest)  # its first items of every user
+        #: Cases, and items seen to beat them just now.
+        self.beaten_by: list[tuple[IntArray, IntArray]] = []
+        half = self.base // 2
         if task.design.goes_on:
             # what came after the first half stands after the first quarter of twice as much
-            recent[depth < base // 2] = 0
+            self.recent[self.depth < half] = 0
         else:
-            recent[(depth <= base // 2) & (depth < base)] = 0  # what was late has become early
-        return walk
+            self.recent[(self.depth <= half) & (self.depth < self.base)] = 0  # what was late has become early
 
     @property
     def size(self) -> IntArray:
@@ -325,17 +298,14 @@ class Walk:
             if not on.any():
                 continue
             self.recent[on], self.late[on] = self.late[on], 0
-            self.lengthen(np.unique(self.group[on]), 2 * mark)
+            users = np.unique(self.group[on])
+            more = self.guide.first(self.task, self.block, users, np.full(len(users), 2 * mark))
+            for g, items in zip(users, more, strict=True):
+                self.lists[g] = items
             none = np.zeros_like(base)
             for goal in (mark + mark // 2, 2 * mark):
                 scored += self.to(np.minimum(goal, self.size), on & self.on, none, none)
         return scored
-
-    def lengthen(self, users: IntArray, depth: int) -> None:
-        """Ask the guide for more items of some users."""
-        more = self.guide.first(self.task, self.block, users, np.full(len(users), depth))
-        for g, items in zip(users, more, strict=True):
-            self.lists[g] = items
 
     def to(self, goal: IntArray, on: BoolArray, early: IntArray, half: IntArray) -> int:
         """Compare cases up to a place; hits from ``early`` on are recent, those from ``half`` on late."""
@@ -349,9 +319,7 @@ class Walk:
             asked = np.repeat(targets[rows, None], width + 1, axis=1)
             for row, (g, place, number) in enumerate(zip(group[rows], begin, left, strict=True)):
                 asked[row, 1 : number + 1] = self.lists[g][place : place + number]
-            scores = fixed(scores_of(task, self.block.users[group[rows]], asked))
-            won = np.zeros((len(rows), width), dtype=bool)
-            k.mark_listed(state.cases, state.rules, rows, group[rows], left, fixed(asked), scores, won, state.status)
+            won = state.beaten_by(rows, left, asked, scores_of(task, self.block.users[group[rows]], asked))
             place = begin[:, None] + np.arange(width)
             self.ahead[rows] += won.sum(1)
             self.recent[rows] += (won & (place >= early[rows, None])).sum(1)
@@ -388,11 +356,7 @@ def _drawn_before(task: Task, block: Block, walk: Walk, before: IntArray, count:
     old = State.of(task, replace(part, compared=None, hits=None))
     rows = np.flatnonzero((drawn > 0) & (depth > before))
     width = int(drawn[rows].max(initial=0))
-    out = np.empty((len(rows), width + 1), dtype=np.int64)
-    k.fill_draws(
-        old.cases, old.rules, rows, group[rows], none[rows], drawn[rows], scratch_of(task, old, np.zeros(0)), old.pool, out,
-        old.status,
-    )  # fmt: skip
+    out = old.draws(scratch_of(task, old, np.zeros(0)), rows, none[rows], drawn[rows], width)
     cases, items = (np.concatenate(each) for each in zip(*walk.beaten_by, strict=True))
     kept, beaten = drawn.copy(), hits.copy()
     for c, own in zip(rows, out, strict=True):

@@ -1,20 +1,18 @@
-"""What observing is given, checked once: the seed, the candidates, the map, and whether model and split fit together."""
+"""What observing is given, checked once: the seed, the candidates, and whether model and split fit together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from fullrank._checks import TIES, first_where
+from fullrank._checks import first_where
 from fullrank._types import IntArray
 from fullrank.data.frames import canonical_csr
 from fullrank.data.split import Split
-from fullrank.observing.blocks import Block, Pools, Result
-
-__all__ = ["TIES", "check_options", "check_sizes", "lists_of", "mapper", "pools_of", "seed_of"]
+from fullrank.observing.blocks import Pools
 
 
 def seed_of(rng: int | np.random.Generator | None) -> int:
@@ -26,22 +24,6 @@ def seed_of(rng: int | np.random.Generator | None) -> int:
     if isinstance(rng, bool) or not isinstance(rng, int | np.integer) or rng < 0:
         raise TypeError(f"`rng` must be a whole number from 0, a NumPy Generator or None, got {rng!r}.")
     return int(rng)
-
-
-def mapper(given: Any) -> Callable[[Callable[[Block], Result], Iterable[Block]], Iterable[Result]]:
-    """Return the function that spreads blocks, from something like the built-in ``map`` or an object that has one."""
-    run = getattr(given, "map", given)
-    if not callable(run):
-        raise TypeError(f"`map` must be a function like the built-in `map`, or an object with `.map`, got {given!r}.")
-    return run  # type: ignore[no-any-return]
-
-
-def check_options(ties: str, batch: int | None) -> None:
-    """Refuse tie rules and block sizes that there are not."""
-    if ties not in TIES:
-        raise ValueError(f"`ties` must be one of {', '.join(repr(each) for each in TIES)}, got {ties!r}.")
-    if batch is not None and (isinstance(batch, bool) or not isinstance(batch, int | np.integer) or batch < 1):
-        raise ValueError(f"`batch` must be a positive number of users per block, got {batch!r}.")
 
 
 def check_sizes(scorer: Any, split: Split, name: str) -> None:

@@ -13,8 +13,6 @@ import numpy as np
 from fullrank.observing.compiled import Array, folded, helper
 from fullrank.observing.kernel_ties import GOLDEN, bounded, mix64
 
-__all__ = ["draw_items", "keep_range", "list_negatives", "mark_negatives", "next_goal", "unmark"]
-
 
 @folded
 def list_negatives(

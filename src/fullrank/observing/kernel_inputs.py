@@ -1,28 +1,29 @@
-"""A block and a model as the compiled kernels see them."""
+"""A block and a model as the compiled kernels see them, and the threads that share out the work."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from fullrank._types import Array, IntArray
-from fullrank.models.scorer import Factors, ItemItem, Rows, Table, float_type, to_numpy
+from fullrank._checks import TIES
+from fullrank._threads import usable_threads
+from fullrank._types import Array, BoolArray, IntArray
+from fullrank.models.scorer import Factors, ItemItem, Rows, Table, floats
 from fullrank.observing.blocks import Block, Result
-from fullrank.observing.threads import share_out
 from fullrank.ranks.design import Course
 
 if TYPE_CHECKING:
     from fullrank.observing.task import Task
-
-__all__ = [
-    "State", "fixed", "floats", "is_compiled", "kernels", "rules_of", "run_kernel", "scores_of", "scratch_for", "scratch_of",
-    "structure", "whole_rows",
-]  # fmt: skip
 
 
 class _Kernels:
@@ -33,6 +34,103 @@ class _Kernels:
 
 
 kernels = k = _Kernels()
+#: What can be wrong with a user.
+NAN_SCORE, NO_CANDIDATE = 1, 2
+#: Items scored at a time: small enough for the nearest cache; counts up to it are exact in float32.
+CHUNK = 1024
+
+
+# ------------------------------------------------------------------------------------------------- what kernels take
+
+
+class Cases(NamedTuple):
+    """Test cases grouped by user: the targets of user g are ``targets[ptr[g]:ptr[g+1]]``, sorted.
+
+    ``listed[lo[g]:hi[g]]`` (sorted) are the items user g does *not* compare with (``explicit`` false) or the only ones
+    it does (``explicit`` true). A user's own targets are never negatives, listed or not.
+    """
+
+    users: Array
+    rows: Array  # where the model keeps each user: its id, or its place in a batch of rows
+    ptr: Array
+    targets: Array
+    lo: Array
+    hi: Array
+    listed: Array
+    explicit: bool
+    n_items: int
+    longest: int  # room for the listed items and targets of any one user
+    most: int  # targets of any one user
+    course: Array  # the row of `Rules.stages` that each case goes through
+    low: int = 0  # of the items drawn or listed, only low..high−1 are scored and counted: a range of a large catalogue
+    high: int = 1 << 31
+
+
+class Rules(NamedTuple):
+    """How to draw and compare: the courses that cases go through, the tie rule, and the two seeds."""
+
+    stages: Array  # a row per course: negatives after each stage (0: all), the last one repeated
+    stop_at: Array  # of each course
+    replace: Array  # of each course
+    ties: int
+    tie_seed: Any
+    draw_seed: Any
+
+
+class Scratch(NamedTuple):
+    """What one thread works on; contents do not survive a user, except that ``deck`` stays in order and the rest of
+    ``row`` and ``marks`` as they came.
+    """
+
+    row: Array  # a score per item, for models that make rows
+    places: Array  # items listed, or left out, of one user
+    marks: Array  # a bit per item
+    deck: Array  # 0, 1, 2, …: one card per item
+    moved: Array
+    ids: Array
+    scores: Array
+    target_scores: Array
+
+
+class FactorModel(NamedTuple):
+    """score = users[u] · items[i] (+ bias[i] when ``bias`` is not empty)."""
+
+    users: Array
+    items: Array
+    bias: Array
+
+
+class SparseModel(NamedTuple):
+    """score = Σ_j history[u, j] · similarity[j, i], both CSR, and ``empty`` (0 or −∞) where no j has the item.
+
+    Stored scores are that too: the history of a user is then the user's own row.
+    """
+
+    history_ptr: Array
+    history: Array
+    history_weight: Array
+    ptr: Array
+    items: Array
+    value: Array
+    empty: float
+
+
+class DenseItemModel(NamedTuple):
+    """score = Σ_j history[u, j] · matrix[j, i], history CSR and the matrix dense."""
+
+    history_ptr: Array
+    history: Array
+    history_weight: Array
+    matrix: Array
+
+
+class RowModel(NamedTuple):
+    """score = matrix[u, i]."""
+
+    matrix: Array
+
+
+# ------------------------------------------------------------------------------------------------- making it
 
 
 @dataclass(frozen=True)
@@ -54,7 +152,7 @@ class State:
         rules = rules_of(task.courses, task.ties, task.seed)
         users = fixed(block.users)
         course = np.zeros(n, dtype=np.int64)
-        cases = k.Cases(
+        cases = Cases(
             users, users, fixed(block.ptr), fixed(block.targets), fixed(block.lo), fixed(block.hi),
             fixed(block.listed), block.explicit, task.n_items,
             int((block.hi - block.lo + np.diff(block.ptr)).max()), int(np.diff(block.ptr).max()),
@@ -66,7 +164,7 @@ class State:
         status = np.zeros(len(block.users), dtype=np.int8)
         return cls(cases, rules, compared, hits, np.zeros(n, dtype=np.int64), order, status)
 
-    @property
+    @cached_property
     def group(self) -> IntArray:
         """Return the user, as a place in the block, of every case."""
         return np.repeat(np.arange(len(self.cases.users)), np.diff(self.cases.ptr))
@@ -79,11 +177,29 @@ class State:
         sample = (np.where(known, 0, each) for each in (self.compared, self.hits))
         return Result(block.first, block.last, (ahead, rest, *sample, self.pool, self.order, none), scored)
 
+    def draws(self, scratch: Any, rows: IntArray, begin: IntArray, end: IntArray, width: int) -> IntArray:
+        """Return the target and draws begin..end−1, at most ``width``, of the cases ``rows``, and find their pools."""
+        out = np.empty((len(rows), width + 1), dtype=np.int64)
+        k.fill_draws(
+            self.cases, self.rules, rows, self.group[rows], begin, end, scratch, self.pool, out, self.status
+        )  # fmt: skip
+        return out
+
     def find_pools(self, scratch: Any) -> None:
         """Find out how many candidates every case has, before anything is drawn."""
-        n = len(self.pool)
-        none, out = np.zeros(n, dtype=np.int64), np.empty((n, 1), dtype=np.int64)
-        k.fill_draws(self.cases, self.rules, np.arange(n), self.group, none, none, scratch, self.pool, out, self.status)
+        none = np.zeros_like(self.pool)
+        self.draws(scratch, np.arange(len(none)), none, none, 0)
+
+    def order_targets(self, scores: Array) -> None:
+        """Find the place of each target among its user's, from their scores."""
+        k.order_targets(self.cases, self.rules, np.empty(self.cases.most, dtype=np.int64), scores, self.order)
+
+    def beaten_by(self, rows: IntArray, sizes: IntArray, items: IntArray, scores: Array) -> BoolArray:
+        """Which of ``sizes`` items of each case of ``rows``, those after the target in its row, beat the target."""
+        out = np.zeros((len(rows), items.shape[1] - 1), dtype=bool)
+        group = self.group[rows]
+        k.mark_beaten(self.cases, self.rules, rows, group, sizes, fixed(items), fixed(scores), out, self.status)
+        return out
 
     def next_goals(self) -> IntArray:
         """Return how many negatives each case goes on to; as many as it has where it rests."""
@@ -98,7 +214,7 @@ class State:
             return
         user = int(self.cases.users[wrong[0]])
         more = f" (and {len(wrong) - 1} more in this block)" if len(wrong) > 1 else ""
-        if self.status[wrong[0]] == k.NO_CANDIDATE:
+        if self.status[wrong[0]] == NO_CANDIDATE:
             raise ValueError(
                 f"user {user}{more} has no candidate left beside the target: leave such users out of the split."
             )
@@ -107,15 +223,14 @@ class State:
 
 def rules_of(courses: tuple[Course, ...], ties: str, seed: int) -> Any:
     """Return how to draw and compare, as the kernels take it."""
-    rule = {"random": k.RANDOM, "optimistic": k.OPTIMISTIC, "pessimistic": k.PESSIMISTIC}[ties]
     tie_seed, draw_seed = np.random.SeedSequence(seed).generate_state(2, np.uint64)
     most = max(len(course.stages) for course in courses)
     stages = [[*course.stages, *course.stages[-1:] * (most - len(course.stages))] for course in courses]
-    return k.Rules(
+    return Rules(
         fixed(np.array(stages, dtype=np.int64)),
         fixed(np.array([course.stop_at for course in courses], dtype=np.int64)),
         fixed(np.array([course.replace for course in courses], dtype=bool)),
-        rule, tie_seed, draw_seed,
+        TIES.index(ties), tie_seed, draw_seed,
     )  # fmt: skip
 
 
@@ -140,21 +255,21 @@ def structure(task: Task) -> tuple[Any, Array]:
     """Return the model as the kernels take it, and an empty working row."""
     scorer, stored = task.scorer, _stored(task.scorer)
     if stored is not None:
-        return k.RowModel(fixed(stored)), np.zeros(0, dtype=stored.dtype)
+        return RowModel(fixed(stored)), np.zeros(0, dtype=stored.dtype)
     if isinstance(scorer, Factors):
         kind = scorer.items.dtype
         bias = np.zeros(0, dtype=kind) if scorer.bias is None else scorer.bias
-        return k.FactorModel(fixed(scorer.users), fixed(scorer.items), fixed(bias)), np.zeros(0, dtype=kind)
+        return FactorModel(fixed(scorer.users), fixed(scorer.items), fixed(bias)), np.zeros(0, dtype=kind)
     if isinstance(scorer, Table):
         n, kind = scorer.scores.shape[0], scorer.scores.dtype
         own = fixed(np.arange(n + 1)), fixed(np.arange(n, dtype=np.int32)), fixed(np.ones(n, dtype=kind))
-        model = k.SparseModel(*own, *_csr_parts(scorer.scores), -np.inf)
+        model = SparseModel(*own, *_csr_parts(scorer.scores), -np.inf)
         return model, np.full(scorer.n_items, -np.inf, dtype=kind)
     history, kind = _csr_parts(scorer.history), scorer.similarity.dtype
     if sp.issparse(scorer.similarity):
-        model = k.SparseModel(*history, *_csr_parts(scorer.similarity), 0.0)
+        model = SparseModel(*history, *_csr_parts(scorer.similarity), 0.0)
         return model, np.zeros(max(task.n_items, scorer.n_items), dtype=kind)
-    return k.DenseItemModel(*history, fixed(scorer.similarity)), np.zeros(0, dtype=kind)
+    return DenseItemModel(*history, fixed(scorer.similarity)), np.zeros(0, dtype=kind)
 
 
 def _csr_parts(matrix: Any) -> tuple[Array, Array, Array]:
@@ -163,57 +278,47 @@ def _csr_parts(matrix: Any) -> tuple[Array, Array, Array]:
 
 
 def scratch_of(task: Task, state: State, row: Array) -> Any:
-    """Return what one thread works on for this task."""
-    drawn_once = not (task.exhaustive or all(course.replace for course in task.courses))
-    return scratch_for(state.cases, row, task.n_items, task.n_items if drawn_once else 0)
-
-
-def scratch_for(cases: Any, row: Array, n: int = 0, cards: int = 0) -> Any:
-    """Return what one thread works on, for ``n`` items of which ``cards`` are drawn without replacement.
+    """Return what one thread works on for this task.
 
     Pages that are never touched cost nothing, so what one design does not need is harmless.
     """
-    return k.Scratch(
+    n, cases = task.n_items, state.cases
+    drawn_once = not (task.design.exhaustive or all(course.replace for course in task.courses))
+    cards = n if drawn_once else 0
+    return Scratch(
         row=row.copy(),
         places=np.empty(max(cases.longest, n // 4 + 1), dtype=np.int32),
         marks=np.zeros(n // 64 + 1, dtype=np.uint64),
         deck=np.arange(cards, dtype=np.int32),
         moved=np.empty(cards, dtype=np.int32),
-        ids=np.empty(max(k.CHUNK, cases.most), dtype=np.int64),
-        scores=np.empty(k.CHUNK, dtype=row.dtype),
+        ids=np.empty(max(CHUNK, cases.most), dtype=np.int64),
+        scores=np.empty(CHUNK, dtype=row.dtype),
         target_scores=np.empty(cases.most, dtype=row.dtype),
     )
 
 
-def run_kernel(
-    task: Task,
-    state: State,
-    given: tuple[Any, Array] | None = None,
-    scores: Array | None = None,
-    *,
-    compare: bool = True,
-) -> Array:
+def run_kernel(task: Task, state: State, given: tuple[Any, Array] | None = None, scores: Array | None = None) -> Array:
     """Observe a state's cases by the compiled loop of its design, in threads; return the scores of the targets.
 
     ``given``: a model as :func:`structure` returns it, unless it is the task's own. ``scores``: those of the targets, where
-    they are known. Without ``compare``, targets are scored and put in order, and their candidates counted, and that is all.
+    they are known.
     """
     model, row = given or structure(task)
     known = scores is not None
     # a copy of what is known: kernels are compiled for an array that may be written to, and one from another node may not
     own = np.empty(len(state.hits), dtype=row.dtype) if scores is None else np.array(scores)
     seen = (state.compared, state.hits, state.pool, state.status)
-    kernel = (k.exhaust if compare else k.open_cases) if task.exhaustive else k.sample
+    kernel = k.exhaust if task.design.exhaustive else k.sample
 
     def run(spans: Iterator[tuple[int, int]]) -> None:
         scratch = scratch_of(task, state, row)
         for first, last in spans:
             kernel(model, state.cases, state.rules, first, last, scratch, known, own, *seen)
 
-    share_out(len(state.cases.users), run, least=1 if task.exhaustive else 64)
+    share_out(len(state.cases.users), run, least=1 if task.design.exhaustive else 64)
     # with one target each there is nothing to order, nor to compile for it
     if not known and len(state.cases.targets) > len(state.cases.users) and not state.status.any():
-        k.order_targets(state.cases, state.rules, scratch_of(task, state, row), own, state.order)
+        state.order_targets(own)
     return own
 
 
@@ -224,13 +329,18 @@ def scores_of(task: Task, users: IntArray, items: IntArray) -> Array:
         return floats(task.scorer.score(users, items))
     model, work = structure(task)
     out = np.empty(items.shape, dtype=work.dtype)
-    ids, scores = np.empty(k.CHUNK, dtype=np.int64), np.empty(k.CHUNK, dtype=work.dtype)
-    k.score_matrix(model, users, items, work.copy(), ids, scores, out)
+    k.score_matrix(model, users, items, work.copy(), out)
     return out
 
 
-def whole_rows(scorer: Any, users: IntArray, n_items: int, called: str) -> Array:
-    """Ask a model that is not compiled for the scores of all items; ``called`` names it in messages."""
+def whole_rows(task: Task, users: IntArray, called: str) -> Array:
+    """Return the scores of all items of some users; ``called`` names the model in messages."""
+    scorer, n_items = task.scorer, task.n_items
+    if task.compiled:
+        model, work = structure(task)
+        scores = np.empty((len(users), n_items), dtype=work.dtype)
+        k.score_rows(model, users, work.copy(), scores)
+        return scores
     if isinstance(scorer, Rows):
         scores = floats(scorer.rows(users))
     else:
@@ -243,9 +353,50 @@ def whole_rows(scorer: Any, users: IntArray, n_items: int, called: str) -> Array
     return scores
 
 
-def floats(scores: Any) -> Array:
-    """Return what a model returned, as an array of floats."""
-    array = to_numpy(scores)
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"scores must be numbers, got {array.dtype}.")
-    return np.ascontiguousarray(array, dtype=float_type(array.dtype))
+# ------------------------------------------------------------------------------------------------------- threads
+
+_HELPERS: dict[tuple[int, int], ThreadPoolExecutor] = {}
+
+
+def _helpers(threads: int) -> ThreadPoolExecutor:
+    """Threads that wait for work between calls: starting them would cost as much as a thousand users.
+
+    Kept by process, since threads do not survive a fork; what they are given never waits for them in turn.
+    """
+    key = os.getpid(), threads
+    found = _HELPERS.get(key)
+    if found is None:
+        found = _HELPERS.setdefault(key, ThreadPoolExecutor(threads, thread_name_prefix="fullrank"))
+    return found
+
+
+def share_out(
+    n: int, work: Callable[[Iterator[tuple[int, int]]], None], *, least: int = 64, step: int | None = None
+) -> None:
+    """Call ``work`` in every thread, this one included, with spans of 0..n−1 until none is left.
+
+    Spans are ``step`` long, or at least ``least``. Plain threads around kernels that release the GIL: unlike a parallel
+    runtime they survive forks, nest in any ``map`` and cost no compilation.
+    """
+    size = usable_threads()
+    threads = min(size, -(-n // (step or least)))
+    step = step or max(least, -(-n // (8 * threads)))
+    spans = [(a, min(a + step, n)) for a in range(0, n, step)]
+    if threads <= 1:
+        work(iter(spans))
+        return
+    queue = deque(spans)  # popping is atomic
+
+    def taken() -> Iterator[tuple[int, int]]:
+        with contextlib.suppress(IndexError):
+            while True:
+                yield queue.popleft()
+
+    others = [_helpers(size - 1).submit(work, taken()) for _ in range(threads - 1)]
+    try:
+        work(taken())
+    finally:
+        queue.clear()  # after an error nothing more is begun; otherwise it is empty
+        for future in others:
+            if not future.cancel():  # one that has not begun, because others use the threads, is not needed
+                future.result()

@@ -5,7 +5,7 @@ The score of (user, item) is a fixed sequence of roundings, so ranks do not depe
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from llvmlite import ir
 from numba import types
@@ -13,54 +13,12 @@ from numba.core import cgutils
 from numba.extending import intrinsic, overload
 
 from fullrank.observing.compiled import LEAN, Array
-
-__all__ = [
-    "DenseItemModel", "FactorModel", "RowModel", "SparseModel", "announce_user", "close_user", "dot_rows", "open_user",
-    "score_items", "score_range",
-]  # fmt: skip
+from fullrank.observing.kernel_inputs import DenseItemModel, FactorModel, RowModel, SparseModel
 
 #: How many gathered rows are asked for ahead of the one being scored.
 AHEAD = 16
 #: Lanes of the fixed summation order of :func:`dot_rows`.
 LANES = 8
-
-
-class FactorModel(NamedTuple):
-    """score = users[u] · items[i] (+ bias[i] when ``bias`` is not empty)."""
-
-    users: Array
-    items: Array
-    bias: Array
-
-
-class SparseModel(NamedTuple):
-    """score = Σ_j history[u, j] · similarity[j, i], both CSR, and ``empty`` (0 or −∞) where no j has the item.
-
-    Stored scores are that too: the history of a user is then the user's own row.
-    """
-
-    history_ptr: Array
-    history: Array
-    history_weight: Array
-    ptr: Array
-    index: Array
-    value: Array
-    empty: float
-
-
-class DenseItemModel(NamedTuple):
-    """score = Σ_j history[u, j] · matrix[j, i], history CSR and the matrix dense."""
-
-    history_ptr: Array
-    history: Array
-    history_weight: Array
-    matrix: Array
-
-
-class RowModel(NamedTuple):
-    """score = matrix[u, i]."""
-
-    matrix: Array
 
 
 def _dots(context: Any, builder: Any, left: Any, right: Any, kind: Any, row: Any, others: list[Any]) -> list[Any]:
@@ -205,9 +163,9 @@ def _open_user(model: Any, row: Any, work: Any) -> Any:
             j, weight = model.history[h], model.history_weight[h]
             for k in range(model.ptr[j], model.ptr[j + 1]):
                 if adds:
-                    work[model.index[k]] += weight * model.value[k]
+                    work[model.items[k]] += weight * model.value[k]
                 else:
-                    work[model.index[k]] = weight * model.value[k]
+                    work[model.items[k]] = weight * model.value[k]
 
     return spread
 
@@ -221,7 +179,7 @@ def _close_user(model: Any, row: Any, work: Any) -> Any:
         for h in range(model.history_ptr[row], model.history_ptr[row + 1]):
             j = model.history[h]
             for k in range(model.ptr[j], model.ptr[j + 1]):
-                work[model.index[k]] = model.empty
+                work[model.items[k]] = model.empty
 
     return clear
 

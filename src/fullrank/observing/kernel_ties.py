@@ -10,17 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from fullrank._checks import TIES
 from fullrank.observing.compiled import Array, folded, helper
 
-__all__ = [
-    "GOLDEN", "OPTIMISTIC", "PESSIMISTIC", "RANDOM", "any_nan", "beats", "bounded", "count_above", "item_key", "mix64",
-    "place_targets", "tally", "user_key",
-]  # fmt: skip
-
 #: How tied scores are ordered.
-RANDOM, OPTIMISTIC, PESSIMISTIC = 0, 1, 2
-#: Targets of a user that are put in order by comparing each with each.
-FEW_TARGETS = 32
+RANDOM, OPTIMISTIC, PESSIMISTIC = range(len(TIES))
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -77,18 +71,6 @@ def beats(score: Any, target_score: Any, key: Any, item: int, target: int, ties:
 
 
 @helper
-def _precedes(scores: Array, targets: Array, one: int, other: int, key: Any) -> bool:
-    """Return whether target ``one`` of a user comes before target ``other``.
-
-    Tied targets are ordered by their keys under every tie rule: places must be 1..T, and which of two relevant items
-    takes which place changes no metric.
-    """
-    if targets[one] == targets[other]:
-        return scores[one] >= scores[other] and one < other
-    return beats(scores[one], scores[other], key, targets[one], targets[other], RANDOM)
-
-
-@helper
 def tally(scores: Array, low: Any, high: Any) -> tuple[int, int]:
     """Return how many scores are above ``high``, and how many at or above ``low``.
 
@@ -123,57 +105,31 @@ def count_above(scores: Array, items: Array, first: int, n: int, score: Any, key
     return above
 
 
-@helper
-def _sink(heap: Array, root: int, size: int, scores: Array, targets: Array, key: Any) -> None:
-    """Let the target at ``root`` sink until no later one is above it: the last of all comes to the top."""
-    while True:
-        child = 2 * root + 1
-        if child >= size:
-            return
-        if child + 1 < size and _precedes(scores, targets, heap[child], heap[child + 1], key):
-            child += 1
-        if not _precedes(scores, targets, heap[root], heap[child], key):
-            return
-        heap[root], heap[child] = heap[child], heap[root]
-        root = child
-
-
-@helper
-def _sort_targets(scores: Array, targets: Array, key: Any, places: Array) -> None:
-    """The place of each of many targets: a heap, then the inverse of the permutation, all within ``places``."""
-    n = len(places)
-    for c in range(n):
-        places[c] = c
-    for root in range(n // 2 - 1, -1, -1):
-        _sink(places, root, n, scores, targets, key)
-    for end in range(n - 1, 0, -1):
-        places[0], places[end] = places[end], places[0]
-        _sink(places, 0, end, scores, targets, key)
-    for start in range(n):  # cycle by cycle; places that are found are negative until all are
-        if places[start] < 0:
-            continue
-        at, target = start, places[start]
-        while True:
-            following = places[target]
-            places[target] = -(at + 1)
-            at, target = target, following
-            if at == start:
-                break
-    for c in range(n):
-        places[c] = -places[c]
-
-
 @folded
-def place_targets(scores: Array, targets: Array, n: int, key: Any, order: Array, b: int) -> bool:
-    """Put the place of each of a user's targets, from 1, into ``order[b:b + n]``; false if a score is not a number."""
-    if any_nan(scores, n):
+def place_targets(scores: Array, targets: Array, b: int, e: int, key: Any, line: Array, order: Array) -> bool:
+    """Put the places, from 1, of a user's targets b..e−1 into ``order``; false if a score is not a number.
+
+    Tied targets are ordered by their keys under every tie rule: places must be 1..T, and which of two relevant items
+    takes which place changes no metric. Shell's sort: a few are inserted one by one, many in strides first.
+    """
+    n, stride = e - b, 1
+    if any_nan(scores[b:e], n):
         return False
-    if n > FEW_TARGETS:
-        _sort_targets(scores, targets, key, order[b : b + n])
-        return True
+    while 3 * stride < n:
+        stride = 3 * stride + 1
     for c in range(n):
-        place = 1
-        for other in range(n):
-            place += other != c and _precedes(scores, targets, other, c, key)
-        order[b + c] = place
+        line[c] = b + c
+    while stride > 0:
+        for c in range(stride, n):
+            at, one = c, line[c]
+            while at >= stride:
+                other = line[at - stride]
+                if not beats(scores[one], scores[other], key, targets[one], targets[other], RANDOM):
+                    break
+                line[at] = other
+                at -= stride
+            line[at] = one
+        stride //= 3
+    for c in range(n):
+        order[line[c]] = c + 1
     return True

@@ -10,40 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from fullrank.observing.compiled import CHUNK, NAN_SCORE, NO_CANDIDATE, Array, Cases, Rules, Scratch, folded, kernel
+from fullrank.observing.compiled import Array, folded, kernel
 from fullrank.observing.kernel_draws import draw_items, keep_range, list_negatives, mark_negatives, next_goal, unmark
-from fullrank.observing.kernel_guided import mark_listed, score_matrix, score_rows
-from fullrank.observing.kernel_products import count_tile, row_norms
-from fullrank.observing.kernel_scores import (
-    DenseItemModel,
-    FactorModel,
-    RowModel,
-    SparseModel,
-    announce_user,
-    close_user,
-    open_user,
-    score_items,
-    score_range,
-)
-from fullrank.observing.kernel_ties import (
-    OPTIMISTIC,
-    PESSIMISTIC,
-    RANDOM,
-    any_nan,
-    beats,
-    count_above,
-    item_key,
-    mix64,
-    place_targets,
-    user_key,
-)
+from fullrank.observing.kernel_inputs import CHUNK, NAN_SCORE, NO_CANDIDATE
+from fullrank.observing.kernel_scores import announce_user, close_user, dot_rows, open_user, score_items, score_range
+from fullrank.observing.kernel_ties import any_nan, beats, count_above, item_key, mix64, place_targets, tally, user_key
 
-__all__ = [
-    "CHUNK", "NAN_SCORE", "NO_CANDIDATE", "OPTIMISTIC", "PESSIMISTIC", "RANDOM", "Cases", "DenseItemModel", "FactorModel",
-    "RowModel", "Rules", "Scratch", "SparseModel", "beats", "choose_courses", "count_batch", "count_tile",
-    "exhaust", "fill_draws", "mark_listed", "next_goals", "open_cases", "order_targets", "row_norms", "sample",
-    "score_matrix", "score_rows",
-]  # fmt: skip
+#: Scores looked at more closely where some of a chunk are too near to the target's.
+FINE = 64
 
 
 @kernel
@@ -142,29 +116,6 @@ def sample(
         close_user(model, row, work)
         if not explicit:
             unmark(listed, lo[g], hi[g], targets, ptr[g], ptr[g + 1], marks)
-
-
-@kernel
-def open_cases(
-    model: Any, cases: Any, rules: Any, first: int, last: int, scratch: Any, known: bool, target_scores: Array,
-    compared: Array, hits: Array, pool: Array, status: Array,
-) -> None:  # fmt: skip
-    """Do what :func:`exhaust` does before it compares anything: score the targets of a user, and count the candidates."""
-    model_rows, ptr, targets, lo, hi = cases.rows, cases.ptr, cases.targets, cases.lo, cases.hi
-    listed, explicit, n_items = cases.listed, cases.explicit, cases.n_items
-    work, places, ids, own = scratch.row, scratch.places, scratch.ids, scratch.target_scores
-    for g in range(first, last):
-        row, b, e = model_rows[g], ptr[g], ptr[g + 1]
-        n_negatives = list_negatives(listed, lo[g], hi[g], targets, b, e, explicit, n_items, places)[0]
-        if n_negatives < 1:
-            status[g] = NO_CANDIDATE
-            continue
-        open_user(model, row, work)
-        if not known and not score_targets(model, row, work, targets, b, e, ids, own, target_scores):
-            status[g] = NAN_SCORE
-        for c in range(b, e):
-            compared[c], hits[c], pool[c] = n_negatives, 0, n_negatives + 1
-        close_user(model, row, work)
 
 
 @kernel
@@ -267,31 +218,120 @@ def fill_draws(
 
 
 @kernel
-def count_batch(
-    cases: Any, rules: Any, rows: Array, groups: Array, sizes: Array, items: Array, scores: Array,
-    hits: Array, status: Array,
-) -> None:  # fmt: skip
-    """Add to ``hits`` how many of the ``sizes[k]`` negatives in row k beat the target in its first column."""
-    users, targets = cases.users, cases.targets
-    ties, tie_seed = rules.ties, rules.tie_seed
-    for k in range(len(rows)):
-        c, n = rows[k], sizes[k]
-        key = user_key(tie_seed, users[groups[k]])
-        for d in range(n + 1):
-            if scores[k, d] != scores[k, d]:
-                status[groups[k]] = NAN_SCORE
-        for d in range(1, n + 1):
-            hits[c] += beats(scores[k, d], scores[k, 0], key, items[k, d], targets[c], ties)
+def order_targets(cases: Any, rules: Any, line: Array, scores: Array, order: Array) -> None:
+    """The place of each target among its user's, from their scores; ``line`` has room for those of any one user."""
+    users, ptr, targets, tie_seed = cases.users, cases.ptr, cases.targets, rules.tie_seed
+    for g in range(len(users)):
+        place_targets(scores, targets, ptr[g], ptr[g + 1], user_key(tie_seed, users[g]), line, order)
 
 
 @kernel
-def order_targets(cases: Any, rules: Any, scratch: Any, scores: Array, order: Array) -> None:
-    """The place of each target among its user's, from their scores."""
-    users, ptr, targets = cases.users, cases.ptr, cases.targets
-    tie_seed = rules.tie_seed
-    ids, own = scratch.ids, scratch.target_scores
-    for g in range(len(users)):
-        b, e = ptr[g], ptr[g + 1]
-        for c in range(b, e):
-            ids[c - b], own[c - b] = targets[c], scores[c]
-        place_targets(own, ids, e - b, user_key(tie_seed, users[g]), order, b)
+def score_matrix(model: Any, users: Array, items: Array, work: Array, out: Array) -> None:
+    """Score ``items[k]`` for user ``users[k]``."""
+    for k in range(len(users)):
+        open_user(model, users[k], work)
+        score_items(model, users[k], work, items[k], items.shape[1], out[k])
+        close_user(model, users[k], work)
+
+
+@kernel
+def score_rows(model: Any, users: Array, work: Array, out: Array) -> None:
+    """Score the whole catalogue for every user, a few items at a time."""
+    for k in range(len(users)):
+        open_user(model, users[k], work)
+        for first in range(0, out.shape[1], CHUNK):
+            n = min(CHUNK, out.shape[1] - first)
+            score_range(model, users[k], work, first, n, out[k, first : first + n])
+        close_user(model, users[k], work)
+
+
+@kernel
+def mark_beaten(
+    cases: Any, rules: Any, rows: Array, groups: Array, sizes: Array, items: Array, scores: Array, out: Array, status: Array
+) -> None:  # fmt: skip
+    """Mark in ``out`` which of the ``sizes[k]`` items in row k beat the target in its first column."""
+    users, targets, ties, tie_seed = cases.users, cases.targets, rules.ties, rules.tie_seed
+    for k in range(len(rows)):
+        key = user_key(tie_seed, users[groups[k]])
+        if scores[k, 0] != scores[k, 0]:
+            status[groups[k]] = NAN_SCORE
+        for d in range(1, sizes[k] + 1):
+            if scores[k, d] != scores[k, d]:
+                status[groups[k]] = NAN_SCORE
+            out[k, d - 1] = beats(scores[k, d], scores[k, 0], key, items[k, d], targets[rows[k]], ties)
+
+
+@kernel
+def row_norms(matrix: Array, first: int, last: int, out: Array) -> None:
+    """Euclidean norms of rows first..last−1, a little above the true ones (a bound must not be rounded down)."""
+    slack = 1 + (matrix.shape[1] + 8) * 1.2e-7
+    for i in range(first, last):
+        total = np.float64(dot_rows(matrix, i, matrix, i))
+        if total < 1e-30:  # squares may have vanished
+            total = 0.0
+            for k in range(matrix.shape[1]):
+                total += np.float64(matrix[i, k]) * np.float64(matrix[i, k])
+        out[i] = np.sqrt(total) * slack
+
+
+@kernel
+def count_tile(
+    model: Any, cases: Any, rules: Any, group: Array, tile: Array, place: int, items: Array, cursor: Array, out_ptr: Array,
+    out: Array, target_scores: Array, user_bound: Array, item_bound: Array, tile_bound: float, later: float, limit: Array,
+    hits: Array, closed: Array, going: Array,
+) -> None:  # fmt: skip
+    """Count in a tile of a matrix product: the users ``group``; ``items[place]``, ``items[place+1]``, …
+
+    |product − score| ≤ user_bound · item_bound, so scores further from the target's than that are decided by the product,
+    and the few others by :func:`dot_rows`: the same count as by :func:`exhaust`, to the last tie, whatever the BLAS. Tiles
+    of a user come in ascending order of places; ``cursor`` is how far their left-out items have been crossed out.
+
+    A case is closed when ``limit`` items beat its target, or when no later item can: their scores are at most
+    user_bound · ``later``. ``going`` says whose cases are not all closed.
+    """
+    users, model_rows, ptr, targets = cases.users, cases.rows, cases.ptr, cases.targets
+    ties, tie_seed = rules.ties, rules.tie_seed
+    width, biased = tile.shape[1], len(model.bias) > 0
+    outside = tile.dtype.type(-np.inf)
+    tiny = 1e-37 if tile.itemsize == 4 else 1e-300  # what products that vanish can add up to, and more
+    for r in range(tile.shape[0]):
+        g = group[r]
+        row = tile[r]
+        if biased:
+            for k in range(width):
+                row[k] += model.bias[items[place + k]]
+        at, end = cursor[g], out_ptr[g + 1]
+        while at < end and out[at] < place + width:
+            row[out[at] - place] = outside
+            at += 1
+        cursor[g] = at
+        slack = tile.dtype.type(user_bound[g] * tile_bound + tiny)
+        going[r] = False
+        for c in range(ptr[g], ptr[g + 1]):
+            if closed[c]:
+                continue
+            score = target_scores[c]
+            low, high = score - slack, score + slack
+            for k in range(0, width, CHUNK):
+                stop = min(k + CHUNK, width)
+                above, near = tally(row[k:stop], low, high)
+                hits[c] += above
+                if near == above:
+                    continue
+                key = user_key(tie_seed, users[g])
+                for fine in range(k, stop, FINE):
+                    part = row[fine : min(fine + FINE, stop)]
+                    above, near = tally(part, low, high)
+                    if near == above:
+                        continue
+                    for n in range(len(part)):
+                        s, i = part[n], items[place + fine + n]
+                        if low <= s <= high:
+                            bound = user_bound[g] * item_bound[i]
+                            if bound > 0 and abs(s - score) <= bound + tiny:
+                                s = dot_rows(model.users, model_rows[g], model.items, i)
+                                if biased:
+                                    s += model.bias[i]
+                            hits[c] += beats(s, score, key, i, targets[c], ties)
+            closed[c] = hits[c] >= limit[c] or score > user_bound[g] * later + tiny
+            going[r] |= not closed[c]

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from fullrank._checks import TIES, check_choice, check_whole
 from fullrank._progress import bar
 from fullrank._types import RNG, BoolArray, FloatArray, IntArray
 from fullrank.data.split import Split
@@ -28,14 +29,11 @@ from fullrank.observing.blocks import OUTCOME, Block, Result, unfinished
 from fullrank.observing.budget import Budget
 from fullrank.observing.checkpoint import Checkpoint
 from fullrank.observing.guides import continues, guide_of, training_items
-from fullrank.observing.inputs import check_options, check_sizes, mapper, pools_of, seed_of
+from fullrank.observing.inputs import check_sizes, pools_of, seed_of
 from fullrank.observing.kernel_inputs import is_compiled
 from fullrank.observing.task import SCORES_PER_CALL, Task
 from fullrank.ranks.counts import NOTHING, RankCounts
 from fullrank.ranks.design import ALL, Design, parse_design
-
-__all__ = ["Observation", "file_name"]
-
 
 #: Cases turned into counts at a time.
 CASES_PER_PART = 1 << 18
@@ -82,8 +80,11 @@ class Observation:
         batch: int | None = None,
         name: str | None = None,
     ) -> None:
-        check_options(ties, batch)
-        self._map = mapper(map)
+        check_choice("ties", ties, TIES)
+        check_whole("batch", batch, 1, none=True)
+        self._map = getattr(map, "map", map)
+        if not callable(self._map):
+            raise TypeError(f"`map` must be a function like the built-in `map`, or an object with `.map`, got {map!r}.")
         self.split, self.ties, self.progress, self.batch = split, ties, progress, batch
         self.scorer = as_scorer(model, split, name=name)
         self.name = str(name or self.scorer.name)
@@ -281,12 +282,13 @@ class Observation:
     def _run(self, task: Task, cases: IntArray, budget: Budget) -> bool:
         """Observe cases that are all new or all begun; false if the budget ended it."""
         before = None
-        if self.begun[cases[0]] and not task.exhaustive:
+        if self.begun[cases[0]] and not task.design.exhaustive:
             before = self._before(task.design, task.guide is not None)
         grouped = Block.of(self.split, cases, self._pools, before)
         users = len(grouped.users)
         done = np.zeros(users, dtype=bool)
-        pace = budget.pace(task.most_scores(users, len(cases)))
+        enough = task.most_scores(users, len(cases)) <= budget.items
+        largest, slowest = 0, 0.0
         with Checkpoint(self._path(task, cases), lambda: self._identity(task, cases)) as kept:
             for result in kept.restore(users, grouped.ptr):
                 self._take(grouped, result)
@@ -304,11 +306,14 @@ class Observation:
                     done[result.first : result.last] = True
                     kept.keep(result)
                     now = time.perf_counter()
+                    largest, slowest = max(largest, result.scored), max(slowest, now - begin)
                     self.seconds, self._timed = self.seconds + now - begin, self._timed + result.scored
                     begin = now
                     shown.update(int(grouped.ptr[result.last] - grouped.ptr[result.first]))
                     budget.spend(result.scored)
-                    if not done.all() and not pace.goes_on(result.scored):
+                    # another block must fit, as large and as slow as the largest and slowest so far
+                    fits = (enough or largest <= budget.items) and slowest <= budget.seconds
+                    if not done.all() and not fits:
                         return False
         if not done.all():
             raise RuntimeError(

@@ -16,8 +16,6 @@ from fullrank.observing.observation import Observation
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import Design, parse_design
 
-__all__ = ["observe"]
-
 
 def observe(
     model: Any,

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from fullrank._threads import ONE_BLAS_THREAD, usable_threads
 from fullrank._types import Array
-from fullrank.observing.kernel_inputs import State, fixed, run_kernel, structure
+from fullrank.observing.kernel_inputs import State, fixed, run_kernel, share_out, structure
 from fullrank.observing.kernel_inputs import kernels as k
-from fullrank.observing.threads import share_out
 
 if TYPE_CHECKING:
     from fullrank.observing.task import Task
-
-__all__ = ["count_products"]
-
 
 #: Users in a matrix product, and scores: large enough that the BLAS runs at its limit, small enough for the cache.
 TILE_USERS, TILE_SCORES = 1024, 1 << 20
@@ -31,20 +27,13 @@ COPIED_BYTES = 1 << 27
 _BOUNDS: weakref.WeakKeyDictionary[Task, _ByNorm] = weakref.WeakKeyDictionary()
 
 
-@dataclass(frozen=True)
-class _ByNorm:
+class _ByNorm(NamedTuple):
     """The items of a model in the order of falling norms."""
 
     bound: Array  # on the norm of each item
     order: Array  # the items
     place: Array  # of each item in that order
     copied: Array | None
-
-    def take(self, items: Array, first: int, last: int, room: Array) -> Array:
-        """Return the factors of the items at these places."""
-        if self.copied is not None:
-            return self.copied[first:last]
-        return np.take(items, self.order[first:last], axis=0, out=room[: last - first], mode="clip")
 
 
 def _norms(matrix: Array) -> Array:
@@ -98,12 +87,10 @@ def count_products(task: Task, state: State) -> bool:
     Items come by falling norm: rounding is then bounded tightly in each tile, and cases are closed early (`count_tile`).
     """
     model, work = structure(task)
-    cases, kind, width = state.cases, model.items.dtype, model.items.shape[1]
-    n = len(cases.users)
+    cases, n, kind, width = state.cases, len(state.cases.users), model.items.dtype, model.items.shape[1]
     rows = np.ascontiguousarray(model.users[cases.users])
     user_bound = _norms(rows)
-    items = _by_norm(task)
-    item_bound, order = items.bound, items.order
+    item_bound, order, places, copied = _by_norm(task)
     if task.scorer.bias is not None:
         user_bound = np.hypot(user_bound, 1.0)
     if not float(user_bound.max()) * float(item_bound.max()) < float(np.finfo(kind).max) / 16:
@@ -113,10 +100,10 @@ def count_products(task: Task, state: State) -> bool:
     unit = (width + width / 8 + 24) * float(np.finfo(kind).eps) / 2
     user_bound *= unit
     # first no item at all: the scores of the targets, their order, and the sizes of the pools
-    scores = run_kernel(task, state, (model, work), compare=False)
+    scores = run_kernel(task, replace(state, cases=cases._replace(high=0)), (model, work))
     if state.status.any():
         return True
-    out_ptr, out = _left_out(cases, items.place)
+    out_ptr, out = _left_out(cases, places)
     cursor = out_ptr[:-1].copy()
     closed = np.zeros(len(state.hits), dtype=bool)
     limit = np.where((task.limit > 0) & (state.pool - 1 > task.few), task.limit, task.n_items)
@@ -132,7 +119,10 @@ def count_products(task: Task, state: State) -> bool:
             place, wide = 0, FIRST_ITEMS
             while len(group) and place < task.n_items:
                 wide = min(wide, task.n_items - place, max(TILE_SCORES // len(group), 64))
-                right = items.take(model.items, place, place + wide, room)
+                here = slice(place, place + wide)
+                right = room[:wide] if copied is None else copied[here]
+                if copied is None:
+                    np.take(model.items, order[here], axis=0, out=right, mode="clip")
                 tile = buffer[: len(group) * wide].reshape(len(group), wide)
                 np.dot(left, right.T, out=tile)
                 rest = item_bound[order[place + wide]] if place + wide < task.n_items else 0.0

@@ -18,12 +18,8 @@ import numpy as np
 from fullrank._types import Array, IntArray
 from fullrank.models.scorer import Factors
 from fullrank.observing.blocks import Block, Result
-from fullrank.observing.kernel_inputs import State, fixed, run_kernel, scores_of, scratch_of, structure
-from fullrank.observing.kernel_inputs import kernels as k
+from fullrank.observing.kernel_inputs import NAN_SCORE, State, fixed, run_kernel, scores_of, scratch_of, structure
 from fullrank.observing.task import Task
-
-__all__ = ["Part", "ShardTask", "spread"]
-
 
 #: Blocks that are open at a time: enough that no range waits for another.
 OPEN_BLOCKS = 8
@@ -60,17 +56,14 @@ class ShardTask:
     def __getstate__(self) -> dict[str, Any]:
         return {"task": self.task, "bounds": self.bounds, "_opened": {}}
 
-    def _range(self, shard: int) -> tuple[Task, int, int]:
-        low, high = self.bounds[shard], self.bounds[shard + 1]
-        if shard not in self._opened:
-            self._opened.clear()
-            cut = getattr(self.task.scorer, "for_items", None)
-            self._opened[shard] = self.task if cut is None else replace(self.task, scorer=cut(low, high))
-        return self._opened[shard], low, high
-
     def __call__(self, part: Part) -> tuple[int, Array]:
         """Return the first user of the block, and an array with one entry per case."""
-        task, low, high = self._range(part.shard)
+        low, high = self.bounds[part.shard], self.bounds[part.shard + 1]
+        if part.shard not in self._opened:
+            self._opened.clear()
+            cut = getattr(self.task.scorer, "for_items", None)
+            self._opened[part.shard] = self.task if cut is None else replace(self.task, scorer=cut(low, high))
+        task = self._opened[part.shard]
         state = State.of(task, part.block)
         model, row = structure(task)
         cases, rules = state.cases, state.rules
@@ -80,7 +73,7 @@ class ShardTask:
             out = np.zeros(len(cases.targets), dtype=row.dtype)
             out[here] = scores_of(task, users, targets)[:, 0]
             return part.block.first, out
-        if not task.exhaustive:  # a course of one stage for every goal
+        if not task.design.exhaustive:  # a course of one stage for every goal
             goals, course = np.unique(2 * part.goal + rules.replace[cases.course], return_inverse=True)
             stages, none = fixed(goals[:, None] // 2), fixed(np.zeros_like(goals))
             rules = rules._replace(stages=stages, stop_at=none, replace=fixed(goals % 2 == 1))
@@ -97,16 +90,15 @@ def _questions(task: Task, block: Block) -> Generator[dict[str, Any], Array, Res
     state = State.of(task, block)
     before = int(state.compared.sum())
     scores = yield {"block": block}  # a target is in one range, and 0 elsewhere
-    scratch = scratch_of(task, state, np.zeros(0, dtype=scores.dtype))
-    state.find_pools(scratch)
-    state.status[state.group[np.isnan(scores)]] = k.NAN_SCORE
+    state.find_pools(scratch_of(task, state, np.zeros(0, dtype=scores.dtype)))
+    state.status[state.group[np.isnan(scores)]] = NAN_SCORE
     state.complain(task.name)
     if block.order is None:  # a case taken up again has its order already
-        k.order_targets(state.cases, state.rules, scratch, scores, state.order)
-    if task.exhaustive:
+        state.order_targets(scores)
+    if task.design.exhaustive:
         state.hits[:] = yield {"block": block, "scores": scores}
         state.compared[:] = state.pool - 1
-    while not task.exhaustive and ((goal := state.next_goals()) > state.compared).any():
+    while not task.design.exhaustive and ((goal := state.next_goals()) > state.compared).any():
         asked = replace(block, compared=state.compared.copy())
         state.hits[:] += yield {"block": asked, "scores": scores, "goal": goal}
         state.compared[:] = goal

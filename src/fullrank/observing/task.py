@@ -11,13 +11,19 @@ import numpy as np
 from fullrank.models.scorer import Factors, Rows
 from fullrank.observing.blocks import Block, Result
 from fullrank.observing.guides import TILE, Guide, observe_behind
-from fullrank.observing.kernel_inputs import State, fixed, is_compiled, run_kernel, scores_of, scratch_of, whole_rows
-from fullrank.observing.kernel_inputs import kernels as k
+from fullrank.observing.kernel_inputs import (
+    CHUNK,
+    RowModel,
+    State,
+    fixed,
+    is_compiled,
+    run_kernel,
+    scores_of,
+    scratch_of,
+    whole_rows,
+)
 from fullrank.observing.products import count_products
 from fullrank.ranks.design import Course, Design, Exhaustive
-
-__all__ = ["SCORES_PER_CALL", "Task"]
-
 
 #: Scores asked at once of a model that is only known by its function: the shape is fixed, so batches cannot change a digit.
 SCORES_PER_CALL, ROWS_PER_CALL = 1 << 18, 1024
@@ -52,11 +58,6 @@ class Task:
         return cls(scorer, name, design, courses, n_items, ties, seed, limit, few, guide=guide)
 
     @property
-    def exhaustive(self) -> bool:
-        """Return whether every candidate of every case is compared."""
-        return self.design.exhaustive
-
-    @property
     def first_stage(self) -> int:
         """Negatives of the first stage, of the course that begins with most."""
         return max(course.stages[0] or self.n_items for course in self.courses)
@@ -71,7 +72,7 @@ class Task:
     @property
     def asks_rows(self) -> bool:
         """Return whether a model that is not compiled is asked for the scores of all items."""
-        return not self.compiled and (self.exhaustive or bool(self.limit) or isinstance(self.scorer, Rows))
+        return not self.compiled and (self.design.exhaustive or bool(self.limit) or isinstance(self.scorer, Rows))
 
     @functools.cached_property
     def parts(self) -> tuple[Task, Task] | None:
@@ -113,7 +114,9 @@ class Task:
             return int(batch)
         if not self.compiled:
             return self.tile
-        each = (self.n_items // 16 if self.exhaustive else self.first_stage) * len(cases.targets) / len(cases.users)
+        each = (
+            (self.n_items // 16 if self.design.exhaustive else self.first_stage) * len(cases.targets) / len(cases.users)
+        )
         return int(np.clip((1 << 23) / max(each, 1), 1024, 1 << 16))
 
     def __call__(self, block: Block) -> Result:
@@ -129,7 +132,7 @@ class Task:
             sample, ranks = self.parts
             return self.joined(sample._observe(block), ranks._observe(block))
         if self.guide is not None or not self.compiled:
-            ask = _by_rows if self.exhaustive or isinstance(self.scorer, Rows) else _by_pairs
+            ask = _by_rows if self.design.exhaustive or isinstance(self.scorer, Rows) else _by_pairs
             if self.guide is not None:
                 ask = functools.partial(observe_behind, self.guide)
             n, tile = len(block.users), self.tile
@@ -137,7 +140,7 @@ class Task:
         state = State.of(self, block)
         before = int(state.compared.sum())
         factors = isinstance(self.scorer, Factors) and self.scorer.users.shape[1] > 0
-        products = self.exhaustive and factors and not block.explicit
+        products = self.design.exhaustive and factors and not block.explicit
         if not (products and count_products(self, state)):
             run_kernel(self, state)
         state.complain(self.name)
@@ -147,10 +150,10 @@ class Task:
 def _by_rows(task: Task, block: Block) -> Result:
     """Observe a tile of a model that gives whole rows, or of any model when every candidate is compared."""
     users = np.array(block.users)
-    scores = whole_rows(task.scorer, users, task.n_items, f"model `{task.name}`")
+    scores = whole_rows(task, users, f"model `{task.name}`")
     state = State.of(task, block)
     state = replace(state, cases=state.cases._replace(rows=fixed(np.arange(len(users)))))
-    run_kernel(task, state, (k.RowModel(fixed(scores)), np.zeros(0, dtype=scores.dtype)))
+    run_kernel(task, state, (RowModel(fixed(scores)), np.zeros(0, dtype=scores.dtype)))
     state.complain(task.name)
     return state.result(block, len(users) * task.n_items)
 
@@ -158,7 +161,7 @@ def _by_rows(task: Task, block: Block) -> Result:
 def _by_pairs(task: Task, block: Block) -> Result:
     """Observe a tile of a model that is known by its function only: the target and its negatives, stage by stage."""
     state, scored = State.of(task, block), 0
-    cases, rules, group = state.cases, state.rules, state.group
+    cases, group = state.cases, state.group
     scratch = scratch_of(task, state, np.zeros(0))
     state.find_pools(scratch)
     state.complain(task.name)
@@ -166,12 +169,11 @@ def _by_pairs(task: Task, block: Block) -> Result:
     while len(rows := np.flatnonzero(state.compared < (goal := state.next_goals()))):
         while len(rows):
             left = (goal - state.compared)[rows]
-            width = int(min(left.max(), max(task.scores_per_call // len(rows), min(k.CHUNK, task.scores_per_call))))
-            items = np.empty((len(rows), width + 1), dtype=np.int64)
-            sizes, begin, users = np.minimum(left, width), state.compared[rows], group[rows]
-            k.fill_draws(cases, rules, rows, users, begin, begin + sizes, scratch, state.pool, items, state.status)
-            scores = scores_of(task, cases.users[users], items)
-            k.count_batch(cases, rules, rows, users, sizes, fixed(items), fixed(scores), state.hits, state.status)
+            width = int(min(left.max(), max(task.scores_per_call // len(rows), min(CHUNK, task.scores_per_call))))
+            sizes, begin = np.minimum(left, width), state.compared[rows]
+            items = state.draws(scratch, rows, begin, begin + sizes, width)
+            scores = scores_of(task, cases.users[group[rows]], items)
+            state.hits[rows] += state.beaten_by(rows, sizes, items, scores).sum(1)
             state.complain(task.name)
             target_scores[rows] = scores[:, 0]
             scored += scores.size - len(rows)
@@ -180,5 +182,5 @@ def _by_pairs(task: Task, block: Block) -> Result:
     if len(cases.targets) == len(cases.users):  # one target each: nothing to order, nor to compile for it
         state.order[:] = 1
     elif block.order is None:  # a case taken up again has its order already
-        k.order_targets(cases, rules, scratch, target_scores, state.order)
+        state.order_targets(target_scores)
     return state.result(block, scored)

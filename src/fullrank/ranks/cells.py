@@ -15,11 +15,6 @@ from fullrank.ranks.checks import check_users, check_weights, constant, per_case
 from fullrank.ranks.laws import ALL, NOTHING
 from fullrank.ranks.protocol import Design
 
-__all__ = [
-    "BLOCKS", "EVERY", "FINEST", "KEYS", "MAX_POOLS", "SUMS", "UNKNOWN", "cells_of", "codes", "finest_level", "grouped",
-    "pool_key", "sum_by", "unique_rows", "user_blocks",
-]  # fmt: skip
-
 #: Number of user blocks. 256 keeps counts small and leaves 255 degrees of freedom for resampling.
 BLOCKS = 256
 #: Pools are binned by ⌊log2 N · 2^level⌋ at the finest level that keeps at most this many bins.

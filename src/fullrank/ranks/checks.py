@@ -12,10 +12,6 @@ from fullrank._tables import is_number
 from fullrank._types import Array, BoolArray, FloatArray, IntArray
 from fullrank.ranks.laws import ALL, NOTHING
 
-__all__ = [
-    "MOST_ITEMS", "check_candidates", "check_ranks", "check_users", "check_weights", "constant", "per_case", "refuse",
-]  # fmt: skip
-
 #: More candidates than this are refused: ranks near 2**53 are no longer distinct as floating-point numbers.
 MOST_ITEMS = 2**50
 

@@ -16,8 +16,6 @@ from fullrank.ranks.design import ALL, parse_design
 if TYPE_CHECKING:
     from fullrank.ranks.counts import RankCounts
 
-__all__ = ["read_counts", "write_counts"]
-
 _FORMAT = "fullrank.RankCounts"
 _VERSION = 4
 
@@ -46,9 +44,12 @@ def read_counts(kind: type[RankCounts], path: str | os.PathLike[str]) -> RankCou
             arrays["keys"] = np.insert(keys, 6, np.where(keys[:, 3] == 0, 0, keys[:, 2]), axis=1)
         sums: list[Any] = [arrays[name] for name in SUMS]
         counts = kind(parse_design(header["design"]), int(header["level"]), arrays["keys"], *sums)
-        return replace(
-            counts, candidates=header["candidates"] if header["version"] > 1 else _candidates_of_version_1(counts)
-        )
+        if header["version"] > 1:
+            return replace(counts, candidates=header["candidates"])
+        # files that did not say: "unseen" where pools vary by more than the number of targets does
+        low, high = counts.pool_range
+        varies = high - low > float(counts.column("targets").max()) - 0.5
+        return replace(counts, candidates="unseen" if varies else "all")
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise ValueError(f"{os.fspath(path)!r} is not {what}, or is damaged: {str(error).rstrip('.')}.") from None
 
@@ -61,9 +62,3 @@ def _of_version_2(arrays: dict[str, Array]) -> dict[str, Array]:
     keys = [block, pool, ahead, rest, drawn, hits, order, targets]
     sums = [arrays[name] for name in SUMS[:5]]
     return dict(zip(("keys", *SUMS), grouped(keys, [*sums, none.astype(np.float64)]), strict=True))
-
-
-def _candidates_of_version_1(counts: RankCounts) -> str:
-    """Return what old files meant: ``unseen`` where pools vary by more than the number of targets does, else ``all``."""
-    low, high = counts.pool_range
-    return "unseen" if high - low > float(counts.column("targets").max()) - 0.5 else "all"

@@ -35,6 +35,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fullrank._checks import check_whole
 from fullrank._types import FloatArray, IntArray
 from fullrank.ranks.checks import constant, refuse
 from fullrank.ranks.laws import ALL, compared, known_law, log_hypergeom, sampled_law, share
@@ -119,7 +120,7 @@ class Sample(Design):
     replace: bool = True
 
     def __post_init__(self) -> None:
-        check_whole("negatives", self.negatives)
+        check_whole("negatives", self.negatives, 1)
 
     def __str__(self) -> str:
         return f"uni{self.negatives}{_suffix(self.replace)}"
@@ -186,7 +187,7 @@ class Adaptive(Design):
         for name, default in defaults.items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, default)
-        check_whole("stop_at", self.stop_at)
+        check_whole("stop_at", self.stop_at, 1)
         for name in ("negatives", "max_negatives"):
             _size(name, getattr(self, name))
         start, ceiling = self.negatives, self.max_negatives
@@ -235,7 +236,12 @@ class Adaptive(Design):
         """const(j, x) times the law of the stage's sample."""
         m, x = np.asarray(drawn, dtype=np.int64), np.asarray(hits, dtype=np.int64)
         law = sampled_law(ranks, n_items, m, x, self.replace)
-        law *= self._constants(m, x, n_items)
+        N, constants = round(n_items), np.ones(len(m))  # N is a mean of pools, hence not whole, if by rounding alone
+        sizes = self.stages(N)
+        for stage, size in enumerate(sizes):
+            here = m == size
+            constants[here] = self._constant(stage, sizes, N - 1 if size == ALL else size, x[here])
+        law *= constants
         return law
 
     def auc(self, drawn: ArrayLike, hits: ArrayLike, n_items: ArrayLike) -> FloatArray:
@@ -316,15 +322,6 @@ class Adaptive(Design):
         ways = np.exp(log_hypergeom(before, size, x.astype(np.float64)[:, None], sizes[stage - 1]))
         return np.asarray(np.minimum(ways.sum(1), 1.0))
 
-    def _constants(self, m: IntArray, x: IntArray, n_items: float) -> FloatArray:
-        N = round(n_items)  # a mean of pools, hence not whole, if by rounding alone
-        sizes = self.stages(N)
-        out = np.ones(len(m))
-        for stage, size in enumerate(sizes):
-            here = m == size
-            out[here] = self._constant(stage, sizes, N - 1 if size == ALL else size, x[here])
-        return out
-
 
 @register_design
 @dataclass(frozen=True)
@@ -347,8 +344,8 @@ class Top(Design):
     replace: bool = True
 
     def __post_init__(self) -> None:
-        check_whole("k", self.k)
-        check_whole("negatives", self.negatives)
+        check_whole("k", self.k, 1)
+        check_whole("negatives", self.negatives, 1)
         if self.k > 1000:
             raise ValueError(f"`k` must be from 1 to 1000, got {self.k}: to rank further, use `Exhaustive()`.")
 
@@ -469,12 +466,6 @@ def _suffix(replace: bool) -> str:
     return "" if replace else " without replacement"
 
 
-def check_whole(name: str, value: object) -> None:
-    """Refuse what is not a positive whole number."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"`{name}` must be a positive whole number, not {value!r}.")
-
-
 def _size(name: str, value: object) -> None:
     if isinstance(value, float) and not 0 < value <= 1:
         raise ValueError(
@@ -483,7 +474,7 @@ def _size(name: str, value: object) -> None:
     if isinstance(value, str) and value != "all":
         raise ValueError(f"`{name}` must be a whole number, a share in (0, 1] or 'all', not {value!r}.")
     if not isinstance(value, float | str):
-        check_whole(name, value)
+        check_whole(name, value, 1)
 
 
 def _of(size: int | float | str | None, n_items: int) -> int:

@@ -13,10 +13,6 @@ from fullrank.ranks.cells import UNKNOWN, pool_key, sum_by, unique_rows
 if TYPE_CHECKING:
     from fullrank.ranks.counts import RankCounts
 
-__all__ = [
-    "LEAD_BINS", "Groups", "PoolTable", "lead_bins", "strata_of", "tables_of", "with_like_hits", "with_like_samples",
-]  # fmt: skip
-
 #: Laws of R′ are estimated for at most this many strata of (j, T).
 MAX_STRATA = 64
 

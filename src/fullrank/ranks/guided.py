@@ -14,13 +14,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fullrank._checks import check_whole
 from fullrank._types import BoolArray, FloatArray, IntArray
 from fullrank.ranks.checks import refuse
-from fullrank.ranks.design import Adaptive, Sample, check_whole
+from fullrank.ranks.design import Adaptive, Sample
 from fullrank.ranks.laws import ALL
 from fullrank.ranks.protocol import Course, Design, register_design
-
-__all__ = ["Guided"]
 
 #: Items that a case is compared with before it may be closed.
 FIRST_STEP = 16
@@ -58,15 +57,13 @@ class Guided(Design):
     deepest: int | None = None
 
     def __post_init__(self) -> None:
-        check_whole("first", self.first)
-        if self.deepest is not None:
-            check_whole("deepest", self.deepest)
-            if self.deepest < self.first:
-                raise ValueError(f"`deepest` is {self.deepest}, below `first` = {self.first}.")
+        check_whole("first", self.first, 1)
+        check_whole("deepest", self.deepest, 1, none=True)
+        check_whole("stop_at", self.stop_at, 1, none=True)
+        if self.deepest is not None and self.deepest < self.first:
+            raise ValueError(f"`deepest` is {self.deepest}, below `first` = {self.first}.")
         if isinstance(self.keep_open, bool) or not 0 <= self.keep_open <= 1:
             raise ValueError(f"`keep_open` must be a share between 0 and 1, got {self.keep_open!r}.")
-        if self.stop_at is not None:
-            check_whole("stop_at", self.stop_at)
         _ = self.sampling  # refuses what it cannot be
 
     def __str__(self) -> str:
@@ -101,7 +98,7 @@ class Guided(Design):
     def sampling(self) -> Sample | Adaptive:
         """How the rest of an open case is sampled."""
         if self.max_negatives is None:
-            check_whole("negatives", self.negatives)
+            check_whole("negatives", self.negatives, 1)
             return Sample(int(self.negatives), replace=False)
         return Adaptive(self.negatives, self.max_negatives, self.stop_at or 1, replace=False)
 

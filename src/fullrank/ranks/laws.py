@@ -7,9 +7,6 @@ from numpy.typing import ArrayLike
 
 from fullrank._types import FloatArray, IntArray
 
-__all__ = ["ALL", "NOTHING", "compared", "known_law", "log_gamma", "log_hypergeom", "sampled_law", "share"]
-
-
 #: ``drawn`` of a case whose every candidate was compared.
 ALL = 0
 #: ``drawn`` of a case whose rest nothing was drawn from.

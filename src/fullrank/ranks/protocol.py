@@ -17,9 +17,6 @@ from fullrank._types import BoolArray, FloatArray, IntArray
 from fullrank.ranks.checks import constant, refuse
 from fullrank.ranks.laws import ALL
 
-__all__ = ["Course", "Design", "given", "kinds", "possible", "register_design"]
-
-
 #: Installed packages bring designs of their own under this name.
 ENTRY_POINTS = "fullrank.designs"
 

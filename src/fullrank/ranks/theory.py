@@ -16,11 +16,6 @@ from fullrank.metrics import Metric, Recall, parse_metric
 from fullrank.ranks.design import Design, Sample, parse_design
 from fullrank.ranks.laws import log_gamma
 
-__all__ = [
-    "beta_mapping", "dominates", "expected_naive", "hoeffding", "mapping_bounds", "mapping_error",
-    "mean_squared_error_bound", "optimal_mapping", "sampled_recall",
-]  # fmt: skip
-
 
 def expected_naive(metric: Metric | str, ranks: ArrayLike, n_items: int, design: Design | str) -> FloatArray:
     """E[M(r) | R], what the uncorrected metric shows on average for a case of true rank R (kr20 eq. 16).

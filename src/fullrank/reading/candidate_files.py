@@ -11,12 +11,10 @@ from typing import Any
 import numpy as np
 
 from fullrank._checks import more
+from fullrank._tables import is_number
 from fullrank._types import Array
 from fullrank.data.frames import encode, repeats
 from fullrank.data.readers import Negatives, Source, lines_of, no_interactions, source_name, unreadable
-
-__all__ = ["WHOLE_NUMBER", "CandidateLists", "read_elliot_negatives", "read_trec_qrels", "read_trec_run"]
-
 
 WHOLE_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})")
 
@@ -74,7 +72,11 @@ def read_trec_run(source: Source, *, progress: bool = False) -> dict[str, Array]
 
 def read_trec_qrels(source: Source, *, progress: bool = False) -> dict[str, Array]:
     """Read TREC judgements, ``qid 0 docno relevance``, as columns ``query_id``, ``doc_id``, ``relevance``."""
-    found = _read_trec(source, progress, "qid 0 docno relevance", 3, _whole, "a whole number as relevance")
+
+    def whole(text: str) -> int | None:
+        return int(text) if WHOLE_NUMBER.fullmatch(text) else None
+
+    found = _read_trec(source, progress, "qid 0 docno relevance", 3, whole, "a whole number as relevance")
     return {"query_id": found[0], "doc_id": found[1], "relevance": np.array(found[2], dtype=np.int64)}
 
 
@@ -136,12 +138,5 @@ def _typed(names: Sequence[str]) -> Array:
 
 
 def _finite(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if np.isfinite(value) and "_" not in text else None
-
-
-def _whole(text: str) -> int | None:
-    return int(text) if WHOLE_NUMBER.fullmatch(text) else None
+    fits = is_number(text) and "_" not in text and np.isfinite(float(text))
+    return float(text) if fits else None

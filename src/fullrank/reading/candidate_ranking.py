@@ -15,14 +15,12 @@ from fullrank._types import RNG, Array, FloatArray, IntArray
 from fullrank.data.frames import among, locate, repeats
 from fullrank.data.split import Split
 from fullrank.observing.inputs import seed_of
-from fullrank.observing.kernel_inputs import fixed, rules_of, scratch_for
-from fullrank.observing.kernel_inputs import kernels as k
+from fullrank.observing.kernel_inputs import Cases as KernelCases
+from fullrank.observing.kernel_inputs import State, fixed, rules_of
 from fullrank.observing.task import SCORES_PER_CALL
 from fullrank.ranks.checks import per_case
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import ALL, Design, Sample, parse_design
-
-__all__ = ["Cases", "How", "Listed", "rank_lists", "refuse_absent", "refuse_unknown"]
 
 
 @dataclass(frozen=True)
@@ -107,12 +105,6 @@ class Cases:
     def user_ids(self) -> Array:
         """Return the names of the users, or their positions where cases are known by these."""
         return self.users if self.by_position or self.user_names is None else self.user_names[self.users]
-
-    def tie_keys(self) -> tuple[IntArray, Callable[[IntArray], IntArray]]:
-        """Return what ties are drawn from: the keys of the users, and a function that gives those of items."""
-        if self.by_position:
-            return self.users, lambda items: items
-        return _keys(self.user_names)(self.users), _keys(self.item_names)
 
     def user(self, code: Any) -> str:
         """Name a user in a message."""
@@ -269,32 +261,33 @@ def _hits(
     cases: Cases, target_scores: Array, lo: IntArray, hi: IntArray, items: IntArray, scores: Array, how: How
 ) -> tuple[IntArray, IntArray]:
     """Count the negatives that beat each target, and find its place among its user's; the kernels decide both."""
-    users, item_keys = cases.tie_keys()
+    # ties are drawn from names, unless cases are known by their positions
+    users = _keys(None if cases.by_position else cases.user_names)(cases.users)
+    item_keys = _keys(None if cases.by_position else cases.item_names)
     items, targets = item_keys(items), item_keys(cases.targets)
     order = np.lexsort((cases.targets, cases.users))  # the kernels want a user's targets side by side
     starts = np.flatnonzero(np.diff(cases.users[order], prepend=-1))
     ptr = np.append(starts, len(order)).astype(np.int64)
-    group = np.repeat(np.arange(len(starts)), np.diff(ptr))
     lo, sizes, target_scores = lo[order], (hi - lo)[order], np.ascontiguousarray(target_scores[order])
     none = fixed(np.zeros(0, dtype=np.int64))
     owners = fixed(users[order][starts])
-    seen = k.Cases(
+    seen = KernelCases(
         owners, owners, fixed(ptr), fixed(targets[order]), none, none, fixed(np.zeros(0, dtype=np.int32)), True, 0,
         0, int(np.diff(ptr).max()), fixed(np.zeros(len(order), dtype=np.int64)),
     )  # fmt: skip
     rules = rules_of(how.declared.courses(2), how.ties, seed_of(how.rng))
     hits, places = np.zeros(len(order), dtype=np.int64), np.ones(len(order), dtype=np.int64)
-    status = np.zeros(len(starts), dtype=np.int8)
+    state = State(seen, rules, sizes, hits, sizes + 1, places, np.zeros(len(starts), dtype=np.int8))
     step = max(1, SCORES_PER_CALL // (1 + int(sizes.max())))
     for first in range(0, len(order), step):
         rows = np.arange(first, min(first + step, len(order)))
         column = np.arange(int(sizes[rows].max()))
         at = np.where(column < sizes[rows, None], lo[rows, None] + column, 0)
-        k.count_batch(
-            seen, rules, rows, group[rows], sizes[rows], fixed(np.column_stack([targets[order][rows], items[at]])),
-            fixed(np.column_stack([target_scores[rows], scores[at]])), hits, status,
-        )  # fmt: skip
-    k.order_targets(seen, rules, scratch_for(seen, np.empty(0, target_scores.dtype)), target_scores, places)
+        asked = np.column_stack([targets[order][rows], items[at]])
+        hits[rows] = state.beaten_by(rows, sizes[rows], asked, np.column_stack([target_scores[rows], scores[at]])).sum(
+            1
+        )
+    state.order_targets(target_scores)
     back = np.argsort(order)
     return hits[back], places[back]
 

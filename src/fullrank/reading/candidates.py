@@ -34,25 +34,12 @@ from fullrank._types import RNG, Array, FloatArray, IntArray
 from fullrank.data.frames import among, encode, encode_together, locate, stored_in, whole_names
 from fullrank.data.readers import LARGEST_POSITION, Negatives, Source
 from fullrank.data.split import Split
-from fullrank.models.scorer import Table, as_scorer, to_numpy
-from fullrank.observing.kernel_inputs import floats
+from fullrank.models.scorer import Table, as_scorer, floats, to_numpy
 from fullrank.observing.task import SCORES_PER_CALL
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import Design, Sample
-from fullrank.reading.candidate_files import (
-    WHOLE_NUMBER,
-    CandidateLists,
-    read_elliot_negatives,
-    read_trec_qrels,
-    read_trec_run,
-)
+from fullrank.reading.candidate_files import WHOLE_NUMBER, CandidateLists, read_trec_qrels, read_trec_run
 from fullrank.reading.candidate_ranking import Cases, How, Listed, rank_lists, refuse_absent, refuse_unknown
-
-__all__ = [
-    "CandidateLists", "counts_from_negatives", "counts_from_recbole", "counts_from_scores", "counts_from_trec",
-    "read_elliot_negatives", "read_trec_qrels", "read_trec_run",
-]  # fmt: skip
-
 
 # ------------------------------------------------------------------------------------------------------ the front doors
 
@@ -147,7 +134,7 @@ def counts_from_scores(
     wanted = ["user", "item", "score"]
     if targets is None and (how.split is None or label is not None):
         wanted.append("label")
-    found = _columns(frame, wanted, {"user": user, "item": item, "score": score, "label": label})
+    found = candidate_columns(frame, wanted, {"user": user, "item": item, "score": score, "label": label})
     users, items = found["user"], found["item"]
     if "label" in found:
         if (r := first_where(~np.isin(found["label"], (0, 1)))) is not None:
@@ -160,7 +147,7 @@ def counts_from_scores(
     elif isinstance(targets, tuple):
         of = _pair(targets, "targets")
     elif targets is not None:
-        named = _columns(targets, ("user", "item"), {})
+        named = candidate_columns(targets, ("user", "item"), {})
         of = (named["user"], named["item"])
     else:
         split: Any = how.split  # without targets, labels are asked for unless there is one
@@ -188,9 +175,9 @@ def counts_from_trec(
     ``missing="drop"`` leaves out queries that only one of the two has. The rest as in :func:`counts_from_scores`.
     """
     how = How(n_items, design, candidates, ties, rng, missing)
-    ran = _columns(_nested(run, "score", read_trec_run), ("user", "item", "score"), {})
+    ran = candidate_columns(_nested(run, "score", read_trec_run), ("user", "item", "score"), {})
     judged = _nested(qrels, "relevance", read_trec_qrels)
-    truth = _columns(judged, ("user", "item", "label"), {})
+    truth = candidate_columns(judged, ("user", "item", "label"), {})
     relevant = truth["label"] >= min_relevance
     if not relevant.any():
         raise ValueError(f"`qrels` judges no document {min_relevance} or better, so there is nothing to rank.")
@@ -322,7 +309,7 @@ def _to_positions(names: Array, split: Split | None, what: str, by_name: bool = 
     return place
 
 
-def _columns(frame: Any, wanted: Sequence[str], overrides: Mapping[str, str | None]) -> dict[str, Array]:
+def candidate_columns(frame: Any, wanted: Sequence[str], overrides: Mapping[str, str | None]) -> dict[str, Array]:
     """Find the wanted columns of a frame or mapping under their usual names; scores and labels become numbers."""
     hints = {"label": " (or give `targets=`, or a Split as `n_items`)"}
     found = frame_columns(frame, wanted, (), overrides, hints=hints)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -22,29 +22,19 @@ from fullrank._files import existing
 from fullrank._tables import is_number, place_of, read_table, stem, table_batches
 from fullrank._types import Array
 from fullrank.data.frames import encode, encode_together, repeats
+from fullrank.data.readers import read_rating
 from fullrank.models.scorer import to_numpy
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import Design, parse_design
+from fullrank.reading.candidate_files import CandidateLists, read_elliot_negatives, read_trec_run
+from fullrank.reading.candidates import candidate_columns, counts_from_negatives, counts_from_scores, counts_from_trec
 
-__all__ = ["RankTable", "counts_from_frame", "read_counts", "read_ranks"]
-
-
-#: What a file of ranks may say about each case.
+#: What a file of ranks may say about each case, as :meth:`RankCounts.from_ranks` takes it.
 _ABOUT_CASES = {"users": "user", "n_items": "n_items", "drawn": "drawn", "weights": "weight"}
+#: From the users of cases to the numbers of their candidates.
+_Pools: TypeAlias = Callable[[Array | None], Any]
 #: Names that pandas gives to the index of a frame when it is saved with it.
 _INDEX = re.compile(r"|index|__index_level_\d+__|Unnamed: \d+")
-
-
-@dataclass(frozen=True)
-class RankTable:
-    """Holds the ranks of one model, and what the file says about each case (``None``: nothing)."""
-
-    model: str
-    ranks: Array
-    users: Array | None = None
-    n_items: Array | None = None
-    drawn: Array | None = None
-    weights: Array | None = None
 
 
 def read_counts(
@@ -78,86 +68,70 @@ def read_counts(
             "--train and --candidates all exclude each other: training items are left out, or they are not."
         )
     if path.suffix.lower() == ".npz":
-        return {path.stem: _saved(path, design)}
+        counts = RankCounts.load(existing(path))
+        if design is not None and parse_design(design) != counts.design:
+            raise ValueError(
+                f"{str(path)!r} holds counts of '{counts.design}', and `design` is '{parse_design(design)}'."
+            )
+        return {path.stem: counts}
     if design is None:
         raise ValueError("`design` is missing: how the negatives were drawn, such as 'uni99'.")
-    asked = _Asked(design, n_items, targets, lists, train, candidates, rng)
+    pools: _Pools = partial(_pools, n_items, train)
+    about: dict[str, Any] = {"design": design, "candidates": candidates}
     if qrels is not None:
-        from fullrank.reading.candidates import counts_from_trec, read_trec_run
-
         run, judged = read_trec_run(existing(path)), str(existing(Path(qrels)))
-        pools = asked.pools(run["query_id"])
-        return {stem(path): counts_from_trec(run, judged, pools, design, candidates=candidates, rng=rng)}
+        return {stem(path): counts_from_trec(run, judged, pools(run["query_id"]), rng=rng, **about)}
     batches = table_batches(path)
     columns = next(batches)
     names = list(columns)
     labelled = find_column(names, "label") is not None and find_column(names, "item") is not None
     if find_column(names, "score") is not None and (lists or targets or labelled or find_column(names, "rank") is None):
         columns = read_table(path)
-        return {model: _scored(path, each, asked) for model, each in _by_model(path, columns)}
+        about["rng"] = rng
+        return {m: _scored(path, each, lists, targets, pools, about) for m, each in _by_model(path, columns)}
     if lists is not None or targets is not None:
         raise ValueError(
             f"--{'targets' if lists is None else 'lists'} is for scored candidates, and {str(path)!r} has no column of "
             f"scores; it has {listed(names)}."
         )
     _refuse_ranked_lists(path, columns)
-    return _ranked(path, chain([columns], batches), asked)
+    return _ranked(path, chain([columns], batches), pools, about)
 
 
-def _ranked(path: Path, batches: Iterable[dict[str, Array]], asked: _Asked) -> dict[str, RankCounts]:
+def _ranked(
+    path: Path, batches: Iterable[dict[str, Array]], pools: _Pools, about: dict[str, Any]
+) -> dict[str, RankCounts]:
     """Count the ranks of every model, batch by batch."""
     counts: dict[str, RankCounts] = {}
     above = 0  # rows in earlier batches
     for batch in batches:
-        for table in read_ranks(path, batch):
-            pool = table.n_items if table.n_items is not None else _of_cases(asked.pools(table.users), table.users)
-            before = len(counts[table.model]) if table.model in counts else 0
-            users = np.arange(before, before + len(table.ranks)) if table.users is None else table.users
+        for model, given in read_ranks(path, batch).items():
+            users = given.get("users")
+            if "n_items" not in given:
+                given["n_items"] = _of_cases(pools(users), users)
+            before = len(counts[model]) if model in counts else 0
+            if users is None:
+                given["users"] = np.arange(before, before + len(given["ranks"]))
             try:
-                found = RankCounts.from_ranks(
-                    table.ranks, pool, asked.design, drawn=table.drawn, users=users, weights=table.weights,
-                    candidates=asked.candidates,
-                )  # fmt: skip
+                found = RankCounts.from_ranks(**given, **about)
             except (ValueError, TypeError) as error:
-                raise ValueError(
-                    f"model {table.model!r}: {_by_line(str(error), path, batch, table.model, above)}"
-                ) from None
-            counts[table.model] = found if not before else counts[table.model] + found
+                raise ValueError(f"model {model!r}: {_by_line(str(error), path, batch, model, above)}") from None
+            counts[model] = found if not before else counts[model] + found
         above += len(next(iter(batch.values())))
     return counts
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """Holds what :func:`read_counts` was asked for."""
-
-    design: Design | str
-    n_items: int | None
-    targets: str | Path | None
-    lists: str | Path | None
-    train: str | Path | None
-    candidates: str
-    rng: int
-
-    def pools(self, users: Array | None) -> Any:
-        """Return the number of candidates: one for all, or by user where training items are left out."""
-        if self.n_items is None:
-            raise ValueError("--items is missing: how many candidates (target included) the full ranking has.")
-        if self.train is None:
-            return self.n_items
-        if users is None:
-            raise ValueError("with --train every case needs its user: add a column 'user_id'.")
-        pairs = np.unique(np.stack([each.astype(str) for each in _pairs(Path(self.train))]), axis=1)
-        seen = Counter(pairs[0].tolist())
-        return {user: self.n_items - seen[str(user)] for user in dict.fromkeys(users.tolist())}
-
-
-def _saved(path: Path, design: Design | str | None) -> RankCounts:
-    """Load counts that were saved, which know their design; another one is refused."""
-    counts = RankCounts.load(existing(path))
-    if design is not None and parse_design(design) != counts.design:
-        raise ValueError(f"{str(path)!r} holds counts of '{counts.design}', and `design` is '{parse_design(design)}'.")
-    return counts
+def _pools(n_items: int | None, train: str | Path | None, users: Array | None) -> Any:
+    """Return the number of candidates: one for all, or by user where training items are left out."""
+    if n_items is None:
+        raise ValueError("--items is missing: how many candidates (target included) the full ranking has.")
+    if train is None:
+        return n_items
+    if users is None:
+        raise ValueError("with --train every case needs its user: add a column 'user_id'.")
+    pairs = np.unique(np.stack([each.astype(str) for each in _pairs(Path(train))]), axis=1)
+    seen = Counter(pairs[0].tolist())
+    return {user: n_items - seen[str(user)] for user in dict.fromkeys(users.tolist())}
 
 
 def counts_from_frame(
@@ -192,8 +166,10 @@ def counts_from_frame(
     )  # fmt: skip
 
 
-def read_ranks(path: str | Path, columns: dict[str, Array] | None = None) -> list[RankTable]:
-    """Read sampled ranks from a file, one :class:`RankTable` per model; ``columns``: what :func:`read_table` found in it.
+def read_ranks(path: str | Path, columns: dict[str, Array] | None = None) -> dict[str, dict[str, Any]]:
+    """Read sampled ranks from a file: by model, the ``ranks`` and what the file says about each case.
+
+    ``columns``: what :func:`read_table` found in the file, if that is known.
 
     Long form: a column ``rank``, and optionally ``model``, ``user_id``, ``n_items``, ``negatives``, ``weight``. Wide form,
     when there is no ``rank``: one column of ranks per model, beside the same optional columns. Without a ``model``
@@ -202,9 +178,14 @@ def read_ranks(path: str | Path, columns: dict[str, Array] | None = None) -> lis
     path = Path(path)
     columns = read_table(path) if columns is None else columns
     rank = find_column(list(columns), "rank")
+    named = {key: find_column(list(columns), what) for key, what in _ABOUT_CASES.items()}
+    about = {key: name for key, name in named.items() if name is not None}
     if rank is not None:
-        return list(_long(path, columns, rank))
-    about = {key: find_column(list(columns), what) for key, what in _ABOUT_CASES.items()}
+        found = {}
+        for model, rows in _by_model(path, columns):
+            _refuse_copies(path, model, rows, named["users"])
+            found[model] = {"ranks": rows[rank], **{key: rows[name] for key, name in about.items()}}
+        return found
     beside = {*about.values(), *(find_column(list(columns), what) for what in ("item", "timestamp"))}
     beside |= {name for name in columns if _INDEX.fullmatch(name)}
     wide = [name for name in columns if name not in beside and columns[name].dtype.kind in "iuf"]
@@ -216,8 +197,8 @@ def read_ranks(path: str | Path, columns: dict[str, Array] | None = None) -> lis
             f"{str(path)!r} has no column of ranks: name it 'rank', or give one column of ranks per model; "
             f"it has {listed(list(columns))}."
         )
-    given = {key: columns[name] for key, name in about.items() if name is not None}
-    return [RankTable(name, columns[name], **given) for name in wide]
+    given = {key: columns[name] for key, name in about.items()}
+    return {name: {"ranks": columns[name], **given} for name in wide}
 
 
 def _refuse_words_among_ranks(path: Path, name: str, column: Array) -> None:
@@ -239,13 +220,6 @@ def _by_line(message: str, path: Path, columns: dict[str, Array], model: str, ab
     rows = None if column is None else np.flatnonzero(columns[column].astype(str) == model)
     place = int(found[1]) if rows is None else int(rows[int(found[1])])
     return message.replace(found[0], place_of(path, above + place))
-
-
-def _long(path: Path, columns: dict[str, Array], rank: str) -> Iterator[RankTable]:
-    for model, rows in _by_model(path, columns):
-        found = {key: find_column(list(rows), what) for key, what in _ABOUT_CASES.items()}
-        _refuse_copies(path, model, rows, found["users"])
-        yield RankTable(model, rows[rank], **{key: rows[name] for key, name in found.items() if name is not None})
 
 
 def _refuse_copies(path: Path, model: str, rows: dict[str, Array], user: str | None) -> None:
@@ -295,32 +269,24 @@ def _by_model(path: Path, columns: dict[str, Array]) -> Iterator[tuple[str, dict
         yield str(name), {what: values[rows] for what, values in columns.items() if what != column}
 
 
-def _scored(path: Path, columns: dict[str, Array], asked: _Asked) -> RankCounts:
+def _scored(path: Path, columns: dict[str, Array], lists: Any, targets: Any, pools: _Pools, about: Any) -> RankCounts:
     """Rank scored candidates: those of the file, or of the lists where there are any."""
-    from fullrank.reading.candidates import counts_from_scores
-
-    if asked.lists is not None:
-        return _listed_candidates(columns, Path(asked.lists), asked)
+    if lists is not None:
+        return _listed_candidates(columns, existing(Path(lists)), pools, about)
     names = list(columns)
-    if asked.targets is None and find_column(names, "label") is None:
+    if targets is None and find_column(names, "label") is None:
         raise ValueError(
             f"{str(path)!r} holds scores and does not say which candidate is the target: add a column 'label' "
             "(1 for the target, 0 for negatives), or give the targets with --targets FILE."
         )
-    user = find_column(names, "user")
-    pool = asked.pools(None if user is None else columns[user])
-    targets = None if asked.targets is None else _pairs(Path(asked.targets))
-    return counts_from_scores(
-        columns, pool, asked.design, targets=targets, candidates=asked.candidates, rng=asked.rng
-    )  # fmt: skip
+    user, pairs = find_column(names, "user"), None if targets is None else _pairs(Path(targets))
+    return counts_from_scores(columns, pools(None if user is None else columns[user]), targets=pairs, **about)
 
 
-def _listed_candidates(columns: dict[str, Array], path: Path, asked: _Asked) -> RankCounts:
+def _listed_candidates(columns: dict[str, Array], path: Path, pools: _Pools, about: dict[str, Any]) -> RankCounts:
     """Rank the listed candidates by a frame of scores: names become positions shared by both."""
-    from fullrank.reading.candidates import CandidateLists, _columns, counts_from_negatives, read_elliot_negatives
-
-    scored = _columns(columns, ("user", "item", "score"), {})
-    lists = read_elliot_negatives(existing(path))
+    scored = candidate_columns(columns, ("user", "item", "score"), {})
+    lists = read_elliot_negatives(path)
     if lists.targets is None:
         raise ValueError(f"{str(path)!r} does not name targets: its lines must begin with (user, target).")
     codes: dict[str, list[Any]] = {}
@@ -332,10 +298,7 @@ def _listed_candidates(columns: dict[str, Array], path: Path, asked: _Asked) -> 
     (users, listed_users), (items, targets, negatives) = codes["user"], codes["item"]
     frame = {"user_id": users, "item_id": items, "score": scored["score"]}
     ranked = CandidateLists(listed_users, targets, negatives, lists.offsets)
-    return counts_from_negatives(
-        frame, ranked, _of_cases(asked.pools(lists.users), lists.users), asked.design, candidates=asked.candidates,
-        rng=asked.rng, name="scores",
-    )  # fmt: skip
+    return counts_from_negatives(frame, ranked, _of_cases(pools(lists.users), lists.users), name="scores", **about)
 
 
 def _of_cases(pools: Any, users: Array | None) -> Any:
@@ -348,8 +311,6 @@ def _of_cases(pools: Any, users: Array | None) -> Any:
 def _pairs(path: Path) -> tuple[Array, Array]:
     """Read users and items from a table with a header, or from NCF's and eALS' ``.rating`` without one."""
     if path.suffix.lower() == ".rating":
-        from fullrank.data.readers import read_rating
-
         found = read_rating(existing(path))
         return found.users, found.items
     columns = read_table(path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from fullrank.models.adapters import frames, structure, torch
+from fullrank.models.adapters import structure, torch
 from fullrank.models.scorer import Factors, ItemItem, Pairs, Rows, Table
 
 __all__ = ["recognise"]
@@ -16,7 +16,8 @@ _LIBRARIES = ("cornac", "recbole", "lenskit")
 
 def recognise(model: Any, split: Any, name: str | None) -> Any:
     """Return the model as a scorer of the kind that is fastest for it; ``None`` if it is nothing that scores."""
-    label = name or _name_of(model)
+    names = (name, getattr(model, "name", None), getattr(model, "__name__", None))
+    label = next((each for each in names if isinstance(each, str) and each), type(model).__name__)
     if isinstance(model, Factors | ItemItem | Table | Rows | Pairs):
         return model
     if isinstance(model, type | str):
@@ -34,13 +35,6 @@ def recognise(model: Any, split: Any, name: str | None) -> Any:
         known = {key: getattr(model, key, None) for key in ("n_users", "n_items")}
         sizes: dict[str, Any] = {key: size for key, size in known.items() if isinstance(size, int)}
         return Pairs(model.score, name=label, **sizes)
-    if (found := frames.recognise(model, split, name)) is not None:
+    if (found := structure.from_frame(model, split, name)) is not None:
         return found
     return Pairs(model, name=label) if callable(model) else None
-
-
-def _name_of(model: Any) -> str:
-    name = getattr(model, "name", None)
-    if isinstance(name, str) and name:
-        return name
-    return str(getattr(model, "__name__", None) or type(model).__name__)

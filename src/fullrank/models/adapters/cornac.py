@@ -11,8 +11,6 @@ from fullrank._types import Array, IntArray
 from fullrank.data.frames import locate
 from fullrank.models.scorer import Rows
 
-__all__ = ["recognise"]
-
 
 def recognise(model: Any, split: Any, name: str) -> Any:
     """Ask ``model.score(user_idx)`` for rows of the whole catalogue."""

@@ -9,8 +9,6 @@ import numpy as np
 from fullrank._types import Array, IntArray
 from fullrank.models.scorer import Pairs
 
-__all__ = ["recognise"]
-
 
 def recognise(model: Any, split: Any, name: str) -> Pairs:
     """Ask the pipeline for the scores of each user's items."""

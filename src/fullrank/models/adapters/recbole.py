@@ -10,8 +10,6 @@ from fullrank._types import Array, IntArray
 from fullrank.models.adapters.torch import evaluating
 from fullrank.models.scorer import Pairs, Rows, to_numpy
 
-__all__ = ["recognise"]
-
 
 def recognise(model: Any, split: Any, name: str) -> Any:
     """Ask ``full_sort_predict`` where there is one, else ``predict`` pair by pair.

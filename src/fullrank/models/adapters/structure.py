@@ -1,4 +1,4 @@
-"""Recognise models by what they hold: factors, similarities, matrices of scores, whichever library made them.
+"""Recognise models by what they hold: factors, similarities, matrices or frames of scores, whichever library made them.
 
 implicit's models have ``user_factors`` and ``item_factors``, or an item × item ``similarity``; so do fullrank's own.
 """
@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from fullrank._checks import first_where
+from fullrank._columns import checked_columns, frame_columns
 from fullrank._types import Array, IntArray
-from fullrank.models.scorer import Factors, ItemItem, Rows, Table, is_array, matrix_of, to_numpy
-
-__all__ = ["from_arrays", "recognise"]
+from fullrank.data.frames import locate
+from fullrank.models.scorer import Factors, ItemItem, Rows, Table, is_array, is_frame, matrix_of, to_numpy
 
 
 def from_arrays(model: Any, name: str | None) -> Any:
@@ -28,7 +29,16 @@ def from_arrays(model: Any, name: str | None) -> Any:
         return Factors(users, items, bias[0] if bias else None, name=name or "factors")
     if sp.issparse(model):
         return Table(model, name=name or "scores")
-    return _from_array(to_numpy(model), name) if is_array(model) else None
+    if not is_array(model):
+        return None
+    scores = to_numpy(model)
+    if scores.ndim == 1:  # the same for every user: factors of width 0, which take no memory, and a bias
+        kind = scores.dtype if scores.dtype in (np.float32, np.float64) else np.dtype(np.float64)
+        nobody = np.zeros((np.iinfo(np.int32).max, 0), dtype=kind)
+        return Factors(nobody, np.zeros((len(scores), 0), dtype=kind), scores, name=name or "item scores")
+    if scores.ndim == 2:
+        return Rows(_Matrix(matrix_of(scores, "scores")), scores.shape[1], scores.shape[0], name=name or "scores")
+    raise TypeError(f"`model` must be users × items scores, or one per item, got an array of shape {scores.shape}.")
 
 
 def recognise(model: Any, split: Any, name: str) -> Factors | ItemItem | None:
@@ -48,14 +58,37 @@ def recognise(model: Any, split: Any, name: str) -> Factors | ItemItem | None:
     return ItemItem(similarity, history, name=name)
 
 
-def _from_array(scores: Array, name: str | None) -> Any:
-    if scores.ndim == 1:  # the same for every user: factors of width 0, which take no memory, and a bias
-        kind = scores.dtype if scores.dtype in (np.float32, np.float64) else np.dtype(np.float64)
-        nobody = np.zeros((np.iinfo(np.int32).max, 0), dtype=kind)
-        return Factors(nobody, np.zeros((len(scores), 0), dtype=kind), scores, name=name or "item scores")
-    if scores.ndim == 2:
-        return Rows(_Matrix(matrix_of(scores, "scores")), scores.shape[1], scores.shape[0], name=name or "scores")
-    raise TypeError(f"`model` must be users × items scores, or one per item, got an array of shape {scores.shape}.")
+def from_frame(model: Any, split: Any, name: str | None) -> Table | None:
+    """Take a frame with columns of users, items and scores as stored scores; ``None`` for anything else."""
+    if not is_frame(model):
+        return None
+    name = name or "scores"
+    found = checked_columns(frame_columns(model, ("user", "item", "score")))
+    users, items = (positions(found[what], split, what, name) for what in ("user", "item"))
+    known = (users >= 0) & (items >= 0)
+    users, items, scores = users[known], items[known], found["score"].astype(np.float64)[known]
+    shape = tuple(int(each.max(initial=-1)) + 1 for each in (users, items))
+    shape = shape if split is None else (split.n_users, split.n_items)
+    rows = sp.csr_matrix((np.arange(1, len(scores) + 1, dtype=np.float64), (users, items)), shape=shape)
+    if rows.nnz != len(scores):
+        raise ValueError(f"the frame `{name}` scores {len(scores) - rows.nnz:,} pairs of user and item more than once.")
+    rows.data = scores[rows.data.astype(np.int64) - 1]  # by place, so that a score of 0 is kept like any other
+    return Table(rows, name=name)
+
+
+def positions(names: Array, split: Any, what: str, name: str) -> IntArray:
+    """Turn names into positions; names the split does not know become −1 and are left out."""
+    ids = getattr(split, f"{what}_ids", None)
+    if ids is not None:
+        return locate(names, ids)
+    if names.dtype.kind not in "iu":
+        raise TypeError(
+            f"`{name}` names {what}s by {names.dtype}, and the split has no `{what}_ids` to translate them."
+        )
+    size = getattr(split, f"n_{what}s", None)
+    if size is not None and (r := first_where((names < 0) | (names >= size))) is not None:
+        raise ValueError(f"`{name}` holds {what} {names[r]}; the split has {size:,}: it must be from 0 to {size - 1}.")
+    return names.astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,6 @@ import numpy as np
 from fullrank._types import Array, IntArray
 from fullrank.models.scorer import Pairs, to_numpy
 
-__all__ = ["evaluating", "recognise"]
-
 
 def recognise(model: Any, split: Any, name: str) -> Pairs | None:
     """Take a torch module as a function of users and items; ``None`` for anything else."""
