@@ -4,8 +4,6 @@ The model goes into the object store once (Ray brings it to each node once, wher
 what comes back are outcomes of cases. Unless it runs already, Ray is started here and listens on the loopback only.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

@@ -1,7 +1,5 @@
 """Read and write the folder of one data set: interactions, test cases, names, and where they came from."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from contextlib import ExitStack

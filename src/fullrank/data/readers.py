@@ -4,8 +4,6 @@ A file is read in blocks of whole lines, so memory stays bounded by what is kept
 line by line, only then, so that the error can name the file and the line.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -6,8 +6,6 @@ published split exists. What the data sets are called, where they come from and 
 `sources.json`.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import os

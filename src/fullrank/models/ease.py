@@ -1,7 +1,5 @@
 """EASE: a linear item-item model in closed form (Steck, "Embarrassingly Shallow Autoencoders", WWW 2019)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -5,8 +5,6 @@ per item) and item-item similarities over the users' histories. Recommenders and
 :func:`register`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Callable, Mapping

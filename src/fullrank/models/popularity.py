@@ -1,7 +1,5 @@
 """Recommend the most popular items to everybody: what every recommender must beat."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -4,8 +4,6 @@ Kernels release the GIL and hold no state; threads are the caller's. Nothing is 
 what is compiled is kept on disk.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

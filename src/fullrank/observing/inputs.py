@@ -1,7 +1,5 @@
 """What observing is given, checked once: the seed, the candidates, and whether model and split fit together."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ Draw k of case (user, target) is a hash of (seed, user, target, k): the same for
 thread or the restart, and a longer sample begins with the shorter one.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 The score of (user, item) is a fixed sequence of roundings, so ranks do not depend on the batch, the thread or the BLAS.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from llvmlite import ir

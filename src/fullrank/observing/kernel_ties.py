@@ -4,8 +4,6 @@ Whether an item is ranked above a target is decided by :func:`beats` and nothing
 key of (seed, user, item), the same in every design, so that sampled and exhaustive ranks agree.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ Three promises hold for everything that is compiled, each kept in one file: one 
 depend on nothing but the case (`kernel_draws`), and one arithmetic of scores (`kernel_scores`).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -5,8 +5,6 @@ function of (model, block, design, seed): so blocks may run anywhere (``map``), 
 and the result is the same to the digit. How items are compared, drawn and scored is in :mod:`fullrank.observing.kernels`.
 """
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

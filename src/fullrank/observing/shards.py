@@ -6,8 +6,6 @@ by stage, for the cases that go on. Draws are of items of the whole catalogue, m
 and ties are decided by (user, item): so the sum is the unsharded count, to the last tie.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Cases with equal keys as one cell: what counts are made of, in the memory of a million cases however many there are."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Iterable, Sequence

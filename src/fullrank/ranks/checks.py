@@ -1,7 +1,5 @@
 """Refusals of numbers that cannot be: one sentence, with the first case that is wrong."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Probabilities of hits among negatives drawn at random, with and without replacement, exact to a billion items."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 

@@ -6,8 +6,6 @@ array([1.])
 array([1.  , 0.01])
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 

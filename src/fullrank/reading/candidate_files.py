@@ -1,7 +1,5 @@
 """Read files of candidates: Elliot's lists of negatives, TREC runs and judgements."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Callable, Iterator, Sequence

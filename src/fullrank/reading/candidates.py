@@ -18,8 +18,6 @@ that. What it makes of a list:
 1 case of uni3 without replacement among 1,000 items (unseen) from 2 distinct negatives
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

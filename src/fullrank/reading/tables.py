@@ -4,8 +4,6 @@ Three kinds are known by their columns: ranks (``rank``, or one column of ranks 
 (``user_id, item_id, score`` and which of them is the target), and TREC runs (when judgements are given).
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Adapters let models of other libraries score: one file per library, tried from the most particular to the least."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

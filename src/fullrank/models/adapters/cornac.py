@@ -1,7 +1,5 @@
 """Cornac: models that score the whole catalogue for one user, in the order of their own training set."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """LensKit: pipelines that score, user by user, lists of items known by name."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 implicit's models have ``user_factors`` and ``item_factors``, or an item × item ``similarity``; so do fullrank's own.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Takes modules of torch, called with LongTensors, and puts any of them in the state in which it is asked."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from collections.abc import Iterator
