@@ -219,6 +219,16 @@ def test_hostile_files_end_in_one_sentence(tmp_path, name, content, message):
     assert "\n" not in str(told.value)
 
 
+def test_a_file_put_together_twice_is_refused_even_without_items(tmp_path):
+    rows = "".join(f"{user},{1 + user % 3}\n" for user in range(12))
+    path = tmp_path / "mine.csv"
+    path.write_text("user_id,rank\n" + 2 * rows)
+    with pytest.raises(ValueError, match="has the same 12 rows twice in model 'mine': drop the copies"):
+        read_counts(path, "uni9", 100)
+    path.write_text("user_id,rank\n" + rows + rows.replace(",1\n", ",4\n"))  # other cases of the same users
+    assert len(read_counts(path, "uni9", 100)["mine"]) == 24
+
+
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
 def test_the_header_tells_what_stands_between_columns(tmp_path, separator):
     for ending in ("csv", "tsv", "txt"):

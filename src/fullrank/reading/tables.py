@@ -29,6 +29,8 @@ from fullrank.reading.candidates import candidate_columns, counts_from_negatives
 
 #: What a file of ranks may say about each case, as :meth:`RankCounts.from_ranks` takes it.
 _ABOUT_CASES = {"users": "user", "n_items": "n_items", "drawn": "drawn", "weights": "weight"}
+#: So many rows that come again in the same order, without the items that would tell them apart, are no chance.
+ENOUGH_TO_BE_COPIES = 10
 #: From the users of cases to the numbers of their candidates.
 _Pools: TypeAlias = Callable[[Array | None], Any]
 #: Names that pandas gives to the index of a frame when it is saved with it.
@@ -222,7 +224,10 @@ def _by_line(message: str, path: Path, columns: dict[str, Array], model: str, ab
 
 def _refuse_copies(path: Path, model: str, rows: dict[str, Array], user: str | None) -> None:
     """Refuse a target that a user has twice: the file was put together twice, and intervals would be too narrow."""
-    item = find_column(list(rows), "item")
+    item, half = find_column(list(rows), "item"), len(next(iter(rows.values()))) // 2
+    again = (len(each) == 2 * half and (each[:half] == each[half:]).all() for each in rows.values())
+    if user is not None and item is None and half >= ENOUGH_TO_BE_COPIES and all(again):
+        raise ValueError(f"{str(path)!r} has the same {half:,} rows twice in model {model!r}: drop the copies.")
     if user is None or item is None or not all(rows[each].dtype.kind in "iuUO" for each in (user, item)):
         return
     users, items = (encode(rows[each], each)[0] for each in (user, item))
