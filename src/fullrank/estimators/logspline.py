@@ -75,7 +75,8 @@ class LogSpline:
         with ONE_BLAS_THREAD:
             model = SplineModel.on(problem.grid, prior.coefficients)
             posterior = Posterior.of(problem, model, prior, bins, data, trend)
-            if prior.follows is not None and not (compared and counts.several_targets):
+            # where a design goes on, the cases that matter tell more than any prior
+            if prior.follows is not None and counts.design.plain and not (compared and counts.several_targets):
                 posterior = posterior.following(*prior.follows)
         if compared and counts.design.compares:
             posterior = replace(posterior, guided=True, led_nowhere=guide_lift(counts) < USELESS_LIFT)
