@@ -189,4 +189,6 @@ def _lost(p: FloatArray, kept: BoolArray) -> str | None:
 
 def _check_prior(prior: object) -> None:
     if prior is not None and (isinstance(prior, type) or not isinstance(prior, Estimator)):
-        raise TypeError(f"`prior` must be an estimator such as MLE() or MaxEntropy(), or None (uniform), got {prior!r}.")
+        raise TypeError(
+            f"`prior` must be an estimator such as MLE() or MaxEntropy(), or None (uniform), got {prior!r}."
+        )
