@@ -40,8 +40,16 @@ def world(
 
 
 def _item_at(rank: int, losses: Array) -> int:
-    """Return the item at this place, from 1, by rising loss."""
-    return int((losses == np.partition(losses, rank - 1)[rank - 1]).argmax())
+    """Return the item at this place, from 1, by rising loss.
+
+    It is looked for by value, which is quicker than ``argpartition``, and among the losses that are no larger than one of
+    every fortieth says: for most ranks these are few.
+    """
+    some = np.sort(losses[::40])
+    guess = rank // 30 + 10
+    few = losses[losses <= some[guess]] if guess < len(some) else losses
+    few = few if len(few) >= rank else losses
+    return int((losses == np.partition(few, rank - 1)[rank - 1]).argmax())
 
 
 def full_ranks(factors: tuple[Array, Array], targets: IntArray, block: int = 256) -> IntArray:
