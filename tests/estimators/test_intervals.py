@@ -413,3 +413,45 @@ def test_replicates_of_samples_of_very_many_sizes_multiply_what_speaks_about_the
         masses.append(replicate(problem, solve, 8, np.random.default_rng(0)).masses)
     np.testing.assert_allclose(masses[0], masses[1], rtol=1e-11, atol=1e-15)
     assert work[0] < 0.1 * work[1]
+
+
+def many_targets(seed=0, number=600, N=3000):
+    """True ranks of users with one to seven targets, and what from_ranks is told about them."""
+    rng = np.random.default_rng(seed)
+    T = rng.integers(1, 8, number)
+    users, targets = np.repeat(np.arange(number), T), np.repeat(T, T)
+    ranks = np.exp(rng.exponential(2, len(users))).astype(int).clip(1, N - 10)
+    true = ranks[np.lexsort((ranks, users))]
+    order = np.concatenate([np.arange(1, t + 1) for t in T])
+    about = {"n_items": N, "users": users, "order": order, "targets": targets}
+    return true, about, 1 + rng.binomial(99, (true - 1) / (N - 1))
+
+
+def test_cases_of_many_targets_vary_as_their_strata_say():
+    """Against a sum over every (j, T) and cell, and near what the true ranks give; LogSpline's strata are its own."""
+    true, about, sampled = many_targets()
+    metric = fr.NDCG @ 10
+    dist = fr.LogSpline().fit(fr.RankCounts.from_ranks(sampled, design="uni99", **about))
+    value, groups, naive = dist.expect(metric), dist.counts.groups, 0.0
+    assert dist.masses.shape[0] < len(groups.weight)
+    for j, T, weight, row in zip(groups.order, groups.targets, groups.weight, dist.rows, strict=True):
+        for place, mass in enumerate(dist.masses[row][:100]):
+            naive += weight * mass * (metric.gain(place + 1, None, j, T) - value / T) ** 2
+        naive += weight * dist.masses[row][100:].sum() * (value / T) ** 2
+    assert dist._case_variance(metric, value) == pytest.approx(naive, rel=1e-6)
+    gain = metric.gain(true, None, about["order"], about["targets"])
+    assert naive == pytest.approx(((gain - value / about["targets"]) ** 2).sum(), rel=0.15)
+    low, high = dist.interval(metric, target="population")
+    assert low <= dist.interval(metric)[0] < value < dist.interval(metric)[1] < high
+
+
+def test_what_cases_and_their_samples_leave_open_adds_up_for_the_population():
+    """Resampling alone gave MLE with several targets an interval no wider than for the cases."""
+    true, about, sampled = many_targets()
+    dist = fr.MLE().fit(fr.RankCounts.from_ranks(sampled, design="uni99", **about))
+    full = fr.MLE().fit(fr.RankCounts.from_ranks(true, design="full", **about))
+    cases, population, users = (
+        np.diff(each.interval("ndcg@10", target=target))[0]
+        for each, target in ((dist, "cases"), (dist, "population"), (full, "population"))
+    )
+    assert population == pytest.approx(np.hypot(cases, users), rel=0.1)

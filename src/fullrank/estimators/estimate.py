@@ -193,12 +193,18 @@ class RankDistribution:
             return intervals.auc_interval(counts, level)
         if self.refit is None or getattr(self.estimator, "prior", None) is not None:
             return intervals.refit_interval(self, metric, level, target)
-        replicates = self._resampled if target == "population" else self._simulated
         fitted = self.refit[0].counts
         smooth = self._smooth_sum(metric) / fitted.users_weight
-        low, high = intervals.replicate_interval(replicates.values(metric, fitted, self._pool), smooth, level)
         exact, share = self._exact_part(metric)
-        return exact + share * low, exact + share * high
+        error = float(self._simulated.values(metric, fitted, self._pool).std(ddof=1))
+        if (
+            target == "population"
+        ):  # cases vary, and their samples do; resampling alone misses some of it near a boundary
+            apart = float(np.sqrt(max(self._case_variance(metric, value), 0.0))) / counts.users_weight / share
+            again = float(self._resampled.values(metric, fitted, self._pool).std(ddof=1))
+            error = max(again, float(np.hypot(error, apart)))
+        half = intervals.z_of(level) * error
+        return exact + share * (smooth - half), exact + share * (smooth + half)
 
     @property
     def _pool(self) -> float:
@@ -222,7 +228,7 @@ class RankDistribution:
             squares += float(known.weight @ gain**2)
             first += float(known.weight @ (gain / known.column("targets")))
         if self.fitted is not None and parts != [counts]:
-            groups, rows = self.fitted.groups, self.fitted.strata
+            groups, rows = self.fitted.groups, self.rows
             squares += float((self.masses * self.grid.pooled_gains(metric, self._pool, groups, rows)[1]).sum())
             by_user = groups._replace(weight=groups.weight / groups.targets)
             first += float((self.masses * self.grid.pooled_gains(metric, self._pool, by_user, rows)[0]).sum())
