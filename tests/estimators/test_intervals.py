@@ -455,3 +455,15 @@ def test_what_cases_and_their_samples_leave_open_adds_up_for_the_population():
         for each, target in ((dist, "cases"), (dist, "population"), (full, "population"))
     )
     assert population == pytest.approx(np.hypot(cases, users), rel=0.1)
+
+
+@pytest.mark.parametrize("estimator", ["logspline", "mle", "wmle", "bv0.01", "mn"])
+@pytest.mark.parametrize("design", ["uni99", "adaptive 20..400 stop 1"])
+def test_every_estimator_answers_for_the_population_with_many_targets(estimator, design):
+    true, about, _ = many_targets(number=60)
+    how = fr.parse_design(design)
+    drawn, hits = how.simulate(true, np.full(len(true), 3000), np.random.default_rng(1))
+    counts = fr.RankCounts.from_outcomes(drawn, hits, design=how, **about)
+    cases, population = (fr.correct(counts, estimator=estimator, target=each).rows for each in ("cases", "population"))
+    for one, other in zip(cases, population, strict=True):
+        assert other.interval[0] <= one.interval[0] <= one.value <= one.interval[1] <= other.interval[1]
