@@ -197,9 +197,8 @@ class RankDistribution:
         smooth = self._smooth_sum(metric) / fitted.users_weight
         exact, share = self._exact_part(metric)
         error = float(self._simulated.values(metric, fitted, self._pool).std(ddof=1))
-        if (
-            target == "population"
-        ):  # cases vary, and their samples do; resampling alone misses some of it near a boundary
+        if target == "population":
+            # cases vary, and so do their samples; resampling alone misses some of that where masses are at their bounds
             apart = float(np.sqrt(max(self._case_variance(metric, value), 0.0))) / counts.users_weight / share
             again = float(self._resampled.values(metric, fitted, self._pool).std(ddof=1))
             error = max(again, float(np.hypot(error, apart)))
