@@ -11,8 +11,9 @@ import numpy as np
 
 from fullrank._threads import ONE_BLAS_THREAD, usable_threads
 from fullrank._types import Array
-from fullrank.observing.kernel_inputs import State, fixed, run_kernel, share_out, structure
+from fullrank.observing.kernel_inputs import State, fixed, run_kernel, structure
 from fullrank.observing.kernel_inputs import kernels as k
+from fullrank.observing.threads import share_out
 
 if TYPE_CHECKING:
     from fullrank.observing.task import Task
