@@ -196,14 +196,14 @@ class RankDistribution:
         fitted = self.refit[0].counts
         smooth = self._smooth_sum(metric) / fitted.users_weight
         exact, share = self._exact_part(metric)
-        error = float(self._simulated.values(metric, fitted, self._pool).std(ddof=1))
+        values, least = self._simulated.values(metric, fitted, self._pool), 0.0
         if target == "population":
             # cases vary, and so do their samples; resampling alone misses some of that where masses are at their bounds
             apart = float(np.sqrt(max(self._case_variance(metric, value), 0.0))) / counts.users_weight / share
-            again = float(self._resampled.values(metric, fitted, self._pool).std(ddof=1))
-            error = max(again, float(np.hypot(error, apart)))
-        half = intervals.z_of(level) * error
-        return exact + share * (smooth - half), exact + share * (smooth + half)
+            least = float(np.hypot(values.std(ddof=1), apart))
+            values = self._resampled.values(metric, fitted, self._pool)
+        low, high = intervals.replicate_interval(values, smooth, level, least)
+        return exact + share * low, exact + share * high
 
     @property
     def _pool(self) -> float:

@@ -251,12 +251,12 @@ def z_of(level: float) -> float:
     return float(ndtri(0.5 + level / 2))
 
 
-def replicate_interval(values: FloatArray, value: float, level: float) -> Pair:
-    """Return the estimate ± z standard deviations of the replicates.
+def replicate_interval(values: FloatArray, value: float, level: float, least: float = 0.0) -> Pair:
+    """Return the estimate ± z standard deviations of the replicates, which are taken to be at least so large.
 
     Their mean differs from the estimate by the estimator's own bias, which is no part of an interval around it.
     """
-    half = z_of(level) * float(values.std(ddof=1))
+    half = z_of(level) * max(float(values.std(ddof=1)), least)
     return value - half, value + half
 
 
