@@ -204,7 +204,7 @@ def test_what_is_left_open_is_that_of_each_case_given_its_own_outcome():
         left += np.mean(p * (1 - p))
     expected = np.var(np.sum(means, axis=0)) + left
     assert posterior.problem.counts.weight @ posterior.open_variance(metric, N) == pytest.approx(expected, rel=1e-6)
-    seen = posterior.values(metric, "cases", N) * dist.fitted.users_weight
+    seen = posterior.values(metric, N) * dist.fitted.users_weight
     assert np.var(seen) == pytest.approx(expected, rel=0.25)  # 400 draws
 
 

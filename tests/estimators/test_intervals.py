@@ -8,7 +8,7 @@ import fullrank as fr
 from fullrank.estimators import likelihood
 from fullrank.estimators._grid import Grid
 from fullrank.estimators.hyperprior import shipped
-from fullrank.estimators.intervals import resampled, simulated, users_interval
+from fullrank.estimators.intervals import Replicates, simulated, users_interval
 from fullrank.estimators.splines import SplineModel
 
 
@@ -68,22 +68,27 @@ def test_one_set_of_refits_serves_every_metric(counts, monkeypatch):
 
 @pytest.mark.parametrize("estimator", [fr.MLE(), fr.BiasVariance(n_items="bins"), fr.MaxEntropy()], ids=str)
 def test_replicates_vary_on_a_rough_grid_as_on_the_fine_one(counts, estimator):
-    problem, solve = estimator.fit(counts[1]).refit
+    problem, _ = estimator.fit(counts[1]).refit
     rough = problem.coarser(3)
+
+    def values(metric, sample):
+        fine, solve = estimator.fit(sample).refit
+        return [
+            Replicates(each.grid, solve(each)[0][None]).values(metric, sample, 2000)[0]
+            for each in (fine, fine.coarser(3))
+        ]
+
     assert len(rough.grid) < len(problem.grid) / 8
     assert rough.grid.lo[0] == 1
     assert (rough.grid.lo[1:] == rough.grid.hi[:-1] + 1).all()
     assert rough.grid.hi[-1] == problem.grid.hi[-1]
     for metric in (fr.Recall @ 5, fr.NDCG @ 20, fr.AP):
-        spreads = [
-            resampled(each, solve, 10, np.random.default_rng(0)).values(metric, counts[1], 2000).std()
-            for each in (problem, rough)
-        ]
+        spreads = np.std([values(metric, counts[1].resample(seed)) for seed in range(10)], axis=0)
         assert spreads[1] == pytest.approx(spreads[0], rel=0.03)
 
 
-def test_a_stratum_that_a_resample_misses_leaves_the_interval_finite():
-    """One user in forty has two targets: many bootstrap samples have none of (1, 2) and (2, 2)."""
+def test_a_stratum_of_one_case_leaves_the_interval_finite():
+    """One user in forty has two targets."""
     rng = np.random.default_rng(9)
     users, order, targets = [*range(40), 40, 40], [1] * 41 + [2], [1] * 40 + [2, 2]
     counts = fr.RankCounts.from_ranks(
@@ -91,8 +96,8 @@ def test_a_stratum_that_a_resample_misses_leaves_the_interval_finite():
     )
     for estimator in (fr.MLE(), fr.BiasVariance(), fr.MaxEntropy()):
         dist = estimator.fit(counts)
-        replicates = dist._resampled.values(fr.Recall @ 10, counts, 500)
-        assert np.isfinite(replicates).all()
+        assert np.isfinite(dist._simulated.values(fr.Recall @ 10, counts, 500)).all()
+        assert np.isfinite(dist.interval("recall@10", target="population")).all()
 
 
 def test_bad_questions(counts):
@@ -396,10 +401,7 @@ def test_replicates_have_each_sample_size_as_often_as_it_is_there(word):
     assert 0.75 < (high - low) / 2 / 1.96 / spread < 1.6
 
 
-@pytest.mark.parametrize("replicate", [simulated, resampled])
-def test_replicates_of_samples_of_very_many_sizes_multiply_what_speaks_about_them_and_no_more(
-    rng, monkeypatch, replicate
-):
+def test_replicates_of_samples_of_very_many_sizes_multiply_what_speaks_about_them_and_no_more(rng, monkeypatch):
     counts, _ = pooled_samples(rng, users=250)
     problem = fr.MLE(iterations=10).fit(counts).refit[0].coarser(3)
     work, masses = [], []
@@ -410,7 +412,7 @@ def test_replicates_of_samples_of_very_many_sizes_multiply_what_speaks_about_the
             work.append(sum(len(part.ratio) * part.law.size for part in likelihood._parts(replicates)))
             return likelihood.em(replicates, 10, "uniform", 0.0)
 
-        masses.append(replicate(problem, solve, 8, np.random.default_rng(0)).masses)
+        masses.append(simulated(problem, solve, 8, np.random.default_rng(0)).masses)
     np.testing.assert_allclose(masses[0], masses[1], rtol=1e-11, atol=1e-15)
     assert work[0] < 0.1 * work[1]
 
@@ -446,7 +448,7 @@ def test_cases_of_many_targets_vary_as_their_strata_say():
 
 
 def test_what_cases_and_their_samples_leave_open_adds_up_for_the_population():
-    """Resampling alone gave MLE with several targets an interval no wider than for the cases."""
+    """With several targets too, where masses of MLE are at their bounds and a bootstrap hardly moves them."""
     true, about, sampled = many_targets()
     dist = fr.MLE().fit(fr.RankCounts.from_ranks(sampled, design="uni99", **about))
     full = fr.MLE().fit(fr.RankCounts.from_ranks(true, design="full", **about))
@@ -467,3 +469,21 @@ def test_every_estimator_answers_for_the_population_with_many_targets(estimator,
     cases, population = (fr.correct(counts, estimator=estimator, target=each).rows for each in ("cases", "population"))
     for one, other in zip(cases, population, strict=True):
         assert other.interval[0] <= one.interval[0] <= one.value <= one.interval[1] <= other.interval[1]
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [fr.LogSpline(), fr.MLE(), fr.BiasVariance(), fr.BiasVariance(prior=fr.MLE()), fr.CLS(), fr.Naive()],
+    ids=repr,
+)
+def test_new_users_with_new_samples_spread_as_intervals_for_the_population_say(estimator):
+    """The spread of estimates of new users, each with a new sample, against the mean of the intervals' own."""
+    rng = np.random.default_rng(4)
+    law = power_law(0.2, 500)
+    estimates = []
+    for _ in range(100):
+        ranks = 1 + rng.binomial(99, rng.choice(500, 400, p=law) / 499)
+        estimates.append(estimator.fit(fr.RankCounts.from_ranks(ranks, 500, "uni99")))
+    spread = np.std([each.expect("recall@10") for each in estimates], ddof=1)
+    said = [np.diff(each.interval("recall@10", target="population"))[0] / 2 / 1.96 for each in estimates[:5]]
+    assert np.mean(said) == pytest.approx(spread, rel=0.2)

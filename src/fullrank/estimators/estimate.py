@@ -53,13 +53,11 @@ class PointEstimate:
         return self.value(parse_metric(metric))
 
     def interval(self, metric: Metric | str, level: float = 0.95, target: Target = "cases") -> Pair:
-        """Return (low, high) by refitting to resampled or simulated counts; the estimator's own bias is not covered."""
+        """Return (low, high) by refitting to simulated counts; the estimator's own bias is not covered."""
         metric = parse_metric(metric)
-
-        def own(whose: Target) -> Pair:
-            return intervals.refit_interval(self, metric, level, whose)
-
-        return intervals.final_interval(self, metric, self.expect(metric), level, target, own)
+        return intervals.final_interval(
+            self, metric, self.expect(metric), level, target, lambda: intervals.refit_interval(self, metric, level)
+        )
 
     def bounds(self, metric: Metric | str, level: float = 0.95) -> Pair:
         """The least and largest value that the counts alone allow, as :meth:`RankDistribution.bounds` gives them."""
@@ -87,7 +85,7 @@ class RankDistribution:
     n_items: float | None
     fit_info: Fit = field(default_factory=Fit)
     known: RankCounts | None = None
-    #: What was solved and how, so that intervals can solve it again for resampled counts
+    #: What was solved and how, so that intervals can solve it again for simulated counts
     refit: tuple[Problem, Solve] | None = None
     #: The posterior of an estimator that has one; intervals then come from it
     posterior: Posterior | None = None
@@ -155,12 +153,12 @@ class RankDistribution:
 
         ``target="cases"``: what full evaluation of these very cases would show; ``"population"``: of the population they
         come from, which is never narrower. From the posterior of an estimator that has one (LogSpline); else by refitting to
-        simulated or resampled counts, which does not cover the estimator's own bias. Nothing is scored again.
+        simulated counts, which does not cover the estimator's own bias. Nothing is scored again.
         """
         metric = parse_metric(metric)
         value = self.expect(metric)
         return intervals.final_interval(
-            self, metric, value, level, target, lambda whose: self._interval(metric, value, level, whose),
+            self, metric, value, level, target, lambda: self._cases_interval(metric, value, level),
             lambda: self._case_variance(metric, value),
         )  # fmt: skip
 
@@ -171,39 +169,28 @@ class RankDistribution:
         """
         return bounds_of(self, parse_metric(metric), level)
 
-    def _interval(self, metric: Metric, value: float, level: float, target: Target) -> Pair:
-        """Return the estimator's own interval; a point where it knows the ranks or does not speak of the population."""
+    def _cases_interval(self, metric: Metric, value: float, level: float) -> Pair:
+        """Return the estimator's own interval for these cases; a point where it knows every rank that matters."""
         counts = self.counts
         from_counts = metric.whole_auc and self.n_items is None
-        design = counts.design
-        if is_exhaustive(counts) or (target == "population" and (from_counts or not len(self.grid))):
-            return value, value
         decided = bool((counts.all_compared | counts.closed).all())
-        if target == "cases" and metric.k is not None and (decided or metric.k <= design.exact_to):
-            return value, value  # every rank it looks at is known
-        if self.posterior is not None and not from_counts:
-            exact, share = self._exact_part(metric)
+        if is_exhaustive(counts) or (metric.k is not None and (decided or metric.k <= counts.design.exact_to)):
+            return value, value
+        if from_counts:
+            return intervals.auc_interval(counts, level)
+        exact, share = self._exact_part(metric)
+        if self.posterior is not None:
             if share == 0:
                 return value, value
-            low, high = self.posterior.interval(metric, (value - exact) / share, level, target, self._pool)
+            low, high = self.posterior.interval(metric, (value - exact) / share, level, self._pool)
             span = exact + share * low, exact + share * high
             unlike = self.posterior.unlike_shape and not metric.whole_auc
             return intervals.hull(span, self.bounds(metric, level)) if unlike else span
-        if from_counts:
-            return intervals.auc_interval(counts, level)
         if self.refit is None or getattr(self.estimator, "prior", None) is not None:
-            return intervals.refit_interval(self, metric, level, target)
+            return intervals.refit_interval(self, metric, level)
         fitted = self.refit[0].counts
-        smooth = self._smooth_sum(metric) / fitted.users_weight
-        exact, share = self._exact_part(metric)
-        values, least = self._simulated.values(metric, fitted, self._pool), 0.0
-        if target == "population":
-            # cases vary, and so do their samples; resampling alone misses some of that where masses are at their bounds
-            apart = float(np.sqrt(max(self._case_variance(metric, value), 0.0))) / counts.users_weight / share
-            least = float(np.hypot(values.std(ddof=1), apart))
-            values = self._resampled.values(metric, fitted, self._pool)
-        low, high = intervals.replicate_interval(values, smooth, level, least)
-        return exact + share * low, exact + share * high
+        values = exact + share * self._simulated.values(metric, fitted, self._pool)
+        return intervals.replicate_interval(values, exact + self._smooth_sum(metric) / counts.users_weight, level)
 
     @property
     def _pool(self) -> float:
@@ -270,20 +257,13 @@ class RankDistribution:
         return self.posterior.heads
 
     @cached_property
-    def _resampled(self) -> Replicates:
-        return self._replicated(intervals.resampled)
-
-    @cached_property
     def _simulated(self) -> Replicates:
-        return self._replicated(intervals.simulated)
-
-    def _replicated(self, replicates: Callable[[Problem, Solve, int, np.random.Generator], Replicates]) -> Replicates:
         if self.refit is None:
             raise ValueError("there is nothing to solve again: all ranks are known.")
         problem, solve = self.refit
         with ONE_BLAS_THREAD:
             rough = problem.coarser(intervals.REPLICATE_POOLS)
-            return replicates(rough, solve, intervals.REPLICATES, np.random.default_rng(0))
+            return intervals.simulated(rough, solve, intervals.REPLICATES, np.random.default_rng(0))
 
     def cdf(self, k: ArrayLike) -> FloatArray | float:
         """Return P̂(R ≤ k), which is Recall@k."""

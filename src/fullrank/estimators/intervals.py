@@ -1,12 +1,11 @@
 """Intervals: what full evaluation of *these* cases would show, or of the population they come from.
 
-Nothing is scored again. Two ways, by what is known:
+Nothing is scored again. Two things are not known, and they add up (:func:`final_interval`, for every estimator):
 
-- ranks that are known have no uncertainty about these cases; about the population, users who were not seen leave open what
-  they leave open of any mean of bounded values (:func:`users_interval`). No interval for the population is narrower than
-  that, nor than the one for the cases: :func:`final_interval` sees to it for every estimator;
-- an estimator without a posterior is fitted again to resampled counts (``population``) or to counts simulated from its own
-  P̂ and the design's law (``cases``). All replicates are rows of one problem, so a hundred fits cost about as much as a few.
+- what other negatives of these cases would show. Ranks that are known leave nothing open; an estimator without a posterior
+  is fitted again to counts simulated from a likelihood fit of P(R) and the design's law. All replicates are rows of one
+  problem, so a hundred fits cost about as much as a few;
+- about the population, what users who were not seen leave open of any mean of bounded values (:func:`users_interval`).
 
 What assumes nothing at all about the shape of P(R) is in :mod:`fullrank.estimators.bounds`.
 """
@@ -72,23 +71,24 @@ def final_interval(
     value: float,
     level: float,
     target: Target,
-    own: Callable[[Target], Pair],
+    cases: Callable[[], Pair],
     variance: Callable[[], float] | None = None,
 ) -> Pair:
-    """Return the interval around ``value`` that is reported, from the estimator's ``own`` for either target.
+    """Return the interval around ``value`` that is reported, from what the estimator says of these ``cases``.
 
-    The population is never better known than these cases, nor than their full ranking would make it known. Where cases that
-    were ranked in full refute the estimate, the interval reaches as far as they say (``audit``). It is clipped to the values
-    the metric can take; one of a user's own may take any.
+    Where cases that were ranked in full refute the estimate, the interval reaches as far as they say (``audit``). About the
+    population there is more to know: what these cases leave open, and what their full ranking would, are independent, so
+    that their variances add up. It is clipped to the values the metric can take; one of a user's own may take any.
     """
     check_interval(level, target)
-    span = own("cases")
+    span = cases()
     found = getattr(estimate, "audit", {}).get(metric)
     if found is not None:
         span = hull(span, (found[0] - z_of(level) * found[1], found[0] + z_of(level) * found[1]))
     if target == "population":
         users = users_interval(estimate.counts, metric, value, level, None if variance is None else variance())
-        span = hull(span, own(target), users)
+        below, above = (float(np.hypot(value - one, value - other)) for one, other in zip(span, users, strict=True))
+        span = value - below, value + above
     low, high = span
     if metric.function is not None or not np.isfinite(high - low):
         return span
@@ -164,46 +164,15 @@ def cell_gains(counts: RankCounts, metric: Metric) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Replicates:
-    """Many fits at once: the masses of every replicate, and the weight of each (j, T) in it."""
+    """Many fits at once: the masses of every replicate."""
 
     grid: Grid
     masses: FloatArray  # replicates × strata × cells
-    group_weight: FloatArray  # replicates × groups
 
     def values(self, metric: Metric, counts: RankCounts, n_items: float) -> FloatArray:
         """The metric in every replicate."""
-        targets = counts.groups.targets
-        total = np.zeros(len(self.masses))
-        for row, which, gain in self.grid.gains(metric, n_items, counts.groups, counts.strata):
-            values = self.masses[:, row, : gain.shape[1]] @ gain.T
-            total += (self.group_weight[:, which] * values).sum(1)
-        return np.asarray(total / (self.group_weight / targets).sum(1))
-
-
-def resampled(problem: Problem, solve: Solve, size: int, rng: np.random.Generator) -> Replicates:
-    """Return fits to bootstrap samples of user blocks (255 degrees of freedom, users stay whole)."""
-    counts = problem.counts
-    blocks, block = np.unique(counts.column("block"), return_inverse=True)
-    block = block.ravel()
-    times = rng.multinomial(len(blocks), np.full(len(blocks), 1 / len(blocks)), size=size).astype(np.float64)
-    groups = counts.group_of
-    by_group = np.zeros((len(blocks), int(groups.max()) + 1))
-    np.add.at(by_group, (block, groups), counts.weight)
-    strata = counts.strata[groups]
-    by_stratum = np.zeros((len(blocks), int(strata.max()) + 1))
-    np.add.at(by_stratum, (block, strata), counts.weight)
-    # without cases a stratum has no fit, and no weight: any other will do
-    missed = (times @ by_stratum == 0)[:, :, None]
-    tables = []
-    for index, table in enumerate(problem.tables):
-        here = problem.pools == index
-        column = columns_of(table, *counts.outcomes[here].T)
-        seen = np.zeros((len(blocks), len(table.weight), len(table.hits)))
-        np.add.at(seen, (block[here], strata[here], column), counts.weight[here])
-        weight = np.where(missed, table.weight, np.tensordot(times, seen, 1))
-        tables.append(replace(table, weight=weight.reshape(-1, len(table.hits))))
-    masses, _ = solve(replace(problem, tables=tables))
-    return Replicates(problem.grid, masses.reshape(size, -1, len(problem.grid)), times @ by_group)
+        pooled, _ = self.grid.pooled_gains(metric, n_items, counts.groups, counts.strata)
+        return np.asarray(np.tensordot(self.masses, pooled, 2) / counts.users_weight)
 
 
 def simulated(problem: Problem, solve: Solve, size: int, rng: np.random.Generator) -> Replicates:
@@ -239,8 +208,7 @@ def simulated(problem: Problem, solve: Solve, size: int, rng: np.random.Generato
             weight[:, row, here] = drawn * (total / cases)
         tables.append(replace(table, weight=weight.reshape(-1, len(table.hits))))
     fitted, _ = solve(replace(problem, tables=tables))
-    groups = np.tile(problem.counts.groups.weight, (size, 1))
-    return Replicates(problem.grid, fitted.reshape(size, -1, len(problem.grid)), groups)
+    return Replicates(problem.grid, fitted.reshape(size, -1, len(problem.grid)))
 
 
 @lru_cache(maxsize=32)
@@ -251,27 +219,26 @@ def z_of(level: float) -> float:
     return float(ndtri(0.5 + level / 2))
 
 
-def replicate_interval(values: FloatArray, value: float, level: float, least: float = 0.0) -> Pair:
-    """Return the estimate ± z standard deviations of the replicates, which are taken to be at least so large.
+def replicate_interval(values: FloatArray, value: float, level: float) -> Pair:
+    """Return the estimate ± z standard deviations of the replicates.
 
     Their mean differs from the estimate by the estimator's own bias, which is no part of an interval around it.
     """
-    half = z_of(level) * max(float(values.std(ddof=1)), least)
+    half = z_of(level) * float(values.std(ddof=1))
     return value - half, value + half
 
 
-def refit_interval(estimate: Estimate, metric: Metric, level: float, target: Target) -> Pair:
-    """Refit the whole estimator, its prior included, to resampled counts or to counts simulated from MLE's P̂.
+def refit_interval(estimate: Estimate, metric: Metric, level: float) -> Pair:
+    """Refit the whole estimator, its prior included, to counts simulated from MLE's P̂.
 
     For estimates that replicates of one problem cannot serve: those without masses (CLS, Mapping), those whose outcomes are
     taken as ranks (Naive, RankEstimate), and those whose prior is itself fitted to the sample (MN_MLE and its kin).
     """
-    found = _REFITTED.setdefault(estimate, {})
-    if target not in found:
-        fits: Iterator[Any] = map(estimate.estimator.fit, _samples(estimate.counts, target))
+    if estimate not in _REFITTED:
+        fits: Iterator[Any] = map(estimate.estimator.fit, _samples(estimate.counts))
         # without what they would need to be fitted again, which is most of their memory
-        found[target] = [replace(e, refit=None, posterior=None) if hasattr(e, "refit") else e for e in fits]
-    values = np.array([each.expect(metric) for each in found[target]])
+        _REFITTED[estimate] = [replace(e, refit=None, posterior=None) if hasattr(e, "refit") else e for e in fits]
+    values = np.array([each.expect(metric) for each in _REFITTED[estimate]])
     return replicate_interval(values, estimate.expect(metric), level)
 
 
@@ -285,7 +252,7 @@ def auc_interval(counts: RankCounts, level: float) -> Pair:
         lost = max(1 - counts.auc, 1e-12)
         factor = float(np.exp(stdtrit(number, 0.5 + level / 2) * error / lost))
         return max(1 - lost * factor, 0.0), min(1 - lost / factor, 1.0)
-    values = np.array([sample.auc for sample in _samples(counts, "cases")])
+    values = np.array([sample.auc for sample in _samples(counts)])
     return replicate_interval(values, counts.auc, level)
 
 
@@ -316,20 +283,15 @@ def _compared_auc_error(counts: RankCounts) -> Pair:
     return float(np.sqrt(total)) / counts.users_weight, number - 1
 
 
-#: Refits of estimates that still exist, by target: one set serves every metric.
-_REFITTED: WeakKeyDictionary[Estimate, dict[str, list[Estimate]]] = WeakKeyDictionary()
+#: Refits of estimates that still exist: one set serves every metric.
+_REFITTED: WeakKeyDictionary[Estimate, list[Estimate]] = WeakKeyDictionary()
 
 
-def _samples(counts: RankCounts, target: Target) -> Iterator[RankCounts]:
-    """Counts as they might have been: of other users (``population``), or of the same cases with other negatives."""
+def _samples(counts: RankCounts) -> Iterator[RankCounts]:
+    """Counts as they might have been: of the same cases with other negatives."""
     from fullrank.estimators.likelihood import MLE
 
     rng = np.random.default_rng(0)
-    if target == "population":
-        pooled = counts.with_mean_pool()  # one pool size: the spread does not need more, and fits are fast
-        for _ in range(REFITS):
-            yield pooled.resample(rng)
-        return
     problem = build_problem(counts, "mean")
     pilot = MLE(n_items="mean").fit(counts)
     (table,), (law,) = problem.tables, problem.laws

@@ -181,14 +181,10 @@ class Posterior:
             out.append(f"a catalogue of {N:,.0f} items is {side}: intervals are widened for it.")
         return tuple(out)
 
-    def interval(self, metric: Metric, value: float, level: float, target: str, n_items: float) -> tuple[float, float]:
-        """Quantiles of the posterior of the metric, laid around the estimate on the log scale.
-
-        ``population``: the metric of the drawn π. ``cases``: given π, each case's rank follows its own posterior; their mean
-        is one EM step from π and their variance adds Σ c_o Var[M(R) | o]/M².
-        """
+    def interval(self, metric: Metric, value: float, level: float, n_items: float) -> tuple[float, float]:
+        """Quantiles of the posterior of the metric over these cases, laid around the estimate on the log scale."""
         with ONE_BLAS_THREAD:
-            drawn = self.values(metric, target, n_items)
+            drawn = self.values(metric, n_items)
         tail = 0.5 - level / 2
         low, middle, high = np.quantile(drawn, [tail, 0.5, 1 - tail])
         if middle <= 0 or value <= 0:
@@ -271,13 +267,15 @@ class Posterior:
             out[cells] = (total @ mean / len(total) + left.mean(0))[place]
         return np.maximum(out, 0.0)
 
-    def values(self, metric: Metric, target: str, n_items: float) -> FloatArray:
-        """Return the metric in every draw."""
+    def values(self, metric: Metric, n_items: float) -> FloatArray:
+        """Return the metric of these cases in every draw.
+
+        Given π, each case's rank follows its own posterior; their mean is one EM step from π and their variance adds
+        Σ c_o Var[M(R) | o]/M².
+        """
         counts, grid = self.problem.counts, self.problem.grid
         weight, rows = counts.groups.weight, self.problem.strata
         pooled, squared = grid.pooled_gains(metric, n_items, counts.groups, rows)
-        if target == "population":
-            return np.asarray(sum(d @ g for d, g in zip(self._draws, pooled, strict=True)) / counts.users_weight)
         parts = self.data.parts
         number = len(self._draws[0])
         noise = np.random.default_rng(1).standard_normal(number)
