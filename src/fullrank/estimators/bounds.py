@@ -14,7 +14,7 @@ import numpy as np
 from fullrank._types import BoolArray, FloatArray, IntArray, Pair
 from fullrank.estimators import problem
 from fullrank.estimators._grid import Grid
-from fullrank.estimators.intervals import check_interval
+from fullrank.estimators.intervals import check_interval, reach
 from fullrank.estimators.problem import Estimate
 from fullrank.metrics import Metric, parse_metric
 from fullrank.ranks.counts import RankCounts
@@ -130,7 +130,7 @@ class CompatibleRanks:
             low = problem.empirical_value(self.known, metric, counts.n_items) / counts.users_weight
         high = low
         if self.silent is not None:
-            worst, best = _worst_and_best(self.silent, metric, counts.n_items)
+            worst, best = reach(self.silent, metric, counts.n_items)
             low, high = low + worst / counts.users_weight, high + best / counts.users_weight
         if self.unknown is None:
             return low, high
@@ -146,7 +146,7 @@ class CompatibleRanks:
             low += share * programme.least(least[each])
             high -= share * programme.least(-most[each])
         if unknown.groups.ahead.any():  # R is at least j + ahead, whatever the sample says
-            high = min(high, exact + _worst_and_best(unknown, metric, counts.n_items)[1] / counts.users_weight)
+            high = min(high, exact + reach(unknown, metric, counts.n_items)[1] / counts.users_weight)
         return min(low, high), high
 
     def _programme(self, weight: FloatArray, here: BoolArray, alpha: float) -> "_Programme":
@@ -283,19 +283,6 @@ def _too_many_outcomes(counts: RankCounts) -> bool:
     if counts.design.plain:
         return int(counts.column("drawn").max()) > MOST_OUTCOMES
     return sum(size or counts.n_items for size in counts.design.stages(round(counts.n_items))) > MOST_BY_STAGES
-
-
-def _worst_and_best(counts: RankCounts, metric: Metric, n_items: float) -> Pair:
-    """Σ weight · gain over cases at the last rank and at the first that is open to them, j + ahead."""
-    order, targets, ahead, weight = counts.groups
-    if metric.function is None:
-        worst = metric.gain(n_items, n_items, order, targets)
-        best = metric.gain(1.0, n_items, order, targets, ahead)
-    else:  # a metric of one's own may rise
-        ranks = np.unique(np.geomspace(1, max(n_items, 1.0), 1000).round())
-        each = metric.gain(ranks, n_items, order[:, None], targets[:, None], ahead[:, None])
-        worst, best = each.min(1), each.max(1)
-    return float(weight @ worst), float(weight @ best)
 
 
 def _speaks_for(drawn: IntArray, hits: IntArray, n_items: float | FloatArray) -> FloatArray:

@@ -41,20 +41,20 @@ def check_interval(level: float, target: str) -> None:
     check_choice("target", target, ("cases", "population"))
 
 
-def reach(metric: Metric, counts: RankCounts, target: str = "population") -> Pair:
-    """The least and largest value the metric can have: every target last, and every target first.
+def reach(counts: RankCounts, metric: Metric, n_items: float, target: Target = "cases") -> Pair:
+    """Σ weight · gain of the cases with every target at the last rank, and at the first: the least and the largest there is.
 
-    These ``cases`` cannot be better than what was compared one by one leaves them. A metric of one's own may have them
-    anywhere: it is asked at a thousand ranks.
+    These ``cases`` have their targets no further up than what was compared one by one leaves them, j + ahead.
     """
-    N = counts.n_items
-    if metric.function is not None:
-        gains = metric.gain(np.unique(np.geomspace(1, max(N, 1.0), 1000).round()), N)
-        return float(gains.min()), float(gains.max())
     order, targets, ahead, weight = counts.groups
-    ends = (metric.gain(R, N, order, targets, lead) for R, lead in ((N, 0), (1.0, ahead * (target == "cases"))))
-    last, first = (float(weight @ gain) / counts.users_weight for gain in ends)
-    return last, first
+    ahead = ahead * (target == "cases")
+    if metric.function is None:
+        worst, best = metric.gain(n_items, n_items, order, targets), metric.gain(1.0, n_items, order, targets, ahead)
+    else:  # a metric of one's own may rise: it is asked at a thousand ranks
+        ranks = np.unique(np.geomspace(1, max(n_items, 1.0), 1000).round())
+        each = metric.gain(ranks, n_items, order[:, None], targets[:, None], ahead[:, None])
+        worst, best = each.min(1), each.max(1)
+    return float(weight @ worst), float(weight @ best)
 
 
 def hull(*spans: Pair) -> Pair:
@@ -92,7 +92,9 @@ def final_interval(
     low, high = span
     if metric.function is not None or not np.isfinite(high - low):
         return span
-    return max(low, min(value, 0.0)), min(high, max(value, reach(metric, estimate.counts, target)[1]))
+    counts = estimate.counts
+    best = reach(counts, metric, counts.n_items, target)[1] / counts.users_weight
+    return max(low, min(value, 0.0)), min(high, max(value, best))
 
 
 def users_interval(
@@ -109,7 +111,7 @@ def users_interval(
     """
     from scipy.special import betaincinv, stdtrit
 
-    worst, best = reach(metric, counts)
+    worst, best = (each / counts.users_weight for each in reach(counts, metric, counts.n_items, "population"))
     blocks = len(np.unique(counts.column("block")))
     if blocks < 2:
         return -np.inf, np.inf
