@@ -69,7 +69,7 @@ def draw(
 ) -> fr.RankCounts:  # fmt: skip
     """One sample of every case, by the design's own stages, as counts.
 
-    ``users``: keep users apart, for intervals that resample them. The counts are those of ``RankCounts.from_ranks`` but for
+    ``users``: keep users apart, for the population and for differences of models. The counts are those of ``RankCounts.from_ranks`` but for
     AUC, which nobody asks for here and which takes most of its time.
     """
     design = design.resolve(int(pool.max()))

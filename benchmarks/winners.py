@@ -123,7 +123,8 @@ def from_ranks(samples: int, target: str, only: list[str]) -> dict:
                 cases = len(next(iter(known.values()))[0])
                 pick = rng.integers(cases, size=cases) if target == "population" else np.arange(cases)
                 counts = {
-                    name: draw(ranks[pick], pool[pick], DESIGNS[label], rng) for name, (ranks, pool) in known.items()
+                    name: draw(ranks[pick], pool[pick], DESIGNS[label], rng, users=True)
+                    for name, (ranks, pool) in known.items()
                 }
                 estimates = {name: logspline(data_set, "unseen").fit(each) for name, each in counts.items()}
                 rivals = None
