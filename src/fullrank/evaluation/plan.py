@@ -158,7 +158,7 @@ class Plan:
 
     def to_html(self, path: str | Path | None = None) -> str | Path:
         """The plan as a small self-contained page: written to ``path`` atomically, or returned as text. Needs ``report``."""
-        from fullrank.report.html import sheet, write_page
+        from fullrank.report.html import render, write_page
 
         detail = self.verdict.detail
         lede = f"{detail[:1].upper()}{detail[1:]}. Ranks are assumed to be like those of {self.source}."
@@ -173,7 +173,10 @@ class Plan:
             "right is dearer; both axes are logarithmic."
         )
         panel = Panel(self._chart(PAGE), "Cost and precision", about, (), ()) if self.frontier else None
-        text = sheet("plan", self.verdict.headline, lede, facts, self.notes, self._table(), panel)
+        text = render(
+            "plan.html", kind="plan", headline=self.verdict.headline, lede=lede, facts=facts, notes=self.notes,
+            table=self._table(), panel=panel,
+        )  # fmt: skip
         return text if path is None else write_page(text, path)
 
     def plot(self) -> Any:

@@ -44,6 +44,11 @@ class Difference:
     p_value: float
     p_holm: float
 
+    @property
+    def spread(self) -> Pair | None:
+        """The interval where it is bounded and more than a point."""
+        return None if self.low == self.high else pair((self.low, self.high))
+
 
 @dataclass(frozen=True, eq=False)
 class Comparison:

@@ -7,6 +7,7 @@ left out is counted, so that the page can say so.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -110,9 +111,28 @@ class Digest:
         """Write ``0.120 to 0.145``, ``exact``, or a dash where there is nothing."""
         return interval_text(ends, self.digits.get(metric, 4))
 
-    def any(self, part: str) -> bool:
-        """Tell whether any number has this part: ``spread``, ``bounds``, ``naive`` or ``truth``."""
-        return any(getattr(cell, part) is not None for cell in self.cells.values())
+    def column(self, metric: str) -> list[Row]:
+        """Return the numbers of all models by one metric."""
+        return [self.cell(model, metric) for model in self.models]
+
+    def values(self, metric: str) -> dict[str, float]:
+        """Return the values of all models by one metric, NaN where there is none."""
+        return {cell.model: cell.value for cell in self.column(metric)}
+
+    def top(self, metric: str) -> float | None:
+        """Return the largest value of a metric."""
+        return max((value for value in self.values(metric).values() if not math.isnan(value)), default=None)
+
+    @cached_property
+    def parts(self) -> set[str]:
+        """What some number has: a ``spread``, ``bounds``, a ``naive`` value or the ``truth``."""
+        every = ("spread", "bounds", "naive", "truth")
+        return {part for part in every if any(getattr(cell, part) is not None for cell in self.cells.values())}
+
+    @property
+    def exact_to(self) -> int:
+        """The last rank that is known of some model that has a chart of its own, those beyond being estimated."""
+        return max(map(exact_to, self.counts), default=0)
 
     @property
     def exact(self) -> bool:

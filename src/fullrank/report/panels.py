@@ -109,7 +109,7 @@ def results_panel(shown: Digest, metric: str, style: Style, colours: Mapping[str
     rows are low, names stand on an axis and numbers in the table below.
     """
     alt = load_altair()
-    rows = [cell for model in shown.models if not math.isnan((cell := shown.cell(model, metric)).value)]
+    rows = [cell for cell in shown.column(metric) if not math.isnan(cell.value)]
     many = len(rows) > MOST_DRAWN
     ends = [e for row in rows for e in (row.value, *(row.interval or ()), row.naive, row.truth) if e is not None]
     low, high = min(0.0, *ends), max(0.0, *ends)
@@ -141,7 +141,7 @@ def results_panel(shown: Digest, metric: str, style: Style, colours: Mapping[str
         hollow.encode(x="naive:Q", **tips()),
         dots,
     ]
-    if shown.any("truth"):
+    if "truth" in shown.parts:
         layers.append(base.mark_tick(thickness=2, size=20, color=style.ink).encode(x="truth:Q", **tips()))
     if not many:
         words = base.mark_text(align="left", dy=-15, fontSize=12, fontWeight=600, color=style.ink)
