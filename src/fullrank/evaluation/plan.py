@@ -118,7 +118,7 @@ class Plan:
         )
 
     @property
-    def _asked(self) -> tuple[str, str]:
+    def asked(self) -> tuple[str, str]:
         """The precision asked for, and what for."""
         wanted = f"±{self.precision:g}" if self.absolute else f"±{100 * self.precision:g}%"
         whom = "these cases" if self.target == "cases" else "the population"
@@ -126,24 +126,25 @@ class Plan:
 
     def lines(self, width: int = 80) -> list[str]:
         """The verdict and the choices as lines of at most ``width`` columns."""
-        wanted, what = self._asked
+        wanted, what = self.asked
         about = (
             f"Asked for: {wanted} ({what}), {self.cases:,} case{'s' * (self.cases != 1)}, {self.n_items:,} items. "
             f"Ranks are assumed to be like those of {self.source}."
         )
         notes = [line for note in self.notes for line in wrapped(note, width, "! ")]
-        return [*wrapped(str(self.verdict), width), *wrapped(about, width), *text_table(*self._table(), width), *notes]
+        return [*wrapped(str(self.verdict), width), *wrapped(about, width), *text_table(*self.table(), width), *notes]
 
     def _repr_html_(self) -> str:
         facts = {
-            "asked for": " ".join(self._asked),
+            "asked for": " ".join(self.asked),
             "cases": f"{self.cases:,}",
             "items": f"{self.n_items:,}",
             "ranks like those of": self.source,
         }
-        return card(str(self.verdict), facts, table=self._table(), notes=self.notes)
+        return card(str(self.verdict), facts, table=self.table(), notes=self.notes)
 
-    def _table(self) -> tuple[list[str], list[list[str]]]:
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Return head and body of the table of choices."""
         body = [
             [
                 ("> " if each.recommended else "  ") + str(each.design),
@@ -160,23 +161,8 @@ class Plan:
         """The plan as a small self-contained page: written to ``path`` atomically, or returned as text. Needs ``report``."""
         from fullrank.report.html import render, write_page
 
-        detail = self.verdict.detail
-        lede = f"{detail[:1].upper()}{detail[1:]}. Ranks are assumed to be like those of {self.source}."
-        facts = [
-            ("Asked for", *self._asked),
-            ("Cases", f"{self.cases:,}", "held-out items"),
-            ("Candidates", f"{self.n_items:,}", "per case, target included"),
-        ]
-        about = (
-            "The line is the best that sampling in rounds reaches with each share of the full ranking. Dots are the designs "
-            "of the table, in colour the recommended one; dashed is the precision asked for. Lower is more precise, further "
-            "right is dearer; both axes are logarithmic."
-        )
-        panel = Panel(self._chart(PAGE), "Cost and precision", about, (), ()) if self.frontier else None
-        text = render(
-            "plan.html", kind="plan", headline=self.verdict.headline, lede=lede, facts=facts, notes=self.notes,
-            table=self._table(), panel=panel,
-        )  # fmt: skip
+        panel = Panel(self._chart(PAGE), "", "", (), ()) if self.frontier else None
+        text = render("plan.html", plan=self, panel=panel)
         return text if path is None else write_page(text, path)
 
     def plot(self) -> Any:

@@ -78,6 +78,7 @@ class Digest:
         self.drawn, self.total_models = self.models[:MOST_DRAWN], len(everyone)
         self.best_few = f" The best {MOST_DRAWN} models are drawn." if len(self.models) > MOST_DRAWN else ""
         self.labels = _distinct(self.models)
+        self.paired = {model: self.labels[model] for model in self.models[:MOST_PAIRED]}
         self.cells = {
             (row.model, str(row.metric)): row.shown()
             for row in rows

@@ -15,18 +15,16 @@ from typing import Any
 from fullrank._checks import require
 from fullrank._files import writable, write_atomically
 from fullrank._version import __version__
+from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import ALL
 from fullrank.report.charts import inline, svg
 from fullrank.report.comparison import Comparison
 from fullrank.report.digest import MOST_MODELS, MOST_PAIRED, Digest
-from fullrank.report.panels import KINDS, PAGE, Panel, difference_panel, panels_of
+from fullrank.report.panels import KINDS, PAGE, difference_panel, panels_of
 from fullrank.report.row import finite
 from fullrank.report.words import clean, number, percent, ranged, ratio, short_design, signed
 
 MOST_FACTS = 60
-
-#: A tile below the headline: its name, its value and a word on it.
-Fact = tuple[str, str, str]
 
 
 def write_page(page: str, path: str | Path) -> Path:
@@ -44,16 +42,16 @@ def render(template: str, **context: Any) -> str:
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     pages.filters |= {
-        "clean": clean, "percent": percent, "ratio": ratio, "signed": signed, "colour": PAGE.colour,
+        "clean": clean, "percent": percent, "ranged": ranged, "ratio": ratio, "signed": signed, "colour": PAGE.colour,
         "whole": "{:,}".format, "whole_percent": "{:.0%}".format,
         "name": markup("<bdi>{}</bdi>").format,  # that somebody chose: its writing direction stays its own
         "filled": lambda sections: [each for each in sections if each[-1].strip()],
     }  # fmt: skip
 
-    def drawing(panel: Panel, serial: int) -> Any:
-        return markup(inline(svg(panel.chart, PAGE), clean(panel.about, 600), serial))
+    def drawing(chart: Any, about: str, serial: int) -> Any:
+        return markup(inline(svg(chart, PAGE), clean(about, 600), serial))
 
-    fixed = {"version": __version__, "drawing": drawing, "next_serial": count(1).__next__, "remarks": ()}
+    fixed = {"version": __version__, "drawing": drawing, "next_serial": count(1).__next__}
     limits = {"most_models": MOST_MODELS, "most_paired": MOST_PAIRED}
     return str(pages.get_template(template).render(fixed | limits | context))
 
@@ -67,21 +65,15 @@ def page(report: Any) -> str:
     lede = _sentence(shown.verdict.detail)
     if held is not None and len(held.models) > 1:
         lede += f" {held.difference(*held.models[:2])}"
-    left = shown.total_notes - len(shown.notes)
     return render(
         "report.html",
-        kind=f"report · {clean(title, 80)}" if title and isinstance(title, str) else "report",
-        headline=shown.verdict.headline,
+        title=title if isinstance(title, str) else "",
         lede=lede,
-        facts=_facts(shown),
-        notes=[*shown.notes, *([f"… and {left:,} more."] if left > 0 else [])],
-        remarks=shown.remarks,
         shown=shown,
         panels=panels,
         drawn={panel.metric: panel for panel in panels["results"]},
-        budget=_budget([estimate.counts for estimate in shown.estimates.values()]),
-        names={model: shown.labels[model] for model in shown.models[:MOST_PAIRED]},
-        compared=next(iter(shown.comparison.values()), None),
+        counts=_totals([estimate.counts for estimate in shown.estimates.values()]),
+        design=_design(shown.designs),
         provenance=_provenance(report, shown),
         whom=_whom(shown.target),
         formulas=_formulas(shown),
@@ -90,64 +82,41 @@ def page(report: Any) -> str:
 
 def comparison_page(found: Sequence[Comparison]) -> str:
     """Write comparisons of the same models by several metrics as a page: the ranking, leads, and every pair."""
-    first = found[0]
     return render(
         "comparison.html",
-        kind="comparison",
-        headline=first.verdict.headline,
-        lede=f"{_sentence(first.verdict.detail)} Compared: {first.about}.",
-        notes=first.notes,
-        whom=_whom(first.target),
         found=found,
-        several=len(first.models) > 1,
-        names={model: clean(model) for model in first.models[:MOST_PAIRED]},
+        lede=f"{_sentence(found[0].verdict.detail)} Compared: {found[0].about}.",
+        whom=_whom(found[0].target),
+        names={model: clean(model) for model in found[0].models[:MOST_PAIRED]},
         difference_panel=lambda held: difference_panel(held, PAGE, MOST_MODELS),
     )
 
 
-def _facts(shown: Digest) -> list[Fact]:
-    """Frame the evaluation in tiles."""
-    facts: list[Fact] = [("Models", f"{shown.total_models:,}", "")] if shown.total_models > 1 else []
-    if shown.cases:
-        facts.append(("Cases", ranged(shown.cases[0], shown.cases[-1]), "held-out items"))
-    counts = [estimate.counts for estimate in shown.estimates.values()]
-    if counts:
-        low, high = min(each.pool_range[0] for each in counts), max(each.pool_range[1] for each in counts)
-        names = ", ".join(dict.fromkeys(clean(each.candidates) for each in counts))
-        facts.append(("Candidates", ranged(round(low), round(high)), f"{names}; per case, target included"))
-        scored, full = _scored(counts)
-        per_case = scored / max(sum(len(each) for each in counts), 1)
-        facts.append(("Scored per case", f"{per_case:,.0f}", f"{percent(min(scored / full, 1))} of the catalogue"))
-    if shown.designs:
-        short = list(dict.fromkeys(map(short_design, shown.designs)))
-        whole = "; ".join(shown.designs)
-        kinds = {each.partition(",")[0] for each in short}
-        name = short[0] if len(short) == 1 else kinds.pop() if len(kinds) == 1 else f"{len(short)} designs"
-        facts.append(("Design", name, whole.replace("stop ", "stop\u00a0") * (whole != name)))
-    if shown.estimators and not shown.exact:
-        facts.append(("Estimator", "; ".join(shown.estimators), ""))
-    return facts
+def _design(designs: Sequence[str]) -> tuple[str, str]:
+    """Name designs in a few words, and then in all that it takes, where these are more."""
+    short, whole = list(dict.fromkeys(map(short_design, designs))), "; ".join(designs)
+    kinds = {each.partition(",")[0] for each in short}
+    name = short[0] if len(short) == 1 else kinds.pop() if len(kinds) == 1 else f"{len(short)} designs"
+    return name, whole.replace("stop ", "stop\u00a0") * (whole != name)
 
 
-def _scored(counts: Sequence[Any]) -> tuple[int, int]:
-    """Return how many items were scored, and how many the full ranking has."""
-    full = sum(len(each) * max(each.n_items - 1, 1) for each in counts)
-    return sum(each.items_scored for each in counts), max(full, 1)
-
-
-def _budget(counts: Sequence[Any]) -> dict[str, Any] | None:
-    """Return what the budget went to, for the template; with guides, also what they brought."""
+def _totals(counts: Sequence[RankCounts]) -> dict[str, Any] | None:
+    """Add up what was seen of all models, and what ranking everything would have taken; with guides, what they brought."""
     if not counts:
         return None
-    scored, full = _scored(counts)
+    scored = sum(each.items_scored for each in counts)
+    full = max(sum(len(each) * max(each.n_items - 1, 1) for each in counts), 1)
+    low, high = min(each.pool_range[0] for each in counts), max(each.pool_range[1] for each in counts)
     beyond = [each.design.beyond is not None for each in counts]
     guided = [each for each in counts if each.design.compares]
     compared = sum(each.items_compared for each in guided) / max(sum(each.items_scored for each in guided), 1)
     closed = sum(int(each.cases[each.closed].sum()) for each in guided) / max(sum(map(len, guided)), 1)
     return {
-        "models": len(counts), "scored": scored, "full": full, "beyond": any(beyond), "all_beyond": all(beyond),
+        "models": len(counts), "scored": scored, "share": min(scored / full, 1.0),
+        "per_case": scored / max(sum(map(len, counts)), 1), "pool": ranged(round(low), round(high)),
+        "candidates": ", ".join(dict.fromkeys(clean(each.candidates) for each in counts)),
         "sizes": {int(size) for each in counts for size in each.sizes} - {ALL},
-        "compared": compared if guided else None, "closed": closed,
+        "beyond": any(beyond), "all_beyond": all(beyond), "guided": bool(guided), "compared": compared, "closed": closed,
     }  # fmt: skip
 
 
