@@ -10,8 +10,8 @@ from fullrank._types import IntArray
 from fullrank.estimators import LogSpline, RankDistribution
 from fullrank.evaluation.rehearsal import AIM, ByMetric, Candidate, Guess, Rehearsal, half_width
 from fullrank.metrics import Metric
-from fullrank.ranks.counts import NOTHING, RankCounts
-from fullrank.ranks.design import ALL, Adaptive
+from fullrank.ranks.counts import RankCounts
+from fullrank.ranks.design import Adaptive
 from fullrank.ranks.guided import Guided
 
 #: Half-width, relative to the value, that is aimed at when none is named.
@@ -122,7 +122,7 @@ def rehearsed_behind_guide(
     design = counts.design
     if not isinstance(design, Guided) or fitted is None:
         raise ValueError("`pilot` must have open cases of a guided design: there is nothing to plan.")
-    rng = np.random.default_rng(0)
+    rng, done = np.random.default_rng(0), counts.sampled_part()[0]
     open_, better = _made_up(pilot, fitted, rng)
     values = {metric: float(pilot.expect(metric)) for metric in planner.metrics}
     goals, largest = planner.goals(values), int(open_["rest"].max())
@@ -130,7 +130,11 @@ def rehearsed_behind_guide(
     for _ in range(DOUBLINGS):
         tried = replace(design, negatives=min(negatives, largest), max_negatives=None)
         drawn, hits = tried.simulate(better + 1, open_["rest"] + 1, rng)
-        made = _counts(counts, tried, open_, drawn, hits)
+        made = RankCounts.from_outcomes(
+            drawn, hits, np.full(len(hits), round(counts.n_items)), tried, candidates=counts.candidates, **open_
+        )
+        if done is not None:  # cases that are closed, or compared with all, do not change
+            made += replace(done, design=tried)
         dist = (pilot.estimator if isinstance(pilot.estimator, LogSpline) else LogSpline()).fit(made)
         fewer = float(np.sqrt(len(counts) / cases))
         half = {metric: half_width(dist, metric, planner.level) * fewer for metric in planner.metrics}
@@ -160,24 +164,5 @@ def _made_up(
         better[here] = rng.integers(dist.grid.lo[place], dist.grid.hi[place] + 1) - 1
     names = ("ahead", "recent", "order", "targets")
     about = {name: fitted.column(name)[of_cell] for name in names} | {"rest": rest[of_cell]}
+    about["recent"] = np.minimum(about["recent"], about["ahead"])
     return about, np.minimum(better, about["rest"])
-
-
-def _counts(
-    counts: RankCounts, design: Guided, open_: dict[str, IntArray], drawn: IntArray, hits: IntArray
-) -> RankCounts:
-    """The pilot's counts with these outcomes of its open cases; the others do not change."""
-    done = counts.sampled_part()[0]
-    columns: dict[str, Any] = {**open_, "drawn": drawn, "hits": hits}
-    size = np.full(len(hits), round(counts.n_items))
-    if done is not None:
-        of_cell = np.repeat(np.arange(len(done.keys)), done.cases)
-        left = np.round((done.pool_weight - done.compared_weight) / done.weight).astype(np.int64) - 1
-        more = {name: done.column(name) for name in ("ahead", "recent", "order", "targets")}
-        more |= {"rest": np.where(done.column("rest") > 0, np.maximum(left, 1), 0), "hits": np.zeros_like(left)}
-        more["drawn"] = np.where(more["rest"] > 0, NOTHING, ALL)
-        columns = {name: np.concatenate([each, more[name][of_cell]]) for name, each in columns.items()}
-        size = np.append(size, np.full(len(of_cell), round(counts.n_items)))
-    drawn, hits = columns.pop("drawn"), columns.pop("hits")
-    columns["recent"] = np.minimum(columns["recent"], columns["ahead"])
-    return RankCounts.from_outcomes(drawn, hits, size, design, candidates=counts.candidates, **columns)
