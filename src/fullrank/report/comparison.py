@@ -125,12 +125,7 @@ class Comparison:
         return {
             "schema": SCHEMA,
             "metric": name,
-            "level": self.level,
-            "target": self.target,
-            "paired": self.paired,
-            "about": self.about,
-            "winner": self.winner,
-            "sure": self.sure,
+            **{key: getattr(self, key) for key in ("level", "target", "paired", "about", "winner", "sure")},
             "models": [
                 {
                     "model": model, "value": self.values[model], **_finite_ends(*self.intervals[model]),
