@@ -20,7 +20,7 @@ from fullrank.ranks.design import Adaptive, Design, Exhaustive, Sample
 from fullrank.report import Report
 from fullrank.report.comparison import Verdict
 from fullrank.report.notebook import card
-from fullrank.report.panels import NOTEBOOK, PAGE, WIDTH, Panel, by_colour, chart_of, load_altair, tips
+from fullrank.report.panels import NOTEBOOK, PAGE, WIDTH, Panel, by_colour, chart_of, load_altair, spread, tips
 from fullrank.report.tables import text_table
 from fullrank.report.words import as_json, joined, wrapped
 
@@ -174,30 +174,23 @@ class Plan:
     def _chart(self, style: Any) -> Any:
         alt = load_altair()
         line = [{"items": 100 * share, "half": 100 * half} for share, half in self.frontier if half > 0 and share > 0]
-        points: list[dict[str, Any]] = []
-        for each in sorted(self.choices, key=lambda each: each.share):
-            if each.relative > 0 and each.share > 0:
-                x, y = 100 * each.share, 100 * each.relative
-                near = bool(points) and x < 4 * points[-1]["items"] and 0.6 < y / points[-1]["half"] < 1.6
-                # right of 1.5 % there is no room to the right, and below a dot of the line; fixed samples lie above the line
-                left = x > (1.5 if each.design.grows else 20)
-                below = left and each.design.grows
-                if near and not left:  # of two labels beside one another the lower goes below its dot
-                    below = y <= points[-1]["half"]
-                    points[-1]["below"] = not below
-                points.append({
-                    "items": x, "half": y, "name": str(each.design).replace(" without replacement", ""), "below": below,
-                    "left": left, "tip": f"{each.design}: {_share(each.share)} of the items, ±{each.relative:.1%}",
-                    "colour": style.series[1] if each.recommended else style.muted,
-                })  # fmt: skip
+        drawn = [each for each in self.choices if each.relative > 0 and each.share > 0]
+        points = [
+            {"items": 100 * each.share, "half": 100 * each.relative,
+             "name": str(each.design).replace(" without replacement", ""),
+             "tip": f"{each.design}: {_share(each.share)} of the items, ±{each.relative:.1%}",
+             "colour": style.series[1] if each.recommended else style.muted}
+            for each in drawn
+        ]  # fmt: skip
         low = 0.7 * min(each["items"] for each in [*line, *points])
         names = "datum.value >= 0.01 ? format(datum.value, '~r') + '%' : format(datum.value, '~e') + '%'"
         axis = alt.Axis(values=[each for each in _TICKS[::2] if each >= low], labelExpr=names, grid=False)
         across = alt.Scale(type="log", domain=[low, 100], nice=False)
         x_of = alt.X("items:Q", title="items scored, of the full ranking", axis=axis, scale=across)
         halves = [each["half"] for each in [*line, *points]]
+        bottom, top = 0.8 * min(halves), 1.4 * max(halves)
         up = alt.Axis(values=_TICKS, labelExpr="format(datum.value, '~r') + '%'")
-        reach = alt.Scale(type="log", domain=[0.8 * min(halves), 1.4 * max(halves)], nice=False)
+        reach = alt.Scale(type="log", domain=[bottom, top], nice=False)
         y_of = alt.Y("half:Q", title="half-width, of the value", axis=up, scale=reach)
         layers = []
         if not self.absolute:
@@ -206,10 +199,14 @@ class Plan:
         layers.append(chart_of(line).mark_line(color=style.series[0]).encode(x=x_of, y=y_of))
         dots = chart_of(points).mark_point(filled=True, size=70, opacity=1)
         layers.append(dots.encode(x=x_of, y=y_of, color=by_colour(), **tips()))
-        for point in points:  # the line falls to the right: below and to the right of a dot is room beside it only
-            left, below = point["left"], point["below"]
-            dx, dy = (-7 if left else 16 if below else 7), (-8 if not below else 13 if left else 2)
-            words = chart_of([point]).mark_text(align="right" if left else "left", dx=dx, dy=dy, color=style.ink)
+        # the line falls to the right: names stand above it, or below it where there is no room to the right
+        gap = np.log(top / bottom) * 14 / 170  # a line of text; the axis below takes its part of the height
+        for point, at in zip(points, spread([np.log(each["half"]) for each in points], gap), strict=True):
+            across_by = np.log(point["items"] / low) / np.log(100 / low)
+            left = across_by > (0.45 if len(point["name"]) > 10 else 0.8)
+            words = chart_of([{**point, "half": np.exp(at)}]).mark_text(
+                align="right" if left else "left", dx=-8 if left else 10, dy=13 if left else -8, color=style.ink
+            )
             layers.append(words.encode(x=x_of, y=y_of, text="name:N"))
         return alt.layer(*layers).properties(width=WIDTH, height=220)
 

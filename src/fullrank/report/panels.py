@@ -261,7 +261,7 @@ def curve_panel(
         ends_of = {"y": alt.Y("low:Q", title=None), "y2": "high:Q"}
         layers.insert(0, area.encode(x=x, color=by_colour(), detail=by_model, **ends_of))
     gap = (high - low) * 14 / (height - 48)  # a line of text; the axis below takes its part of the height
-    places = _spread([curve.values[-1] for curve in curves], gap)
+    places = spread([curve.values[-1] for curve in curves], gap)
     names = _short([labels[curve.model] for curve in curves])
     tags = [
         {"name": tag, "at": at, "k": curve.ks[-1], "colour": colours[curve.model]}
@@ -277,7 +277,7 @@ def curve_panel(
     return Panel(chart, f"{name}@K", about_all, head, body, banded=bool(bands))
 
 
-def _spread(values: Sequence[float], gap: float) -> list[float]:
+def spread(values: Sequence[float], gap: float) -> list[float]:
     """Return positions at least ``gap`` apart, in the order of the values and as near to them as pushing apart allows."""
     from scipy.optimize import isotonic_regression
 
