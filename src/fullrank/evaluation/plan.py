@@ -20,7 +20,7 @@ from fullrank.ranks.design import Adaptive, Design, Exhaustive, Sample
 from fullrank.report import Report
 from fullrank.report.comparison import Verdict
 from fullrank.report.notebook import card
-from fullrank.report.panels import NOTEBOOK, PAGE, WIDTH, Panel, by_colour, chart_of, load_altair, spread, tips
+from fullrank.report.panels import NOTEBOOK, PAGE, WIDTH, Panel, by_colour, chart_of, load, spread, tips
 from fullrank.report.tables import text_table
 from fullrank.report.words import as_json, joined, wrapped
 
@@ -161,7 +161,7 @@ class Plan:
         """The plan as a small self-contained page: written to ``path`` atomically, or returned as text. Needs ``report``."""
         from fullrank.report.html import render, write_page
 
-        panel = Panel(self._chart(PAGE), "", "", (), ()) if self.frontier else None
+        panel = Panel(self._chart(PAGE), "", "") if self.frontier else None
         text = render("plan.html", plan=self, panel=panel)
         return text if path is None else write_page(text, path)
 
@@ -172,7 +172,7 @@ class Plan:
         return finish(self._chart(NOTEBOOK), NOTEBOOK)
 
     def _chart(self, style: Any) -> Any:
-        alt = load_altair()
+        alt = load()
         line = [{"items": 100 * share, "half": 100 * half} for share, half in self.frontier if half > 0 and share > 0]
         drawn = [each for each in self.choices if each.relative > 0 and each.share > 0]
         points = [

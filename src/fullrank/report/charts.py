@@ -5,21 +5,16 @@ from itertools import count
 from typing import Any
 from xml.etree import ElementTree
 
-from fullrank._checks import check_choice, require
+from fullrank._checks import check_choice
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import ALL
 from fullrank.report import panels
 from fullrank.report.digest import Digest, rank_bins, sampled_bins, sizes
-from fullrank.report.panels import KINDS, NOTEBOOK, WIDTH, Style, load_altair
+from fullrank.report.panels import KINDS, NOTEBOOK, WIDTH, Style, load
 from fullrank.report.words import percent, ranged
 
 #: Numbers for the identifiers inside drawings, which one notebook may show many of.
 _SERIAL = count(1)
-
-
-def load_vl_convert() -> Any:
-    """Return vl-convert, or say how to get it."""
-    return require("vl_convert", "making charts into SVG", "'fullrank[report]'")
 
 
 def svg(chart: Any, style: Style, fit: bool = True) -> str:
@@ -33,13 +28,13 @@ def svg(chart: Any, style: Style, fit: bool = True) -> str:
     spec["config"] = appearance(style)
     if fit:
         spec["autosize"] = {"type": "fit", "contains": "padding"}
-    return str(load_vl_convert().vegalite_to_svg(spec))
+    return str(load("vl_convert").vegalite_to_svg(spec))
 
 
 def plot_report(report: Any, kind: str = "results") -> Any:
     """Return an Altair chart of the report: ``results``, ``curves`` (metric@K), ``ranks`` or ``budget``."""
     check_choice("kind", kind, KINDS)
-    alt = load_altair()
+    alt = load()
     found = panels.panels_of(Digest(report), NOTEBOOK, kind)
     if not found:
         raise ValueError(f"the report has nothing to plot as {kind!r}: {_NOTHING[kind]}.")
@@ -67,7 +62,7 @@ def plot_counts(counts: RankCounts) -> Any:
     found = sizes(counts)
     if len(found) > 1:
         return finish(panels.budget_panel(found, "", NOTEBOOK, NOTEBOOK.series[0]).chart, NOTEBOOK)
-    alt = load_altair()
+    alt = load()
     data = [
         {"low": low - 0.5, "high": high + 0.5, "share": share, "zero": 0,
          "tip": f"sampled rank {ranged(low, high)}: {percent(share)}"}

@@ -12,7 +12,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from fullrank._checks import require
 from fullrank._files import writable, write_atomically
 from fullrank._version import __version__
 from fullrank.ranks.counts import RankCounts
@@ -20,7 +19,7 @@ from fullrank.ranks.design import ALL
 from fullrank.report.charts import inline, svg
 from fullrank.report.comparison import Comparison
 from fullrank.report.digest import MOST_MODELS, MOST_PAIRED, Digest
-from fullrank.report.panels import KINDS, PAGE, difference_panel, panels_of
+from fullrank.report.panels import KINDS, PAGE, difference_panel, load, panels_of
 from fullrank.report.row import finite
 from fullrank.report.words import clean, number, percent, ranged, ratio, short_design, signed
 
@@ -35,8 +34,7 @@ def write_page(page: str, path: str | Path) -> Path:
 
 def render(template: str, **context: Any) -> str:
     """Fill in one of the templates beside this file."""
-    jinja = require("jinja2", "making a page", "'fullrank[report]'")
-    markup = require("markupsafe", "making a page", "'fullrank[report]'").Markup
+    jinja, markup = load("jinja2"), load("markupsafe").Markup
     pages = jinja.Environment(
         loader=jinja.FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=jinja.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,

@@ -48,9 +48,9 @@ NOTEBOOK = Style(
 )
 
 
-def load_altair() -> Any:
-    """Return Altair, or say how to get it."""
-    return require("altair", "drawing charts", "'fullrank[report]'")
+def load(package: str = "altair") -> Any:
+    """Return Altair, or another package that charts and pages need, or say how to get it."""
+    return require(package, "drawing charts and pages", "'fullrank[report]'")
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class Panel:
     chart: Any
     title: str
     about: str
-    head: tuple[str, ...]
-    body: tuple[tuple[str, ...], ...]
+    head: tuple[str, ...] = ()
+    body: tuple[tuple[str, ...], ...] = ()
     metric: str = ""
     banded: bool = False
     #: What colours mean, where names do not stand beside what they name: (words, colour).
@@ -108,7 +108,7 @@ def results_panel(shown: Digest, metric: str, style: Style, colours: Mapping[str
     Bounds do not stretch the axis: where they reach further than all the rest, the band goes to the edge. Names and values
     stand above the rows; with many models rows are low, names stand on an axis and values in the table below.
     """
-    alt = load_altair()
+    alt = load()
     rows = [cell for cell in shown.column(metric) if not math.isnan(cell.value)]
     many = len(rows) > MOST_DRAWN
     ends = [e for row in rows for e in (row.value, *(row.interval or ()), row.naive, row.truth) if e is not None]
@@ -149,12 +149,12 @@ def results_panel(shown: Digest, metric: str, style: Style, colours: Mapping[str
         layers.append(words.encode(x=alt.value(0), text="head:N"))
     chart = alt.layer(*layers).properties(width=WIDTH, height=(24 if many else 44) * len(rows) + 36)
     about = f"{clean(metric)} of {len(rows)} model{'s' * (len(rows) != 1)}: " + "; ".join(row["tip"] for row in data)
-    return Panel(chart, clean(metric), about, (), (), metric)
+    return Panel(chart, clean(metric), about, metric=metric)
 
 
 def difference_panel(found: Any, style: Style, most: int) -> Panel:
     """Draw the leader's lead over each of the others, with its interval; grey where it may be none."""
-    alt = load_altair()
+    alt = load()
     digits, leader = found.digits, clean(found.winner)
     data = []
     for place, other in enumerate(found.models[1 : most + 1]):
@@ -170,14 +170,14 @@ def difference_panel(found: Any, style: Style, most: int) -> Panel:
     base, x = _rows(data, names, low, high if high > low else low + 1.0, f"{leader} is ahead by")
     zero = chart_of([{"value": 0}]).mark_rule(color=style.ink).encode(x=x)
     chart = alt.layer(zero, *_interval_and_dot(base, x, 5, 56)).properties(width=WIDTH, height=26 * len(data) + 44)
-    return Panel(chart, f"Lead of {leader}", "; ".join(row["tip"] for row in data), (), ())
+    return Panel(chart, f"Lead of {leader}", "; ".join(row["tip"] for row in data))
 
 
 def _rows(
     data: Sequence[Mapping[str, Any]], names: Sequence[str] | None, low: float, high: float, title: str | None
 ) -> tuple[Any, Any]:
     """Return a chart with one row per entry, the names on its axis if there are any, and its x over ``low`` to ``high``."""
-    alt = load_altair()
+    alt = load()
     axis = None
     if names is not None:
         label = f"{json.dumps(_short(names, 18))}[datum.value]"
@@ -226,7 +226,7 @@ def curve_panel(
     shown: Digest, family: Metric, curves: Sequence[Curve], style: Style, colours: Mapping[str, str]
 ) -> Panel:
     """Draw the metric over K, a line per model with its name at the end, and a band where intervals are known."""
-    alt = load_altair()
+    alt = load()
     height, name, labels = 200, str(family), shown.labels
     ends = [v for curve in curves for v in (*curve.values, *(e for _, *limits in curve.band for e in limits))]
     low, high = min(0.0, *ends), max(*ends, 0.0)
@@ -294,7 +294,7 @@ def rank_panel(
     counts: RankCounts, label: str, bins: Sequence[Bin], style: Style, colour: str, tallest: float = 0.0
 ) -> Panel:
     """Draw the share of cases at rank 1, 2-3, 4-7, …, and shade the ranks that the sample can hardly tell apart."""
-    alt = load_altair()
+    alt = load()
     blind, exact, last = blind_spot(counts), exact_to(counts), bins[-1].high
     shares = [each.share for each in bins]
     top = max(tallest, *shares, 1e-9) * (1.3 if blind or exact else 1.12)  # words stand above the tallest bar
@@ -344,7 +344,7 @@ def rank_panel(
 
 def budget_panel(found: Sequence[Size], label: str, style: Style, colour: str) -> Panel:
     """Draw for each sample size the share of cases that ended there (grey), and of scored items they took (in colour)."""
-    alt = load_altair()
+    alt = load()
     cases, scored = sum(each.cases for each in found), max(sum(each.scored for each in found), 1)
     kept = sorted(found, key=lambda each: each.scored, reverse=True)[:12]  # no more than can be drawn
     found = [each for each in found if each in kept]
@@ -381,18 +381,18 @@ def bar_chart(data: Sequence[Mapping[str, Any]], x: Any, y: Any, **mark: Any) ->
 
 def chart_of(rows: Sequence[Mapping[str, Any]]) -> Any:
     """Return a chart of rows, as a tuple: Altair copies lists anew with every layer and every property."""
-    alt = load_altair()
+    alt = load()
     return alt.Chart(alt.Data(values=tuple(rows)))
 
 
 def tips() -> dict[str, Any]:
     """Return what the pointer shows and what screen readers read: the field ``tip``."""
-    return {"tooltip": load_altair().Tooltip("tip:N", title=" "), "description": "tip:N"}
+    return {"tooltip": load().Tooltip("tip:N", title=" "), "description": "tip:N"}
 
 
 def by_colour() -> Any:
     """Return what gives each mark the colour in its field ``colour``."""
-    return load_altair().Color("colour:N", scale=None)
+    return load().Color("colour:N", scale=None)
 
 
 def axis_format(span: float) -> str:
