@@ -7,7 +7,7 @@ how it is worded stands in the templates beside this file, which escape whatever
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,6 @@ def page(report: Any) -> str:
         design=_design(shown.designs),
         provenance=_provenance(report, shown),
         whom=_whom(shown.target),
-        formulas=_formulas(shown),
     )
 
 
@@ -144,24 +143,6 @@ _PROVENANCE = {
     "rng": "seed", "split": "data", "checksum": "data checksum (SHA-256)", "level": "level of intervals",
     "target": "intervals are for",
 }  # fmt: skip
-
-
-#: What a user with one held-out item at rank R adds to a metric.
-_GAINS = {
-    "recall": "1", "precision": "1 / K", "ndcg": "1 / log2(R + 1)", "ap": "1 / R",
-    "auc": "the share of the other candidates that rank below",
-}  # fmt: skip
-
-
-def _formulas(shown: Digest) -> Iterable[str]:
-    """Say what the metrics of this report are; nothing of those that are the user's own."""
-    found: dict[str, str] = {}
-    for metric in shown.asked.values():
-        if metric.function is None:
-            word = metric.word or metric.name
-            name, cut = (word, "") if metric.uncut else (f"{word}@K", " if R ≤ K, else 0")
-            found.setdefault(name, f"{name} is {_GAINS[metric.name]}{cut}")
-    return found.values()
 
 
 def _whom(target: str) -> str:
