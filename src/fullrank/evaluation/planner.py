@@ -150,19 +150,16 @@ def _made_up(
     """What is known of the pilot's open cases, and how many of the rest are better, drawn from each one's posterior."""
     outcomes, which = np.unique(fitted.outcomes, axis=0, return_inverse=True)
     law = dist.grid.law(fitted.design, fitted.n_items, outcomes[:, 0], outcomes[:, 1])
-    of_cell = np.repeat(np.arange(len(fitted.keys)), fitted.cases)
     rest = np.maximum(np.round(fitted.pool_weight / fitted.weight).astype(np.int64) - 1, 1)
-    better = np.empty(len(of_cell), dtype=np.int64)
-    row, known = dist.rows[fitted.group_of], fitted.all_compared
-    for cell in np.unique(of_cell):
-        here = of_cell == cell
+    row, known, hits = dist.rows[fitted.group_of], fitted.all_compared, fitted.column("hits")
+    better = []
+    for cell, number in enumerate(fitted.cases):
         weight = np.cumsum(np.maximum(dist.masses[row[cell]], 0.0) * law[:, which.ravel()[cell]])
         if known[cell] or not weight[-1] > 0:
-            better[here] = fitted.column("hits")[cell]
+            better.append(np.full(number, hits[cell]))
             continue
-        place = np.minimum(np.searchsorted(weight, rng.random(here.sum()) * weight[-1]), len(weight) - 1)
-        better[here] = rng.integers(dist.grid.lo[place], dist.grid.hi[place] + 1) - 1
-    names = ("ahead", "recent", "order", "targets")
-    about = {name: fitted.column(name)[of_cell] for name in names} | {"rest": rest[of_cell]}
-    about["recent"] = np.minimum(about["recent"], about["ahead"])
-    return about, np.minimum(better, about["rest"])
+        place = np.minimum(np.searchsorted(weight, rng.random(number) * weight[-1]), len(weight) - 1)
+        better.append(rng.integers(dist.grid.lo[place], dist.grid.hi[place] + 1) - 1)
+    about = {name: np.repeat(fitted.column(name), fitted.cases) for name in ("ahead", "recent", "order", "targets")}
+    about |= {"rest": np.repeat(rest, fitted.cases), "recent": np.minimum(about["recent"], about["ahead"])}
+    return about, np.minimum(np.concatenate(better), about["rest"])

@@ -100,10 +100,6 @@ class Digest:
         """The blind spots of the models that have charts of their own."""
         return [spot for each in self.counts if (spot := blind_spot(each)) is not None]
 
-    def cell(self, model: str, metric: str) -> Row:
-        """Return one number with its company; NaN when the report has none."""
-        return self.cells.get((model, metric)) or Row(model, self.asked[metric], math.nan)
-
     def text(self, metric: str, value: float | None) -> str:
         """Write a value of the metric with the digits that suit it."""
         return number(value, self.digits.get(metric, 4))
@@ -113,8 +109,9 @@ class Digest:
         return interval_text(ends, self.digits.get(metric, 4))
 
     def column(self, metric: str) -> list[Row]:
-        """Return the numbers of all models by one metric."""
-        return [self.cell(model, metric) for model in self.models]
+        """Return the numbers of all models by one metric; NaN where the report has none."""
+        missing = Row("", self.asked[metric], math.nan)
+        return [self.cells.get((model, metric)) or replace(missing, model=model) for model in self.models]
 
     def values(self, metric: str) -> dict[str, float]:
         """Return the values of all models by one metric, NaN where there is none."""
