@@ -254,9 +254,9 @@ def plan(
         return _behind_guide(pilot, _Draft(planner, guess, cases, {m: float(pilot.expect(m)) for m in wanted}))
     draft = _Draft(planner, guess, cases, {m: guess.value(m) for m in wanted})
     everything, rehearsal = draft.everything, planner.rehearse(guess, cases)
-    part, found = planner.choose(rehearsal, max_items)
+    found = planner.choose(rehearsal, max_items)
     dist = guess.estimator.fit(rehearsal.counts(found.stop, found.ceiling))
-    best = draft.choice(found.design, found.items, found.half_widths, _bounds(dist, wanted, level), part)
+    best = draft.choice(found.design, found.items, found.half_widths, _bounds(dist, wanted, level), found.part)
     affordable = max_items is None or everything.items <= max_items
     exact_is_cheaper = best.share * gather_cost >= 1.0 and affordable
     exact_is_needed = everything.meets and not best.meets and affordable

@@ -80,19 +80,18 @@ class Planner:
         floors = self.floors(rehearsal.guess, rehearsal.cases)
         return rehearsal.thinned(self.guessed_goals(rehearsal.guess), floors, least, max_items)
 
-    def choose(self, rehearsal: Rehearsal, max_items: float | None = None) -> tuple[float, Candidate]:
-        """The cheapest design that is expected to reach the precision, and the share of the cases that it takes."""
+    def choose(self, rehearsal: Rehearsal, max_items: float | None = None) -> Candidate:
+        """The cheapest design that is expected to reach the precision, for a part of the cases where that is enough."""
         guess, cases = rehearsal.guess, rehearsal.cases
         goals, floors = self.guessed_goals(guess), self.floors(guess, cases)
         reachable = all(goal > floors[m] for m, goal in goals.items())
         if self.target == "population" and (reachable or max_items is not None):
             part, stop, ceiling = self.thin(rehearsal, max_items=max_items)
-            widths = rehearsal.fitted(goals, stop, ceiling)
-            half = {metric: width / float(np.sqrt(part)) for metric, width in widths.items()}
-            design, items = rehearsal.design(stop, ceiling), rehearsal.items(stop, ceiling)
-            return part, Candidate(design, stop, ceiling, items, half)
+            half = {m: width / float(np.sqrt(part)) for m, width in rehearsal.fitted(goals, stop, ceiling).items()}
+            items = rehearsal.items(stop, ceiling)
+            return Candidate(rehearsal.design(stop, ceiling), stop, ceiling, items, half, part)
         room = None if max_items is None else max_items / cases
-        return 1.0, rehearsal.cheapest(self.case_goals(goals, floors), most_items=room)
+        return rehearsal.cheapest(self.case_goals(goals, floors), most_items=room)
 
 
 def check_precision(precision: Any, absolute: bool) -> float:

@@ -36,7 +36,7 @@ def render(template: str, **context: Any) -> str:
     """Fill in one of the templates beside this file."""
     jinja, markup = load("jinja2"), load("markupsafe").Markup
     pages = jinja.Environment(
-        loader=jinja.FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=jinja.StrictUndefined,
+        loader=jinja.PackageLoader(__package__, ""), autoescape=True, undefined=jinja.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     pages.filters |= {
