@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import fullrank as fr
 from fullrank.report.charts import finish
 from fullrank.report.digest import Digest, sampled_bins
-from fullrank.report.panels import KINDS, NOTEBOOK, PAGE, _spread, panels_of
+from fullrank.report.panels import KINDS, NOTEBOOK, PAGE, panels_of, spread
 
 alt = pytest.importorskip("altair")
 
@@ -82,7 +82,7 @@ def test_sampled_bins_hold_every_case():
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=6), st.floats(0.001, 0.2))
 def test_labels_keep_their_order_and_their_distance(values, gap):
-    places = _spread(values, gap)
+    places = spread(values, gap)
     order = np.argsort(values, kind="stable")
     assert (np.diff(np.array(places)[order]) >= gap - 1e-9).all()
     if len(values) > 1 and np.diff(np.sort(values)).min() >= gap:

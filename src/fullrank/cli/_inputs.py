@@ -3,7 +3,8 @@
 import importlib
 import inspect
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -27,23 +28,27 @@ def answers(given: Mapping[str, Any]) -> dict[str, Any]:
     return {key: given[key] for key in ("estimator", "level", "target") if key in given}
 
 
-def read_models(files: Iterable[Path], given: Mapping[str, Any], seed: int, **how: Any) -> dict[str, RankCounts]:
+def read_models(
+    files: Sequence[Path], given: Mapping[str, Any], seed: int, names: Iterable[str] = (), **how: Any
+) -> dict[str, RankCounts]:
     """Return counts by model, from all files; an error names its file, and no model may be in two of them.
 
-    ``given`` are the options of the command line, ``how`` the files that say more about scores.
+    ``given`` are the options of the command line, ``how`` the files that say more about scores; ``names``: what to call the
+    models of files that hold one each.
     """
     items = given.get("items")
     design = _design(given.get("negatives"), given.get("design"), "without_replacement" in given)
     counts: dict[str, RankCounts] = {}
     if items is not None and not 2 <= items <= MOST_ITEMS:
         raise ValueError(f"--items must be a whole number from 2 to 2**50, got {items}.")
-    files = list(files)
-    for path in files:
+    for path, name in zip_longest(files, names):
         try:
             found = _read(existing(path), design, items, given.get("candidates"), seed, how)
         except (ValueError, TypeError) as error:
             text = str(error)
             raise ValueError(text if str(path) in text or text.startswith("--") else f"{path}: {text}") from None
+        if name is not None and len(found) == 1:
+            found = {name: next(iter(found.values()))}
         if len(counts) + len(found) > MOST_MODELS:
             raise ValueError(
                 f"{path} brings the models to {len(counts) + len(found):,}, more than {MOST_MODELS:,}: is the column "
@@ -108,20 +113,17 @@ def _read(
 
 def named(given: Iterable[str] | Mapping[str, str]) -> dict[str, str]:
     """Return models by name, from ``NAME=WHAT``, or WHAT alone, which is then named after itself."""
-    pairs = given.items() if isinstance(given, Mapping) else (_pair(each) for each in given)
+    if isinstance(given, Mapping):
+        return dict(given)
     out: dict[str, str] = {}
-    for name, what in pairs:
+    for text in given:
+        name, equals, what = text.partition("=")
+        if not (equals and name) or "/" in name or "," in name:
+            name, what = Path(text.split(",")[0].split(":")[-1]).stem, text
         if name in out:
             raise ValueError(f"two models are named {name!r}: rename one, as in --model other={what}.")
         out[name] = what
     return out
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, what = text.partition("=")
-    if equals and name and "/" not in name and "," not in name:
-        return name, what
-    return Path(text.split(",")[0].split(":")[-1]).stem, text
 
 
 def split_and_models(

@@ -18,8 +18,7 @@ from typer import Argument, Option
 from fullrank._checks import did_you_mean
 from fullrank._files import existing, writable
 from fullrank.estimators import ESTIMATORS
-from fullrank.report.charts import load_vl_convert
-from fullrank.report.panels import load_altair
+from fullrank.report.panels import load
 
 #: Flags that may be repeated, as a TOML file and the library name them.
 _PLURAL = {"metric": "metrics", "model": "models"}
@@ -101,7 +100,7 @@ def check_page(path: str | Path | None) -> Path | None:
     """Refuse a page that could not be made, before the work whose result it is to show."""
     if path is None:
         return None
-    load_altair(), load_vl_convert()
+    load("altair"), load("vl_convert")
     return writable(path)
 
 

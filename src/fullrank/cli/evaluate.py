@@ -135,11 +135,6 @@ def _from_tables(tables: dict[str, str], metrics: Any, given: dict[str, Any], se
         raise ValueError(f"--{extra[0].replace('_', '-')} has no meaning for files of ranks, scores or counts.")
     if "design" not in given and any(Path(what).suffix.lower() != ".npz" for what in tables.values()):
         raise ValueError("--design is missing: how negatives were drawn, such as --design uni99.")
-    counts: dict[str, Any] = {}
-    for name, what in tables.items():
-        found = read_models([Path(what)], given, seed, train=given.get("train"))
-        found = found if len(found) > 1 else {name: next(iter(found.values()))}
-        if twice := sorted(counts.keys() & found.keys()):
-            raise ValueError(f"two files hold a model named {twice[0]!r}: rename one.")
-        counts |= found
+    files = [Path(what) for what in tables.values()]
+    counts = read_models(files, given, seed, tables, train=given.get("train"))
     return report_on(counts, metrics, **answers(given))

@@ -112,7 +112,7 @@ def comparisons(
         "level": level, "target": target, "paired": same, "about": "; ".join(described(counts) + names),
         "notes": tuple(_unlike(counts, same)), "estimates": dict(estimates), "remedy": _remedy,
     }  # fmt: skip
-    held = list(_rows(estimates, metrics, level, target) if rows is None else rows)
+    held = list(rows_of(estimates, metrics, level, target) if rows is None else rows)
     by_metric = ([row for row in held if str(row.metric) == str(metric)] for metric in metrics)
     return [
         _compared(each, None if found is None else [one[place] for one in found], shared)
@@ -120,14 +120,19 @@ def comparisons(
     ]
 
 
-def _rows(estimates: Mapping[str, Estimate], metrics: Sequence[Metric], level: float, target: str) -> Iterator[Row]:
+def rows_of(estimates: Mapping[str, Estimate], metrics: Sequence[Metric], level: float, target: str) -> Iterator[Row]:
     """Ask every model for the metrics: their values, intervals and naive estimates."""
     for name, each in estimates.items():
-        naive = uncorrected(each.counts)
+        naive, counts, ask = uncorrected(each.counts), each.counts, getattr(each, "interval", None)
+        about: dict[str, Any] = {
+            "design": str(counts.design),
+            "items_scored": counts.items_scored,
+            "cases": len(counts),
+        }
         for metric in metrics:
-            interval = each.interval(metric, level=level, target=target)  # type: ignore[arg-type]  # checked
-            plain = None if naive is None else naive.expect(metric)
-            yield Row(name, metric, each.expect(metric), interval, naive=plain)
+            interval = None if ask is None else ask(metric, level=level, target=target)
+            plain = None if naive is None else float(naive.expect(metric))
+            yield Row(name, metric, float(each.expect(metric)), interval, naive=plain, **about)
 
 
 def described(counts: Sequence[RankCounts]) -> list[str]:

@@ -16,11 +16,11 @@ from fullrank.estimators import Estimate, Estimator, LogSpline, parse_estimator
 from fullrank.estimators.bounds import bounds_of
 from fullrank.estimators.estimate import PointEstimate, RankDistribution, describe
 from fullrank.estimators.problem import is_exhaustive
-from fullrank.evaluation.compare import comparisons, described, uncorrected
+from fullrank.evaluation.compare import comparisons, described, rows_of
 from fullrank.metrics import Metric, metrics_to_report
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import Design
-from fullrank.report import Report, Row, Run
+from fullrank.report import Report, Run
 from fullrank.report.row import pair
 
 DEFAULT_METRICS = ("recall@10", "ndcg@10", "ap@10")
@@ -108,33 +108,24 @@ def report_on(
     runs = runs or {}
     wanted = metrics_to_report(metrics)
     chosen = parse_estimator(estimator)
-    rows: list[Row] = []
-    warnings: dict[str, None] = {}
     estimates: dict[str, Estimate] = {}
     for model, each in counts.items():
         estimate = chosen.fit(each)
         if audits and audits.get(model) and isinstance(estimate, RankDistribution | PointEstimate):
             estimate = replace(estimate, audit=dict(audits[model]))
         estimates[model] = estimate
-        naive = uncorrected(each)
-        for metric in wanted:
-            interval = _interval(estimate, metric, level, target)
-            rows.append(Row(
-                model, metric, float(estimate.expect(metric)), interval, _bounds(estimate, metric, level, target, interval),
-                None if naive is None else float(naive.expect(metric)), describe(chosen), str(each.design),
-                each.items_scored, len(each), runs[model].stop_reason if model in runs else None,
-            ))  # fmt: skip
-        warnings.update(dict.fromkeys(f"{model}: {note}" for note in estimate.fit_info.notes))
+    rows = []
+    for row in rows_of(estimates, wanted, level, target):
+        interval = pair(row.interval)  # one user says nothing of others
+        bounds = _bounds(estimates[row.model], row.metric, level, target, interval)
+        reason = runs[row.model].stop_reason if row.model in runs else None
+        rows.append(replace(row, interval=interval, bounds=bounds, estimator=describe(chosen), stop_reason=reason))
+    warnings = dict.fromkeys(f"{model}: {note}" for model, each in estimates.items() for note in each.fit_info.notes)
     comparable = 1 < len(estimates) <= MOST_COMPARED and all(row.interval is not None for row in rows)
     compared = comparisons(estimates, wanted, level, target, rows=rows) if comparable else []
     warnings.update(dict.fromkeys(note for each in compared for note in each.notes))
     about = _provenance(estimates, chosen, level, target) | (provenance or {})
     return Report(rows, {str(each.metric): each for each in compared}, runs, tuple(warnings), estimates, about)
-
-
-def _interval(estimate: Estimate, metric: Metric, level: float, target: str) -> Pair | None:
-    ask = getattr(estimate, "interval", None)
-    return None if ask is None else pair(ask(metric, level=level, target=target))  # one user says nothing of others
 
 
 def _bounds(estimate: Estimate, metric: Metric, level: float, target: str, interval: Pair | None) -> Pair | None:

@@ -20,7 +20,7 @@ from fullrank.ranks.design import Adaptive, Design, Exhaustive, Sample
 from fullrank.report import Report
 from fullrank.report.comparison import Verdict
 from fullrank.report.notebook import card
-from fullrank.report.panels import NOTEBOOK, PAGE, WIDTH, Panel, by_colour, chart_of, load_altair, tips
+from fullrank.report.panels import NOTEBOOK, PAGE, WIDTH, Panel, by_colour, chart_of, load, spread, tips
 from fullrank.report.tables import text_table
 from fullrank.report.words import as_json, joined, wrapped
 
@@ -118,7 +118,7 @@ class Plan:
         )
 
     @property
-    def _asked(self) -> tuple[str, str]:
+    def asked(self) -> tuple[str, str]:
         """The precision asked for, and what for."""
         wanted = f"±{self.precision:g}" if self.absolute else f"±{100 * self.precision:g}%"
         whom = "these cases" if self.target == "cases" else "the population"
@@ -126,24 +126,25 @@ class Plan:
 
     def lines(self, width: int = 80) -> list[str]:
         """The verdict and the choices as lines of at most ``width`` columns."""
-        wanted, what = self._asked
+        wanted, what = self.asked
         about = (
             f"Asked for: {wanted} ({what}), {self.cases:,} case{'s' * (self.cases != 1)}, {self.n_items:,} items. "
             f"Ranks are assumed to be like those of {self.source}."
         )
         notes = [line for note in self.notes for line in wrapped(note, width, "! ")]
-        return [*wrapped(str(self.verdict), width), *wrapped(about, width), *text_table(*self._table(), width), *notes]
+        return [*wrapped(str(self.verdict), width), *wrapped(about, width), *text_table(*self.table(), width), *notes]
 
     def _repr_html_(self) -> str:
         facts = {
-            "asked for": " ".join(self._asked),
+            "asked for": " ".join(self.asked),
             "cases": f"{self.cases:,}",
             "items": f"{self.n_items:,}",
             "ranks like those of": self.source,
         }
-        return card(str(self.verdict), facts, table=self._table(), notes=self.notes)
+        return card(str(self.verdict), facts, table=self.table(), notes=self.notes)
 
-    def _table(self) -> tuple[list[str], list[list[str]]]:
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Return head and body of the table of choices."""
         body = [
             [
                 ("> " if each.recommended else "  ") + str(each.design),
@@ -158,22 +159,10 @@ class Plan:
 
     def to_html(self, path: str | Path | None = None) -> str | Path:
         """The plan as a small self-contained page: written to ``path`` atomically, or returned as text. Needs ``report``."""
-        from fullrank.report.html import sheet, write_page
+        from fullrank.report.html import render, write_page
 
-        detail = self.verdict.detail
-        lede = f"{detail[:1].upper()}{detail[1:]}. Ranks are assumed to be like those of {self.source}."
-        facts = [
-            ("Asked for", *self._asked),
-            ("Cases", f"{self.cases:,}", "held-out items"),
-            ("Candidates", f"{self.n_items:,}", "per case, target included"),
-        ]
-        about = (
-            "The line is the best that sampling in rounds reaches with each share of the full ranking. Dots are the designs "
-            "of the table, in colour the recommended one; dashed is the precision asked for. Lower is more precise, further "
-            "right is dearer; both axes are logarithmic."
-        )
-        panel = Panel(self._chart(PAGE), "Cost and precision", about, (), ()) if self.frontier else None
-        text = sheet("plan", self.verdict.headline, lede, facts, self.notes, self._table(), panel)
+        panel = Panel(self._chart(PAGE), "", "") if self.frontier else None
+        text = render("plan.html", plan=self, panel=panel)
         return text if path is None else write_page(text, path)
 
     def plot(self) -> Any:
@@ -183,32 +172,25 @@ class Plan:
         return finish(self._chart(NOTEBOOK), NOTEBOOK)
 
     def _chart(self, style: Any) -> Any:
-        alt = load_altair()
+        alt = load()
         line = [{"items": 100 * share, "half": 100 * half} for share, half in self.frontier if half > 0 and share > 0]
-        points: list[dict[str, Any]] = []
-        for each in sorted(self.choices, key=lambda each: each.share):
-            if each.relative > 0 and each.share > 0:
-                x, y = 100 * each.share, 100 * each.relative
-                near = bool(points) and x < 4 * points[-1]["items"] and 0.6 < y / points[-1]["half"] < 1.6
-                # right of 1.5 % there is no room to the right, and below a dot of the line; fixed samples lie above the line
-                left = x > (1.5 if each.design.grows else 20)
-                below = left and each.design.grows
-                if near and not left:  # of two labels beside one another the lower goes below its dot
-                    below = y <= points[-1]["half"]
-                    points[-1]["below"] = not below
-                points.append({
-                    "items": x, "half": y, "name": str(each.design).replace(" without replacement", ""), "below": below,
-                    "left": left, "tip": f"{each.design}: {_share(each.share)} of the items, ±{each.relative:.1%}",
-                    "colour": style.series[1] if each.recommended else style.muted,
-                })  # fmt: skip
+        drawn = [each for each in self.choices if each.relative > 0 and each.share > 0]
+        points = [
+            {"items": 100 * each.share, "half": 100 * each.relative,
+             "name": str(each.design).replace(" without replacement", ""),
+             "tip": f"{each.design}: {_share(each.share)} of the items, ±{each.relative:.1%}",
+             "colour": style.series[1] if each.recommended else style.muted}
+            for each in drawn
+        ]  # fmt: skip
         low = 0.7 * min(each["items"] for each in [*line, *points])
         names = "datum.value >= 0.01 ? format(datum.value, '~r') + '%' : format(datum.value, '~e') + '%'"
         axis = alt.Axis(values=[each for each in _TICKS[::2] if each >= low], labelExpr=names, grid=False)
         across = alt.Scale(type="log", domain=[low, 100], nice=False)
         x_of = alt.X("items:Q", title="items scored, of the full ranking", axis=axis, scale=across)
         halves = [each["half"] for each in [*line, *points]]
+        bottom, top = 0.8 * min(halves), 1.4 * max(halves)
         up = alt.Axis(values=_TICKS, labelExpr="format(datum.value, '~r') + '%'")
-        reach = alt.Scale(type="log", domain=[0.8 * min(halves), 1.4 * max(halves)], nice=False)
+        reach = alt.Scale(type="log", domain=[bottom, top], nice=False)
         y_of = alt.Y("half:Q", title="half-width, of the value", axis=up, scale=reach)
         layers = []
         if not self.absolute:
@@ -217,10 +199,14 @@ class Plan:
         layers.append(chart_of(line).mark_line(color=style.series[0]).encode(x=x_of, y=y_of))
         dots = chart_of(points).mark_point(filled=True, size=70, opacity=1)
         layers.append(dots.encode(x=x_of, y=y_of, color=by_colour(), **tips()))
-        for point in points:  # the line falls to the right: below and to the right of a dot is room beside it only
-            left, below = point["left"], point["below"]
-            dx, dy = (-7 if left else 16 if below else 7), (-8 if not below else 13 if left else 2)
-            words = chart_of([point]).mark_text(align="right" if left else "left", dx=dx, dy=dy, color=style.ink)
+        # the line falls to the right: names stand above it, or below it where there is no room to the right
+        gap = np.log(top / bottom) * 14 / 170  # a line of text; the axis below takes its part of the height
+        for point, at in zip(points, spread([np.log(each["half"]) for each in points], gap), strict=True):
+            across_by = np.log(point["items"] / low) / np.log(100 / low)
+            left = across_by > (0.45 if len(point["name"]) > 10 else 0.8)
+            words = chart_of([{**point, "half": np.exp(at)}]).mark_text(
+                align="right" if left else "left", dx=-8 if left else 10, dy=13 if left else -8, color=style.ink
+            )
             layers.append(words.encode(x=x_of, y=y_of, text="name:N"))
         return alt.layer(*layers).properties(width=WIDTH, height=220)
 
@@ -268,9 +254,9 @@ def plan(
         return _behind_guide(pilot, _Draft(planner, guess, cases, {m: float(pilot.expect(m)) for m in wanted}))
     draft = _Draft(planner, guess, cases, {m: guess.value(m) for m in wanted})
     everything, rehearsal = draft.everything, planner.rehearse(guess, cases)
-    part, found = planner.choose(rehearsal, max_items)
+    found = planner.choose(rehearsal, max_items)
     dist = guess.estimator.fit(rehearsal.counts(found.stop, found.ceiling))
-    best = draft.choice(found.design, found.items, found.half_widths, _bounds(dist, wanted, level), part)
+    best = draft.choice(found.design, found.items, found.half_widths, _bounds(dist, wanted, level), found.part)
     affordable = max_items is None or everything.items <= max_items
     exact_is_cheaper = best.share * gather_cost >= 1.0 and affordable
     exact_is_needed = everything.meets and not best.meets and affordable

@@ -10,8 +10,8 @@ from fullrank._types import IntArray
 from fullrank.estimators import LogSpline, RankDistribution
 from fullrank.evaluation.rehearsal import AIM, ByMetric, Candidate, Guess, Rehearsal, half_width
 from fullrank.metrics import Metric
-from fullrank.ranks.counts import NOTHING, RankCounts
-from fullrank.ranks.design import ALL, Adaptive
+from fullrank.ranks.counts import RankCounts
+from fullrank.ranks.design import Adaptive
 from fullrank.ranks.guided import Guided
 
 #: Half-width, relative to the value, that is aimed at when none is named.
@@ -80,19 +80,18 @@ class Planner:
         floors = self.floors(rehearsal.guess, rehearsal.cases)
         return rehearsal.thinned(self.guessed_goals(rehearsal.guess), floors, least, max_items)
 
-    def choose(self, rehearsal: Rehearsal, max_items: float | None = None) -> tuple[float, Candidate]:
-        """The cheapest design that is expected to reach the precision, and the share of the cases that it takes."""
+    def choose(self, rehearsal: Rehearsal, max_items: float | None = None) -> Candidate:
+        """The cheapest design that is expected to reach the precision, for a part of the cases where that is enough."""
         guess, cases = rehearsal.guess, rehearsal.cases
         goals, floors = self.guessed_goals(guess), self.floors(guess, cases)
         reachable = all(goal > floors[m] for m, goal in goals.items())
         if self.target == "population" and (reachable or max_items is not None):
             part, stop, ceiling = self.thin(rehearsal, max_items=max_items)
-            widths = rehearsal.fitted(goals, stop, ceiling)
-            half = {metric: width / float(np.sqrt(part)) for metric, width in widths.items()}
-            design, items = rehearsal.design(stop, ceiling), rehearsal.items(stop, ceiling)
-            return part, Candidate(design, stop, ceiling, items, half)
+            half = {m: width / float(np.sqrt(part)) for m, width in rehearsal.fitted(goals, stop, ceiling).items()}
+            items = rehearsal.items(stop, ceiling)
+            return Candidate(rehearsal.design(stop, ceiling), stop, ceiling, items, half, part)
         room = None if max_items is None else max_items / cases
-        return 1.0, rehearsal.cheapest(self.case_goals(goals, floors), most_items=room)
+        return rehearsal.cheapest(self.case_goals(goals, floors), most_items=room)
 
 
 def check_precision(precision: Any, absolute: bool) -> float:
@@ -122,7 +121,7 @@ def rehearsed_behind_guide(
     design = counts.design
     if not isinstance(design, Guided) or fitted is None:
         raise ValueError("`pilot` must have open cases of a guided design: there is nothing to plan.")
-    rng = np.random.default_rng(0)
+    rng, done = np.random.default_rng(0), counts.sampled_part()[0]
     open_, better = _made_up(pilot, fitted, rng)
     values = {metric: float(pilot.expect(metric)) for metric in planner.metrics}
     goals, largest = planner.goals(values), int(open_["rest"].max())
@@ -130,7 +129,11 @@ def rehearsed_behind_guide(
     for _ in range(DOUBLINGS):
         tried = replace(design, negatives=min(negatives, largest), max_negatives=None)
         drawn, hits = tried.simulate(better + 1, open_["rest"] + 1, rng)
-        made = _counts(counts, tried, open_, drawn, hits)
+        made = RankCounts.from_outcomes(
+            drawn, hits, np.full(len(hits), round(counts.n_items)), tried, candidates=counts.candidates, **open_
+        )
+        if done is not None:  # cases that are closed, or compared with all, do not change
+            made += replace(done, design=tried)
         dist = (pilot.estimator if isinstance(pilot.estimator, LogSpline) else LogSpline()).fit(made)
         fewer = float(np.sqrt(len(counts) / cases))
         half = {metric: half_width(dist, metric, planner.level) * fewer for metric in planner.metrics}
@@ -146,38 +149,16 @@ def _made_up(
     """What is known of the pilot's open cases, and how many of the rest are better, drawn from each one's posterior."""
     outcomes, which = np.unique(fitted.outcomes, axis=0, return_inverse=True)
     law = dist.grid.law(fitted.design, fitted.n_items, outcomes[:, 0], outcomes[:, 1])
-    of_cell = np.repeat(np.arange(len(fitted.keys)), fitted.cases)
     rest = np.maximum(np.round(fitted.pool_weight / fitted.weight).astype(np.int64) - 1, 1)
-    better = np.empty(len(of_cell), dtype=np.int64)
-    row, known = dist.rows[fitted.group_of], fitted.all_compared
-    for cell in np.unique(of_cell):
-        here = of_cell == cell
+    row, known, hits = dist.rows[fitted.group_of], fitted.all_compared, fitted.column("hits")
+    better = []
+    for cell, number in enumerate(fitted.cases):
         weight = np.cumsum(np.maximum(dist.masses[row[cell]], 0.0) * law[:, which.ravel()[cell]])
         if known[cell] or not weight[-1] > 0:
-            better[here] = fitted.column("hits")[cell]
+            better.append(np.full(number, hits[cell]))
             continue
-        place = np.minimum(np.searchsorted(weight, rng.random(here.sum()) * weight[-1]), len(weight) - 1)
-        better[here] = rng.integers(dist.grid.lo[place], dist.grid.hi[place] + 1) - 1
-    names = ("ahead", "recent", "order", "targets")
-    about = {name: fitted.column(name)[of_cell] for name in names} | {"rest": rest[of_cell]}
-    return about, np.minimum(better, about["rest"])
-
-
-def _counts(
-    counts: RankCounts, design: Guided, open_: dict[str, IntArray], drawn: IntArray, hits: IntArray
-) -> RankCounts:
-    """The pilot's counts with these outcomes of its open cases; the others do not change."""
-    done = counts.sampled_part()[0]
-    columns: dict[str, Any] = {**open_, "drawn": drawn, "hits": hits}
-    size = np.full(len(hits), round(counts.n_items))
-    if done is not None:
-        of_cell = np.repeat(np.arange(len(done.keys)), done.cases)
-        left = np.round((done.pool_weight - done.compared_weight) / done.weight).astype(np.int64) - 1
-        more = {name: done.column(name) for name in ("ahead", "recent", "order", "targets")}
-        more |= {"rest": np.where(done.column("rest") > 0, np.maximum(left, 1), 0), "hits": np.zeros_like(left)}
-        more["drawn"] = np.where(more["rest"] > 0, NOTHING, ALL)
-        columns = {name: np.concatenate([each, more[name][of_cell]]) for name, each in columns.items()}
-        size = np.append(size, np.full(len(of_cell), round(counts.n_items)))
-    drawn, hits = columns.pop("drawn"), columns.pop("hits")
-    columns["recent"] = np.minimum(columns["recent"], columns["ahead"])
-    return RankCounts.from_outcomes(drawn, hits, size, design, candidates=counts.candidates, **columns)
+        place = np.minimum(np.searchsorted(weight, rng.random(number) * weight[-1]), len(weight) - 1)
+        better.append(rng.integers(dist.grid.lo[place], dist.grid.hi[place] + 1) - 1)
+    about = {name: np.repeat(fitted.column(name), fitted.cases) for name in ("ahead", "recent", "order", "targets")}
+    about |= {"rest": np.repeat(rest, fitted.cases), "recent": np.minimum(about["recent"], about["ahead"])}
+    return about, np.minimum(np.concatenate(better), about["rest"])

@@ -152,13 +152,14 @@ def _cells(n_items: int) -> Grid:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A design that was tried, how many items it scores and what it leaves open."""
+    """A design that was tried, how many items it scores and what it leaves open of so large a part of the cases."""
 
     design: Design
     stop: int
     ceiling: int
     items: float  # per case, on the mean
     half_widths: ByMetric
+    part: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)

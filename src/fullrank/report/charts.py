@@ -1,24 +1,20 @@
 """Charts as people ask for them: of a report, a distribution or counts; and how any chart becomes a drawing."""
 
+from collections.abc import Iterator
 from itertools import count
 from typing import Any
 from xml.etree import ElementTree
 
-from fullrank._checks import check_choice, require
+from fullrank._checks import check_choice
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import ALL
 from fullrank.report import panels
 from fullrank.report.digest import Digest, rank_bins, sampled_bins, sizes
-from fullrank.report.panels import KINDS, NOTEBOOK, WIDTH, Style, load_altair
+from fullrank.report.panels import KINDS, NOTEBOOK, WIDTH, Style, load
 from fullrank.report.words import percent, ranged
 
 #: Numbers for the identifiers inside drawings, which one notebook may show many of.
 _SERIAL = count(1)
-
-
-def load_vl_convert() -> Any:
-    """Return vl-convert, or say how to get it."""
-    return require("vl_convert", "making charts into SVG", "'fullrank[report]'")
 
 
 def svg(chart: Any, style: Style, fit: bool = True) -> str:
@@ -32,13 +28,13 @@ def svg(chart: Any, style: Style, fit: bool = True) -> str:
     spec["config"] = appearance(style)
     if fit:
         spec["autosize"] = {"type": "fit", "contains": "padding"}
-    return str(load_vl_convert().vegalite_to_svg(spec))
+    return str(load("vl_convert").vegalite_to_svg(spec))
 
 
 def plot_report(report: Any, kind: str = "results") -> Any:
     """Return an Altair chart of the report: ``results``, ``curves`` (metric@K), ``ranks`` or ``budget``."""
     check_choice("kind", kind, KINDS)
-    alt = load_altair()
+    alt = load()
     found = panels.panels_of(Digest(report), NOTEBOOK, kind)
     if not found:
         raise ValueError(f"the report has nothing to plot as {kind!r}: {_NOTHING[kind]}.")
@@ -66,7 +62,7 @@ def plot_counts(counts: RankCounts) -> Any:
     found = sizes(counts)
     if len(found) > 1:
         return finish(panels.budget_panel(found, "", NOTEBOOK, NOTEBOOK.series[0]).chart, NOTEBOOK)
-    alt = load_altair()
+    alt = load()
     data = [
         {"low": low - 0.5, "high": high + 0.5, "share": share, "zero": 0,
          "tip": f"sampled rank {ranged(low, high)}: {percent(share)}"}
@@ -114,33 +110,32 @@ def inline(drawing: str, about: str, serial: int, sized: bool = False) -> str:
 
     Elements and attributes are kept by a list of what drawings need, so that nothing in a name can become markup.
     """
-    root = ElementTree.fromstring(drawing)
-    tips: list[tuple[ElementTree.Element, str]] = []
-    for parent in list(root.iter()):
-        parent.tag = parent.tag.rpartition("}")[2]
-        for child in list(parent):
-            if child.tag.rpartition("}")[2] not in _ELEMENTS or _idle(child):
-                parent.remove(child)
-    for node in root.iter():
-        if node.tag == "path" and node.get("aria-label") and node.get("aria-roledescription") != "axis":
-            tips.append((node, str(node.get("aria-label"))))
-        kept = {name: value for name, value in node.attrib.items() if name in _ATTRIBUTES}
-        if "id" in node.attrib:
-            kept["id"] = f"f{serial}-{node.attrib['id']}"
-        if "clip-path" in node.attrib:
-            kept["clip-path"] = node.attrib["clip-path"].replace("url(#", f"url(#f{serial}-")
-        node.attrib.clear()
-        node.attrib.update(kept)
-    for node, text in tips:
-        ElementTree.SubElement(node, "title").text = text
-    box = root.get("viewBox", "0 0 340 200")
-    size = {name: root.get(name, "") for name in ("width", "height") if sized}
-    root.attrib.clear()
-    root.attrib.update({**size, "viewBox": box, "role": "img", "aria-labelledby": f"about-{serial}"})
-    title = ElementTree.Element("desc", {"id": f"about-{serial}"})
-    title.text = about
-    root.insert(0, title)
+    found = ElementTree.fromstring(drawing)
+    about_id, kept = f"about-{serial}", ("viewBox", "width", "height") if sized else ("viewBox",)
+    size = {name: found.get(name, "") for name in kept}
+    root = ElementTree.Element("svg", {**size, "role": "img", "aria-labelledby": about_id})
+    ElementTree.SubElement(root, "desc", {"id": about_id}).text = about
+    root.extend(_parts(found, serial))
     return ElementTree.tostring(root, encoding="unicode", short_empty_elements=False)
+
+
+def _parts(node: ElementTree.Element, serial: int) -> Iterator[ElementTree.Element]:
+    """Yield what is kept of the parts of a drawing: no empty background or foreground, of which Vega draws many."""
+    for child in node:
+        tag = child.tag.rpartition("}")[2]
+        empty = child.get("class") in {"background", "foreground"} and not child.get("fill") and not child.get("stroke")
+        if tag not in _ELEMENTS or empty:
+            continue
+        part = ElementTree.Element(tag, {name: value for name, value in child.items() if name in _ATTRIBUTES})
+        if "id" in child.attrib:
+            part.set("id", f"f{serial}-{child.get('id')}")
+        if "clip-path" in child.attrib:
+            part.set("clip-path", child.get("clip-path", "").replace("url(#", f"url(#f{serial}-"))
+        part.text = child.text
+        part.extend(_parts(child, serial))
+        if tag == "path" and child.get("aria-label") and child.get("aria-roledescription") != "axis":
+            ElementTree.SubElement(part, "title").text = child.get("aria-label")
+        yield part
 
 
 _ELEMENTS = {"svg", "g", "path", "line", "rect", "circle", "text", "tspan", "defs", "clipPath"}
@@ -150,8 +145,3 @@ _ATTRIBUTES = {
     "stroke-opacity", "text-anchor", "dominant-baseline", "font-size", "font-weight", "font-style", "display", "viewBox",
     "pointer-events",
 }  # fmt: skip
-
-
-def _idle(node: ElementTree.Element) -> bool:
-    """Tell an empty background or foreground, of which Vega draws many."""
-    return node.get("class") in {"background", "foreground"} and not node.get("fill") and not node.get("stroke")

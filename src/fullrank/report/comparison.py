@@ -9,7 +9,7 @@ from typing import Any, overload
 from fullrank._types import Pair
 from fullrank.metrics import Metric
 from fullrank.report.notebook import card
-from fullrank.report.row import Row, finite, metric_called, pair
+from fullrank.report.row import Row, metric_called, pair
 from fullrank.report.tables import LETTERS, RAISED, Results, text_table
 from fullrank.report.words import as_json, clean, decimals, interval_text, joined, named, number, signed, wrapped
 
@@ -43,6 +43,11 @@ class Difference:
     probability: float
     p_value: float
     p_holm: float
+
+    @property
+    def spread(self) -> Pair | None:
+        """The interval where it is bounded and more than a point."""
+        return None if self.low == self.high else pair((self.low, self.high))
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,20 +125,15 @@ class Comparison:
         return {
             "schema": SCHEMA,
             "metric": name,
-            "level": self.level,
-            "target": self.target,
-            "paired": self.paired,
-            "about": self.about,
-            "winner": self.winner,
-            "sure": self.sure,
+            **{key: getattr(self, key) for key in ("level", "target", "paired", "about", "winner", "sure")},
             "models": [
                 {
-                    "model": model, "value": self.values[model], **_finite_ends(*self.intervals[model]),
+                    "model": model, "value": self.values[model], "low": low, "high": high,
                     "naive": self.naive.get(model), "probability_best": self.best[model], "group": places[model],
                 }
-                for model in self.models
+                for model, (low, high) in ((model, self.intervals[model]) for model in self.models)
             ],
-            "pairs": [{"metric": name, **asdict(each), **_finite_ends(each.low, each.high)} for each in self.pairs],
+            "pairs": [{"metric": name, **asdict(each)} for each in self.pairs],
             "groups": [list(group) for group in self.groups],
             "notes": list(self.notes),
         }  # fmt: skip
@@ -315,11 +315,6 @@ def _overlap(first: Row, other: Row) -> bool:
     if first.interval is None or other.interval is None:
         return False
     return other.interval[1] >= first.interval[0] and not (first.exact and other.exact)
-
-
-def _finite_ends(low: float, high: float) -> dict[str, float | None]:
-    """Write the ends of an interval as JSON has them: an infinite one is missing."""
-    return {"low": finite(low), "high": finite(high)}
 
 
 def _ends(row: Mapping[str, Any]) -> Pair:

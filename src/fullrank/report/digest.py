@@ -7,6 +7,7 @@ left out is counted, so that the page can say so.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -77,6 +78,7 @@ class Digest:
         self.drawn, self.total_models = self.models[:MOST_DRAWN], len(everyone)
         self.best_few = f" The best {MOST_DRAWN} models are drawn." if len(self.models) > MOST_DRAWN else ""
         self.labels = _distinct(self.models)
+        self.paired = {model: self.labels[model] for model in self.models[:MOST_PAIRED]}
         self.cells = {
             (row.model, str(row.metric)): row.shown()
             for row in rows
@@ -98,10 +100,6 @@ class Digest:
         """The blind spots of the models that have charts of their own."""
         return [spot for each in self.counts if (spot := blind_spot(each)) is not None]
 
-    def cell(self, model: str, metric: str) -> Row:
-        """Return one number with its company; NaN when the report has none."""
-        return self.cells.get((model, metric)) or Row(model, self.asked[metric], math.nan)
-
     def text(self, metric: str, value: float | None) -> str:
         """Write a value of the metric with the digits that suit it."""
         return number(value, self.digits.get(metric, 4))
@@ -110,9 +108,29 @@ class Digest:
         """Write ``0.120 to 0.145``, ``exact``, or a dash where there is nothing."""
         return interval_text(ends, self.digits.get(metric, 4))
 
-    def any(self, part: str) -> bool:
-        """Tell whether any number has this part: ``spread``, ``bounds``, ``naive`` or ``truth``."""
-        return any(getattr(cell, part) is not None for cell in self.cells.values())
+    def column(self, metric: str) -> list[Row]:
+        """Return the numbers of all models by one metric; NaN where the report has none."""
+        missing = Row("", self.asked[metric], math.nan)
+        return [self.cells.get((model, metric)) or replace(missing, model=model) for model in self.models]
+
+    def values(self, metric: str) -> dict[str, float]:
+        """Return the values of all models by one metric, NaN where there is none."""
+        return {cell.model: cell.value for cell in self.column(metric)}
+
+    def top(self, metric: str) -> float | None:
+        """Return the largest value of a metric."""
+        return max((value for value in self.values(metric).values() if not math.isnan(value)), default=None)
+
+    @cached_property
+    def parts(self) -> set[str]:
+        """What some number has: a ``spread``, ``bounds``, a ``naive`` value or the ``truth``."""
+        every = ("spread", "bounds", "naive", "truth")
+        return {part for part in every if any(getattr(cell, part) is not None for cell in self.cells.values())}
+
+    @property
+    def exact_to(self) -> int:
+        """The last rank that is known of some model that has a chart of its own, those beyond being estimated."""
+        return max(map(exact_to, self.counts), default=0)
 
     @property
     def exact(self) -> bool:

@@ -11,7 +11,6 @@ from typing import Any
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import ALL
 from fullrank.report.digest import Bin, blind_spot, last_rank, rank_bins, sampled_bins, sizes
-from fullrank.report.tables import html_table
 from fullrank.report.words import clean, number, percent, ranged
 
 MOST_ROWS = 60
@@ -69,12 +68,24 @@ def card(
     """
     parts = [f"<strong>{escape(clean(title, 240))}</strong>"]
     if facts:
-        parts.append(html_table((), [(clean(key), clean(value, 200)) for key, value in facts.items()], words=2))
+        parts.append(_table((), [(clean(key), clean(value, 200)) for key, value in facts.items()], words=2))
     parts.append(picture)
     if table is not None:
-        parts.append(html_table(*table))
+        parts.append(_table(*table))
     parts += [f"<p>{escape(clean(note, 400))}</p>" for note in notes]
     return f"<div>{''.join(parts)}</div>"
+
+
+def _table(head: Sequence[str], body: Sequence[Sequence[str]], words: int = 1) -> str:
+    """Write a table as HTML with its own alignment, for places that have no style sheet."""
+
+    def line(tag: str, cells: Sequence[str]) -> str:
+        sides = ("left" if place < words else "right" for place in range(len(cells)))
+        return "".join(f'<{tag} style="text-align:{a}">{escape(c)}</{tag}>' for a, c in zip(sides, cells, strict=True))
+
+    rows = "".join(f"<tr>{line('td', cells)}</tr>" for cells in body)
+    top = f"<thead><tr>{line('th', head)}</tr></thead>" if head else ""
+    return f"<table>{top}<tbody>{rows}</tbody></table>"
 
 
 def _bars(bins: Sequence[Bin], what: str, about: str, last: int) -> str:

@@ -48,9 +48,9 @@ NOTEBOOK = Style(
 )
 
 
-def load_altair() -> Any:
-    """Return Altair, or say how to get it."""
-    return require("altair", "drawing charts", "'fullrank[report]'")
+def load(package: str = "altair") -> Any:
+    """Return Altair, or another package that charts and pages need, or say how to get it."""
+    return require(package, "drawing charts and pages", "'fullrank[report]'")
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class Panel:
     chart: Any
     title: str
     about: str
-    head: tuple[str, ...]
-    body: tuple[tuple[str, ...], ...]
+    head: tuple[str, ...] = ()
+    body: tuple[tuple[str, ...], ...] = ()
     metric: str = ""
     banded: bool = False
     #: What colours mean, where names do not stand beside what they name: (words, colour).
@@ -105,11 +105,11 @@ def panels_of(shown: Digest, style: Style, kind: str) -> list[Panel]:
 def results_panel(shown: Digest, metric: str, style: Style, colours: Mapping[str, str]) -> Panel:
     """Draw a row per model: value and interval, faintly the bounds, hollow the uncorrected metric, a bar the truth.
 
-    Bounds do not stretch the axis: where they reach further than all the rest, the band goes to the edge. With many models
-    rows are low, names stand on an axis and numbers in the table below.
+    Bounds do not stretch the axis: where they reach further than all the rest, the band goes to the edge. Names and values
+    stand above the rows; with many models rows are low, names stand on an axis and values in the table below.
     """
-    alt = load_altair()
-    rows = [cell for model in shown.models if not math.isnan((cell := shown.cell(model, metric)).value)]
+    alt = load()
+    rows = [cell for cell in shown.column(metric) if not math.isnan(cell.value)]
     many = len(rows) > MOST_DRAWN
     ends = [e for row in rows for e in (row.value, *(row.interval or ()), row.naive, row.truth) if e is not None]
     low, high = min(0.0, *ends), max(0.0, *ends)
@@ -122,13 +122,14 @@ def results_panel(shown: Digest, metric: str, style: Style, colours: Mapping[str
         least, most = (None, None) if row.bounds is None else (min(max(end, low), high) for end in row.bounds)
         inner = row.interval or (row.value, row.value)  # a dotted line runs from its end to the uncorrected metric
         data.append({
-            "row": place, "name": clean(shown.labels[row.model], LONGEST), "colour": colours[row.model],
+            "row": place, "name": (name := clean(shown.labels[row.model], LONGEST)), "colour": colours[row.model],
             "value": row.value, "low": lower, "high": upper, "least": least, "most": most, "truth": row.truth,
             "from": None if row.naive is None else min(max(row.naive, inner[0]), inner[1]),
             "naive": row.naive if _apart(shown, metric, row) else None, "tip": _tip(shown, metric, row),
+            "head": f"{name}: {shown.text(metric, row.value)}",
         })  # fmt: skip
     names = [row["name"] for row in data] if many else None
-    base, x, y = _rows(data, names, low, high, None)
+    base, x = _rows(data, names, low, high, None)
     band, line, dot = (9, 5, 40) if many else (13, 7, 72)
     hollow = base.mark_point(
         shape="circle", size=0.9 * dot, filled=True, fill=style.paper, stroke=style.muted, strokeWidth=1.5, opacity=1
@@ -141,21 +142,19 @@ def results_panel(shown: Digest, metric: str, style: Style, colours: Mapping[str
         hollow.encode(x="naive:Q", **tips()),
         dots,
     ]
-    if shown.any("truth"):
+    if "truth" in shown.parts:
         layers.append(base.mark_tick(thickness=2, size=20, color=style.ink).encode(x="truth:Q", **tips()))
     if not many:
         words = base.mark_text(align="left", dy=-15, fontSize=12, fontWeight=600, color=style.ink)
-        layers.append(words.encode(x=alt.value(0), text="name:N"))
-        marks = [mark for place, row in enumerate(rows) for mark in _placed(shown, metric, place, row, low, high)]
-        layers += _number_layers(marks, y, style)
-    chart = alt.layer(*layers).properties(width=WIDTH, height=(24 if many else 54) * len(rows) + 36)
+        layers.append(words.encode(x=alt.value(0), text="head:N"))
+    chart = alt.layer(*layers).properties(width=WIDTH, height=(24 if many else 44) * len(rows) + 36)
     about = f"{clean(metric)} of {len(rows)} model{'s' * (len(rows) != 1)}: " + "; ".join(row["tip"] for row in data)
-    return Panel(chart, clean(metric), about, (), (), metric)
+    return Panel(chart, clean(metric), about, metric=metric)
 
 
 def difference_panel(found: Any, style: Style, most: int) -> Panel:
     """Draw the leader's lead over each of the others, with its interval; grey where it may be none."""
-    alt = load_altair()
+    alt = load()
     digits, leader = found.digits, clean(found.winner)
     data = []
     for place, other in enumerate(found.models[1 : most + 1]):
@@ -168,17 +167,17 @@ def difference_panel(found: Any, style: Style, most: int) -> Panel:
     reach = [0.0, *(row[end] for row in data for end in ("low", "high", "value"))]
     low, high = min(reach), max(reach)
     names = [clean(other, LONGEST) for other in found.models[1 : most + 1]]
-    base, x, _ = _rows(data, names, low, high if high > low else low + 1.0, f"{leader} is ahead by")
+    base, x = _rows(data, names, low, high if high > low else low + 1.0, f"{leader} is ahead by")
     zero = chart_of([{"value": 0}]).mark_rule(color=style.ink).encode(x=x)
     chart = alt.layer(zero, *_interval_and_dot(base, x, 5, 56)).properties(width=WIDTH, height=26 * len(data) + 44)
-    return Panel(chart, f"Lead of {leader}", "; ".join(row["tip"] for row in data), (), ())
+    return Panel(chart, f"Lead of {leader}", "; ".join(row["tip"] for row in data))
 
 
 def _rows(
     data: Sequence[Mapping[str, Any]], names: Sequence[str] | None, low: float, high: float, title: str | None
-) -> tuple[Any, Any, Any]:
-    """Return a chart with one row per entry, its x over ``low`` to ``high`` and its y, which has an axis of the names."""
-    alt = load_altair()
+) -> tuple[Any, Any]:
+    """Return a chart with one row per entry, the names on its axis if there are any, and its x over ``low`` to ``high``."""
+    alt = load()
     axis = None
     if names is not None:
         label = f"{json.dumps(_short(names, 18))}[datum.value]"
@@ -188,7 +187,7 @@ def _rows(
     ticks = alt.Axis(tickCount=4, grid=True, format=axis_format(high - low), labelFlush=True)
     # zero=False: the layers share this axis, and those without a scale of their own would stretch it to zero
     x = alt.X("value:Q", title=title, axis=ticks, scale=alt.Scale(domain=[low, high], nice=False, zero=False))
-    return chart_of(data).encode(y=y), x, y
+    return chart_of(data).encode(y=y), x
 
 
 def _interval_and_dot(base: Any, x: Any, line: float, dot: float) -> tuple[Any, Any]:
@@ -220,40 +219,6 @@ def _apart(shown: Digest, metric: str, cell: Row) -> bool:
     return cell.naive is not None and shown.text(metric, cell.naive) != shown.text(metric, cell.value)
 
 
-def _placed(shown: Digest, metric: str, place: int, cell: Row, low: float, high: float) -> list[dict[str, Any]]:
-    """Put number labels under their dots, turned outwards where the two are near each other or near the edge."""
-    dots = [("value", cell.value), *([("naive", cell.naive)] if _apart(shown, metric, cell) else [])]
-    marks: list[dict[str, Any]] = [
-        {"row": place, "kind": kind, "at": at, "text": shown.text(metric, at)} for kind, at in dots
-    ]
-    marks.sort(key=lambda mark: mark["at"])
-    pixels = [WIDTH * (mark["at"] - low) / (high - low) for mark in marks]
-    crowded = len(marks) == 2 and pixels[1] - pixels[0] < 44
-    for turn, mark in enumerate(marks):
-        mark["align"] = ("right", "left")[turn] if crowded else "center"
-    if pixels[-1] > WIDTH - 20:
-        marks[-1]["align"] = "right"
-    if pixels[0] < 20:
-        marks[0]["align"] = "left"
-    if crowded and marks[0]["align"] == marks[1]["align"]:  # both pushed the same way: one label has to say both
-        marks = [{**marks[0], "kind": "value", "text": " · ".join(mark["text"] for mark in marks)}]
-    return marks
-
-
-def _number_layers(marks: Sequence[Mapping[str, Any]], y: Any, style: Style) -> list[Any]:
-    """Return the labels of dots, a layer for every alignment and kind."""
-    layers = []
-    for align, shift in (("left", 2), ("center", 0), ("right", -2)):
-        for kind, tone, weight in (("value", style.ink, 600), ("naive", style.muted, 400)):
-            here = [mark for mark in marks if mark["align"] == align and mark["kind"] == kind]
-            if here:
-                text = chart_of(here).mark_text(
-                    align=align, dx=shift, dy=17, fontSize=11, fontWeight=weight, color=tone
-                )
-                layers.append(text.encode(x="at:Q", y=y.copy(), text="text:N"))
-    return layers
-
-
 # -------------------------------------------------------------------------------------------------- curves
 
 
@@ -261,7 +226,7 @@ def curve_panel(
     shown: Digest, family: Metric, curves: Sequence[Curve], style: Style, colours: Mapping[str, str]
 ) -> Panel:
     """Draw the metric over K, a line per model with its name at the end, and a band where intervals are known."""
-    alt = load_altair()
+    alt = load()
     height, name, labels = 200, str(family), shown.labels
     ends = [v for curve in curves for v in (*curve.values, *(e for _, *limits in curve.band for e in limits))]
     low, high = min(0.0, *ends), max(*ends, 0.0)
@@ -296,7 +261,7 @@ def curve_panel(
         ends_of = {"y": alt.Y("low:Q", title=None), "y2": "high:Q"}
         layers.insert(0, area.encode(x=x, color=by_colour(), detail=by_model, **ends_of))
     gap = (high - low) * 14 / (height - 48)  # a line of text; the axis below takes its part of the height
-    places = _spread([curve.values[-1] for curve in curves], gap)
+    places = spread([curve.values[-1] for curve in curves], gap)
     names = _short([labels[curve.model] for curve in curves])
     tags = [
         {"name": tag, "at": at, "k": curve.ks[-1], "colour": colours[curve.model]}
@@ -312,7 +277,7 @@ def curve_panel(
     return Panel(chart, f"{name}@K", about_all, head, body, banded=bool(bands))
 
 
-def _spread(values: Sequence[float], gap: float) -> list[float]:
+def spread(values: Sequence[float], gap: float) -> list[float]:
     """Return positions at least ``gap`` apart, in the order of the values and as near to them as pushing apart allows."""
     from scipy.optimize import isotonic_regression
 
@@ -329,7 +294,7 @@ def rank_panel(
     counts: RankCounts, label: str, bins: Sequence[Bin], style: Style, colour: str, tallest: float = 0.0
 ) -> Panel:
     """Draw the share of cases at rank 1, 2-3, 4-7, …, and shade the ranks that the sample can hardly tell apart."""
-    alt = load_altair()
+    alt = load()
     blind, exact, last = blind_spot(counts), exact_to(counts), bins[-1].high
     shares = [each.share for each in bins]
     top = max(tallest, *shares, 1e-9) * (1.3 if blind or exact else 1.12)  # words stand above the tallest bar
@@ -379,7 +344,7 @@ def rank_panel(
 
 def budget_panel(found: Sequence[Size], label: str, style: Style, colour: str) -> Panel:
     """Draw for each sample size the share of cases that ended there (grey), and of scored items they took (in colour)."""
-    alt = load_altair()
+    alt = load()
     cases, scored = sum(each.cases for each in found), max(sum(each.scored for each in found), 1)
     kept = sorted(found, key=lambda each: each.scored, reverse=True)[:12]  # no more than can be drawn
     found = [each for each in found if each in kept]
@@ -416,18 +381,18 @@ def bar_chart(data: Sequence[Mapping[str, Any]], x: Any, y: Any, **mark: Any) ->
 
 def chart_of(rows: Sequence[Mapping[str, Any]]) -> Any:
     """Return a chart of rows, as a tuple: Altair copies lists anew with every layer and every property."""
-    alt = load_altair()
+    alt = load()
     return alt.Chart(alt.Data(values=tuple(rows)))
 
 
 def tips() -> dict[str, Any]:
     """Return what the pointer shows and what screen readers read: the field ``tip``."""
-    return {"tooltip": load_altair().Tooltip("tip:N", title=" "), "description": "tip:N"}
+    return {"tooltip": load().Tooltip("tip:N", title=" "), "description": "tip:N"}
 
 
 def by_colour() -> Any:
     """Return what gives each mark the colour in its field ``colour``."""
-    return load_altair().Color("colour:N", scale=None)
+    return load().Color("colour:N", scale=None)
 
 
 def axis_format(span: float) -> str:

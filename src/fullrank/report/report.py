@@ -218,7 +218,7 @@ class Report:
             "notes": list(self.notes),
             "provenance": self.provenance,
         }
-        return as_json(_strict(document), indent)
+        return as_json(document, indent)
 
     @classmethod
     def load(cls, path: str | Path) -> "Report":
@@ -327,14 +327,3 @@ class Report:
 def _flat(row: Row) -> dict[str, Any]:
     """Return a row with a column for each end of its bounds, as frames want them."""
     return {key: value for key, value in row.items() if key != "bounds"} | row.ends
-
-
-def _strict(value: Any) -> Any:
-    """Return the document with null for what is not a finite number, which JSON does not know."""
-    if isinstance(value, Mapping):
-        return {str(key): _strict(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_strict(each) for each in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

@@ -1,10 +1,9 @@
-"""Tables: one renderer for the terminal, one for HTML, and for papers LaTeX and Markdown with letters of significance."""
+"""Tables: for the terminal, and for papers LaTeX and Markdown with letters of significance."""
 
 import math
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any, NamedTuple
 
 from fullrank.report.row import Row
@@ -44,18 +43,6 @@ def text_table(
 
     out = [aligned(line)[:width] for line in lines]
     return [out[0], "-" * min(max(map(cell_len, out)), width), *out[1:]]
-
-
-def html_table(head: Sequence[str], body: Sequence[Sequence[str]], words: int = 1) -> str:
-    """Write a table as HTML with its own alignment, for places that have no style sheet."""
-
-    def line(tag: str, cells: Sequence[str]) -> str:
-        sides = ("left" if place < words else "right" for place in range(len(cells)))
-        return "".join(f'<{tag} style="text-align:{a}">{escape(c)}</{tag}>' for a, c in zip(sides, cells, strict=True))
-
-    rows = "".join(f"<tr>{line('td', cells)}</tr>" for cells in body)
-    top = f"<thead><tr>{line('th', head)}</tr></thead>" if head else ""
-    return f"<table>{top}<tbody>{rows}</tbody></table>"
 
 
 def digits_of(rows: Iterable[Row], metrics: Container[str] | None = None) -> dict[str, int]:

@@ -5,7 +5,8 @@ import math
 import re
 import textwrap
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from fullrank._types import Pair
 
@@ -16,13 +17,24 @@ _JOINERS = "\u200c\u200d"  # part of emoji and of Indic and Persian spelling
 
 
 def as_json(document: object, indent: int | None) -> str:
-    """Write a document as strict JSON; a path, which `json` would take for the indentation, is refused."""
+    """Write a document as strict JSON, with null for what is not a finite number.
+
+    A path, which `json` would take for the indentation, is refused.
+    """
+
+    def strict(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {str(key): strict(each) for key, each in value.items()}
+        if isinstance(value, list | tuple):
+            return [strict(each) for each in value]
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
     if not (indent is None or isinstance(indent, int)):
         raise TypeError(
             f"`indent` must be a whole number or None, got {indent!r}: `to_json` returns the text, to be written by "
             "pathlib.Path(…).write_text(…)."
         )
-    return json.dumps(document, indent=indent, ensure_ascii=False, allow_nan=False)
+    return json.dumps(strict(document), indent=indent, ensure_ascii=False, allow_nan=False)
 
 
 def clean(text: object, most: int = 60) -> str:
