@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from fullrank._checks import TIES, check_choice, check_whole, require
+from fullrank._checks import TIES, check_choice, check_whole, first_where, require
+from fullrank._types import IntArray
 from fullrank.estimators import Estimator, parse_estimator
-from fullrank.evaluation.accumulator import beaten_by, refuse_top, target_columns
+from fullrank.evaluation.accumulator import rank_batch, refuse_top
 from fullrank.evaluation.correct import DEFAULT_METRICS, report_on
 from fullrank.metrics import Metric, metrics_to_report
 from fullrank.ranks.counts import BLOCKS, RankCounts, check_candidates, user_blocks
@@ -79,24 +80,20 @@ class FullRankMetric(_Base):  # type: ignore[misc]  # a class of another package
 
         A candidate at −∞ is none. Under ``Adaptive`` every row must have as many negatives as one of the design's stages.
         """
-        if scores.ndim != 2:
-            raise ValueError(f"`scores` must have shape (rows, candidates), got {tuple(scores.shape)}.")
-        scores = scores.detach()
-        if bool(torch.isnan(scores).any()):
-            raise ValueError("`scores` has NaN: such a score cannot be ranked.")
-        relevant = self._relevant(scores, target)
-        own = scores[relevant]
-        if bool((own == -torch.inf).any()):
-            raise ValueError("`scores` is −inf for a target: a target must be a candidate.")
-        negative = ~relevant & (scores != -torch.inf)
-        rows = torch.arange(len(scores), device=scores.device) + self.seen
+        if not len(scores):
+            return
+        seen = int(self.seen)
         # chance is a golden-ratio sequence: even over rows, the same on every device, no state
-        above = beaten_by(scores, own, negative, self.ties, (rows.double() * GOLDEN).frac()).long()
-        block = self._block(rows, users)
-        self.cells.view(-1).index_add_(
-            0, block * self.cells.shape[1] + self._outcome(negative.sum(1), above), torch.ones_like(above)
+        batch = rank_batch(
+            scores, target, users, seen, self.ties, lambda rows: (np.arange(seen, seen + rows) * GOLDEN) % 1
         )
-        self.seen += len(scores)
+        if len(batch.row) > batch.shape[0]:
+            raise ValueError("`target` must mark one candidate per row: for several use fullrank.Accumulator.")
+        block = user_blocks(batch.users) % self._blocks
+        cell = block * self.cells.shape[1] + self._outcome(batch.drawn, batch.above)
+        cell = torch.as_tensor(cell, device=self.cells.device)
+        self.cells.view(-1).index_add_(0, cell, torch.ones_like(cell))
+        self.seen += batch.shape[0]
 
     def compute(self) -> Any:
         """Return the metric, or a dict of metrics, as scalars."""
@@ -135,39 +132,20 @@ class FullRankMetric(_Base):  # type: ignore[misc]  # a class of another package
         asked = (self.metrics or DEFAULT_METRICS) if metrics is None else metrics
         return report_on({name: self.counts}, asked, estimator=self.estimator, level=level, target=target)
 
-    def _relevant(self, scores: torch.Tensor, target: torch.Tensor | int) -> torch.Tensor:
-        marks = torch.as_tensor(target, device=scores.device)
-        if marks.shape == scores.shape and scores.shape[1] > 1:
-            relevant = marks.bool()
-            if not bool((relevant.sum(1) == 1).all()):
-                raise ValueError("`target` must mark one candidate per row: for several use fullrank.Accumulator.")
-            return relevant
-        column = torch.as_tensor(target_columns(marks.cpu().numpy(), *scores.shape).copy(), device=scores.device)
-        relevant = torch.zeros_like(scores, dtype=torch.bool)
-        relevant[torch.arange(len(scores), device=scores.device), column] = True
-        return relevant
-
-    def _block(self, rows: torch.Tensor, users: Any) -> torch.Tensor:
-        ids = rows if users is None else torch.as_tensor(users)
-        if ids.shape != rows.shape:
-            raise ValueError(f"`users` must hold one id per row, got shape {tuple(ids.shape)} for {len(rows)} rows.")
-        return torch.as_tensor(user_blocks(ids.cpu().numpy()) % self._blocks, device=rows.device)
-
-    def _outcome(self, drawn: torch.Tensor, hits: torch.Tensor) -> torch.Tensor:
+    def _outcome(self, drawn: IntArray, hits: IntArray) -> IntArray:
         """Return the column of each case: the stage that drew as many negatives, then the hits."""
-        place = torch.full_like(hits, -1)
-        for start, size, code in zip(self._starts[:-1].tolist(), self._sizes, self._codes, strict=True):
-            fits = drawn <= size if code == ALL and len(self._sizes) == 1 else drawn == size
-            place = torch.where(fits, start + hits, place)
-        if bool((place < 0).any()):
-            wrong, sizes = int(drawn[place < 0][0]), ", ".join(map(str, self._sizes))
+        fits = drawn[:, None] == np.array(self._sizes)
+        if self._codes == (ALL,):
+            fits |= drawn[:, None] <= self._sizes[0]
+        if (wrong := first_where(~fits.any(1))) is not None:
+            sizes = ", ".join(map(str, self._sizes))
             raise ValueError(
-                f"`scores` has a row with {wrong} negatives beside its target; '{self.design}' draws {sizes}."
+                f"`scores` has a row with {drawn[wrong]} negatives beside its target; '{self.design}' draws {sizes}."
             )
-        return place
+        return np.asarray(self._starts[fits.argmax(1)] + hits)
 
 
-def _user_of_block() -> np.ndarray[Any, np.dtype[np.int64]]:
+def _user_of_block() -> IntArray:
     """Return for every block a whole number that is hashed into it."""
     ids = np.arange(BLOCKS * 32)
     _, first = np.unique(user_blocks(ids), return_index=True)
