@@ -37,7 +37,7 @@ from fullrank.observing.task import SCORES_PER_CALL
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import Design, Sample
 from fullrank.reading.candidate_files import WHOLE_NUMBER, CandidateLists, read_trec_qrels, read_trec_run
-from fullrank.reading.candidate_ranking import Cases, How, Listed, rank_lists, refuse_absent, refuse_unknown
+from fullrank.reading.candidate_ranking import Cases, How, Listed, rank_lists, written
 
 # ------------------------------------------------------------------------------------------------------ the front doors
 
@@ -88,17 +88,28 @@ def counts_from_negatives(
     sizes = np.diff(negatives.offsets)
     if design is None:
         how = replace(how, design=Sample(max(int(sizes.max(initial=0)), 1), replace=False))
-    lists = np.repeat(np.arange(len(users)), sizes)
-    if targets is None:
-        cases, kept = _cases_of_split(split, users, lists, missing)
+    lists, of = np.repeat(np.arange(len(users)), sizes), np.arange(len(users))
+    absent = np.zeros(0, dtype=bool) if split is None else ~among(split.users, np.unique(users))
+    if missing == "error" and split is not None and (c := first_where(absent)) is not None:
+        raise ValueError(
+            f"the file has no negatives for user {written(split.users[c], split.user_ids)}{more(absent.sum())}, who has a "
+            "target in the split: leave such users out with `missing='drop'`."
+        )
+    if targets is not None:
+        cases = Cases.at_positions(split, of, users, targets)
+    elif split is not None:  # the split's targets, and the lists of users who have one
+        cases = Cases.at_positions(split, locate(split.users, users), split.users, split.items).take(~absent)
+        kept = among(lists, np.unique(cases.lists))
         lists, items = lists[kept], items[kept]
     else:
-        cases = Cases.at_positions(split, np.arange(len(users)), users, targets)
-        if split is not None and missing == "error":
-            refuse_absent(split, ~among(split.users, np.unique(users)))
+        raise ValueError("the file lists negatives per user, no targets: give a Split, which has them, as `n_items`.")
     scorer = as_scorer(model, split, name=name)
     called = name or scorer.name
-    refuse_unknown(scorer, called, cases.users, np.concatenate([items, cases.targets]))
+    for what, values in (("user", cases.users), ("item", np.concatenate([items, cases.targets]))):
+        size, highest = getattr(scorer, f"n_{what}s", None), int(values.max(initial=0))
+        if size is not None and highest >= size:
+            known = f"{size:,} {what}s: 0 to {size - 1}"
+            raise ValueError(f"{what} {highest} is unknown to model `{called}`, which knows {known}.")
     return rank_lists(_scored(scorer, called, cases, lists, items), cases, how)
 
 
@@ -225,19 +236,6 @@ def counts_from_recbole(
 # ------------------------------------------------------------------------------------------------------ scores of lists
 
 
-def _cases_of_split(split: Split | None, users: IntArray, lists: IntArray, missing: str) -> tuple[Cases, Array]:
-    """Return the split's targets for a file that has none, and which rows are lists of users with a test case."""
-    if split is None:
-        raise ValueError(
-            "the file lists negatives per user and no targets: give a Split, which has them, as `n_items`."
-        )
-    place = locate(split.users, users)
-    if missing == "error":
-        refuse_absent(split, place < 0)
-    cases = Cases.at_positions(split, place, split.users, split.items).take(place >= 0)
-    return cases, among(lists, np.unique(cases.lists))
-
-
 def _scored(scorer: Any, name: str, cases: Cases, lists: IntArray, items: IntArray) -> Listed:
     """Score the items of every list, and its targets: the model is asked for rectangles of whole lists, padded, at once."""
     # every pair once: asked twice, a model may round differently
@@ -349,14 +347,18 @@ def _nested(given: Any, value: str, read: Callable[[Source], dict[str, Array]]) 
 
 def _recbole_entries(scores: Any) -> tuple[Array, Array, FloatArray, int]:
     """Return (row, item, score) of all but what is marked as not sampled, and the width of the matrix."""
+    width = 0
     if isinstance(scores, tuple):
         if len(scores) != 3:
             raise TypeError(f"`scores` must be a matrix or (users, items, scores), got a tuple of {len(scores)}.")
-        table, width = floats(scores[2]), 0
+        (rows, items), table = _pair(scores[:2], "scores"), floats(scores[2])
+        if table.shape != rows.shape:
+            raise ValueError(f"`scores` has {len(rows)} users and items but scores of shape {table.shape}.")
     else:
         table = floats(scores)
         if table.ndim != 2:
             raise ValueError(f"`scores` must be a users × items matrix, got an array of shape {table.shape}.")
+        rows, items = np.broadcast_arrays(*np.ogrid[: table.shape[0], : table.shape[1]])
         width = table.shape[1]
     unmarked, nan = ~np.isneginf(table), np.isnan(table)
     if nan.any() and not unmarked.all():
@@ -366,11 +368,4 @@ def _recbole_entries(scores: Any) -> tuple[Array, Array, FloatArray, int]:
             "gave no number there."
         )
     sampled = unmarked & ~nan
-    if width:
-        rows, items = sampled.nonzero()
-    else:
-        rows, items = _pair(scores[:2], "scores")
-        if table.shape != rows.shape:
-            raise ValueError(f"`scores` has {len(rows)} users and items but scores of shape {table.shape}.")
-        rows, items = rows[sampled], items[sampled]
-    return rows, items, table[sampled].astype(np.float64), width
+    return rows[sampled], items[sampled], table[sampled].astype(np.float64), width
