@@ -116,12 +116,6 @@ class Backend:
         self.close()
 
 
-@dataclass
-class _Running:
-    index: int
-    since: float
-
-
 def run(
     runner: Runner, task: Any, blocks: Iterable[Any], *, retries: int = 3, timeout: float | None = None
 ) -> Iterator[Any]:
@@ -157,7 +151,7 @@ class _Schedule:
     failed: tuple[Any, Failure] | None = None
     waiting: deque[int] = field(default_factory=deque)
     held: dict[int, Any] = field(default_factory=dict)  # blocks that have no result yet
-    running: dict[Hashable, _Running] = field(default_factory=dict)
+    running: dict[Hashable, tuple[int, float]] = field(default_factory=dict)  # each block, and since when
     losses: Counter[int] = field(default_factory=Counter)
     seconds: deque[float] = field(default_factory=lambda: deque(maxlen=256))
 
@@ -169,7 +163,7 @@ class _Schedule:
             if index is None:
                 return bool(self.waiting)
             self.waiting.remove(index)
-            self.running[self.runner.start(self.held[index])] = _Running(index, time.monotonic())
+            self.running[self.runner.start(self.held[index])] = index, time.monotonic()
         return False
 
     def _fill(self) -> None:
@@ -183,34 +177,36 @@ class _Schedule:
             self.held[index] = block
             self.waiting.append(index)
         if not self.waiting and self.exhausted:
-            self.waiting.extend(self._slow())
+            copies, limit = Counter(index for index, _ in self.running.values()), time.monotonic() - self._limit
+            slow = [(since, index) for index, since in self.running.values() if copies[index] == 1 and since < limit]
+            self.waiting.extend(index for _, index in sorted(slow)[:1])
 
     def ended(self) -> Iterator[Any]:
         """Wait until something ends or is due, and yield the results there are."""
         for handle, outcome in self.runner.wait(self._patience()):
-            ended = self.running.pop(handle, None)
-            if ended is None or ended.index not in self.held:
+            index, since = self.running.pop(handle, (-1, 0.0))
+            if index not in self.held:
                 continue  # its other copy was faster
             if isinstance(outcome, Lost):
-                self._lose(ended.index, outcome)
+                self._lose(index, outcome)
                 continue
-            block = self.held.pop(ended.index)
-            for copy in [key for key, other in self.running.items() if other.index == ended.index]:
+            block = self.held.pop(index)
+            for copy in [key for key, (other, _) in self.running.items() if other == index]:
                 del self.running[copy]
                 self.runner.drop(copy)
             if isinstance(outcome, Failure):
                 self.failed = self.failed or (block, outcome)
-                continue
-            self.seconds.append(time.monotonic() - ended.since)
-            yield outcome
+            else:
+                self.seconds.append(time.monotonic() - since)
+                yield outcome
 
     def lose_overdue(self) -> None:
         """Count blocks that run longer than the timeout as lost."""
         if self.timeout is not None:
-            for handle in [h for h, each in self.running.items() if time.monotonic() - each.since > self.timeout]:
-                late = self.running.pop(handle)
+            for handle in [h for h, (_, since) in self.running.items() if time.monotonic() - since > self.timeout]:
+                index, _ = self.running.pop(handle)
                 self.runner.drop(handle)
-                self._lose(late.index, Lost(f"it took longer than `timeout` = {self.timeout:g} seconds"))
+                self._lose(index, Lost(f"it took longer than `timeout` = {self.timeout:g} seconds"))
 
     def _lose(self, index: int, lost: Lost) -> None:
         """Have a block started again, unless its other copy still runs; give it up when it was lost too often."""
@@ -219,7 +215,7 @@ class _Schedule:
             model, where = _where(self.task, self.held[index])
             times = f"{self.losses[index]} attempts"
             raise BlockError(f"{model}: {where} was given up after {times}, the last because {lost.reason}.")
-        if not any(other.index == index for other in self.running.values()):
+        if not any(other == index for other, _ in self.running.values()):
             self.waiting.append(index)
 
     @property
@@ -227,15 +223,9 @@ class _Schedule:
         """After how many seconds a block is slow."""
         return max(SLOW_SECONDS, SLOW_TIMES * statistics.median(self.seconds)) if self.seconds else math.inf
 
-    def _slow(self) -> list[int]:
-        """Return the block that has taken far longer than the others, if it is not running twice already."""
-        copies, limit = Counter(each.index for each in self.running.values()), time.monotonic() - self._limit
-        late = [each for each in self.running.values() if copies[each.index] == 1 and each.since < limit]
-        return [min(late, key=lambda each: each.since).index] if late else []
-
     def _patience(self) -> float | None:
         """Return how long to wait before something else than an ending block may need to be done."""
-        oldest = min(each.since for each in self.running.values())
+        oldest = min(since for _, since in self.running.values())
         until = math.inf if self.timeout is None else oldest + self.timeout
         if self.exhausted:
             until = min(until, max(time.monotonic() + 0.5, oldest + self._limit))
