@@ -12,7 +12,7 @@ from fullrank.estimators import Estimate, Estimator, RankDistribution
 from fullrank.metrics import Metric, Recall, parse_metrics
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import ALL, Adaptive, Design, Exhaustive, Sample, Top
-from fullrank.testing._say import check, check_refusal, check_sentence
+from fullrank.testing._say import check, check_refusal, check_sentence, check_value
 
 #: Designs an estimator is tried on by default.
 DESIGNS: tuple[Design, ...] = (
@@ -64,7 +64,14 @@ def check_estimator(
     """
     check(isinstance(estimator, Estimator) and not isinstance(estimator, type), f"{estimator!r} has no method `fit`.")
     generator = np.random.default_rng(rng)
-    _check_value(estimator, repr(estimator))
+    known = {**vars(fullrank), **vars(fullrank.estimators), type(estimator).__name__: type(estimator)}
+    check_value(estimator, f"the repr {estimator!r}", "evaluate", lambda: eval(repr(estimator), {}, known))
+    for name in getattr(estimator, "__dataclass_fields__", ()):
+        try:
+            setattr(estimator, name, getattr(estimator, name))
+        except dataclasses.FrozenInstanceError:
+            continue
+        raise AssertionError(f"`{name}` of {estimator!r} can be changed: make it a frozen dataclass.")
     trial = _Trial(estimator, parse_metrics(metrics), n_items, generator)
     trial.check_exhaustive(cases, several_targets)
     truth = 1 + np.floor((n_items - 1) * generator.random(cases) ** 3).astype(np.int64)
@@ -73,27 +80,6 @@ def check_estimator(
             trial.check_design(design, truth, signed)
     for design in refuses:
         trial.check_refusal(design, truth)
-
-
-def _check_value(estimator: Estimator, name: str) -> None:
-    try:
-        hash(estimator)
-    except TypeError:
-        raise AssertionError(f"{name} cannot be hashed: make it a frozen dataclass.") from None
-    names = {**vars(fullrank), **vars(fullrank.estimators), type(estimator).__name__: type(estimator)}
-    try:
-        back = eval(name, {}, names)
-    except Exception as error:
-        raise AssertionError(f"the repr {name} does not evaluate back: {error}") from None
-    check(back == estimator, f"the repr {name} evaluates back to something that does not compare equal.")
-    check(hash(back) == hash(estimator), f"{name} and its copy have different hashes.")
-    if dataclasses.is_dataclass(estimator):
-        for each in dataclasses.fields(estimator):
-            try:
-                setattr(estimator, each.name, getattr(estimator, each.name))
-            except dataclasses.FrozenInstanceError:
-                continue
-            raise AssertionError(f"`{each.name}` of {name} can be changed: make it a frozen dataclass.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,15 +184,13 @@ def _value(fitted: Estimate, where: str, metric: Metric) -> float | None:
 def _check_curve(fitted: Estimate, where: str, n_items: int, signed: bool | None) -> None:
     if isinstance(fitted, RankDistribution):
         mass = fitted.mass(np.arange(1, n_items + 1))
-        total = fitted.expect(Recall @ n_items)
+        sums, whole = np.cumsum(mass), fitted.expect(Recall @ n_items)
         check(
-            abs(float(mass.sum()) - total) < 1e-9,
-            f"{where}: `mass` adds to {float(mass.sum()):.9f}, and recall@{n_items} is {total:.9f}.",
+            abs(sums[-1] - whole) < 1e-9,
+            f"{where}: `mass` adds to {sums[-1]:.9f}, and recall@{n_items} is {whole:.9f}.",
         )
-        check(
-            np.allclose(fitted.cdf([1, 3, 10]), np.cumsum(mass)[[0, 2, 9]], atol=1e-9),
-            f"{where}: `cdf` is not the running sum of `mass`.",
-        )
+        adds = np.allclose(fitted.cdf([1, 3, 10]), sums[[0, 2, 9]], atol=1e-9)
+        check(adds, f"{where}: `cdf` is not the running sum of `mass`.")
         if signed is None:
             signed = bool((mass < -1e-12).any())
     if signed is None or signed:
