@@ -128,17 +128,13 @@ class StoredTable:
         """Map all rows, in their places; those outside low..high−1 are not filled."""
         if isinstance(self.source, np.ndarray):
             return np.ascontiguousarray(self.source, dtype=self.dtype)
-        if isinstance(self.source, str):
-            mapped = map_npy(self.source)
-            if mapped.dtype == np.dtype(self.dtype):
-                return mapped
-        high = self.rows if high is None else high
-        folder = self.cache
-        if folder is None:
-            import platformdirs
+        if isinstance(self.source, str) and map_npy(self.source).dtype == np.dtype(self.dtype):
+            return map_npy(self.source)
+        import platformdirs
 
-            folder = os.path.join(platformdirs.user_cache_dir("fullrank"), "factors")
-        path = Path(folder) / f"{_mark(self.fingerprint, self.dtype, low, high)[:32]}.npy"
+        high = self.rows if high is None else high
+        folder = platformdirs.user_cache_path("fullrank") / "factors" if self.cache is None else Path(self.cache)
+        path = folder / f"{_mark(self.fingerprint, self.dtype, low, high)[:32]}.npy"
         if not path.exists():
             self._convert(path, low, high)
         return map_npy(str(path))
@@ -149,9 +145,8 @@ class StoredTable:
         stride = self.width * kind.itemsize
         written = np.zeros(high - low, dtype=bool)
         with replacing(path) as file:
-            np.lib.format.write_array_header_2_0(
-                file, {"descr": kind.str, "fortran_order": False, "shape": (self.rows, self.width)}
-            )
+            header = {"descr": kind.str, "fortran_order": False, "shape": (self.rows, self.width)}
+            np.lib.format.write_array_header_2_0(file, header)
             start = file.tell()
             for places, values in self._batches(low, high):
                 order = np.argsort(places, kind="stable")
@@ -189,10 +184,7 @@ class StoredTable:
                     place += n
                     continue
             wanted = None if self.ids is None else (ds.field(self.ids) >= low) & (ds.field(self.ids) < high)
-            batches = fragment.to_batches(
-                columns=columns, filter=wanted, batch_size=BATCH, batch_readahead=2, fragment_readahead=1
-            )
-            for batch in batches:
+            for batch in fragment.to_batches(columns=columns, filter=wanted, batch_size=BATCH, batch_readahead=2):
                 if not batch.num_rows:
                     continue
                 values = _vectors(batch, self.vectors, self.width)
@@ -201,9 +193,6 @@ class StoredTable:
                     place += batch.num_rows
                 else:
                     yield np.asarray(batch.column(self.ids).to_numpy(zero_copy_only=False), dtype=np.int64), values
-
-
-# ------------------------------------------------------------------------------------------------------- finding tables
 
 
 def _table(source: Any, what: str, cache: Any, filesystem: Any, vectors: str | None, ids: str | None) -> StoredTable:
@@ -219,9 +208,7 @@ def _table(source: Any, what: str, cache: Any, filesystem: Any, vectors: str | N
     else:
         return _of_dataset(source, what, cache, filesystem, vectors, ids)
     if array.ndim != 2 or array.dtype.kind not in "fiu":
-        raise ValueError(
-            f"`{what}` in {where} must be a matrix of numbers, got shape {array.shape} and type {array.dtype}."
-        )
+        raise ValueError(f"`{what}` in {where} must be a matrix of numbers, got {array.dtype} of shape {array.shape}.")
     return StoredTable(source, len(array), array.shape[1], float_type(array.dtype).str, mark, cache)
 
 
@@ -244,8 +231,6 @@ def _of_dataset(
     found = source
     if not isinstance(source, ds.FileSystemDataset):
         try:
-            if isinstance(source, str) and "://" in source and filesystem is None:
-                filesystem, source = _from_uri(source)
             found = _discover(source, filesystem)
         except (pa.ArrowInvalid, OSError, TypeError) as error:
             first = (str(error).splitlines() or [type(error).__name__])[0]
@@ -253,8 +238,7 @@ def _of_dataset(
     paths, kind, system = sorted(found.files), found.format.default_extname, found.filesystem
     if not paths:
         raise ValueError(f"`{what}` {source!r} holds no files.")
-    if found is not source:
-        found = _dataset(paths, kind, system)
+    found = _dataset(paths, kind, system)
     columns, width, dtype = _vector_columns(found, what, vectors)
     place = _id_column(found.schema, what, columns, ids)
     marks = [f"{each.path} {each.size} {each.mtime_ns}" for each in system.get_file_info(paths)]
@@ -265,35 +249,28 @@ def _of_dataset(
 
 
 def _discover(source: Any, filesystem: Any) -> Any:
-    """Open the files at a path or in a list as a dataset, of the format that their names tell; a folder, of any."""
-    several = isinstance(source, list | tuple)
-    name = str(source[0] if several else source)
-    given = [os.fspath(each) for each in source] if several else source
-    for kind, ends in _ENDINGS.items():
-        if name.endswith(ends):
-            return _dataset(given, kind, filesystem)
-    found = [_dataset(given, kind, filesystem, exclude_invalid_files=True) for kind in _ENDINGS]
-    return next((each for each in found if each.files), found[-1])
-
-
-_ENDINGS = {"parquet": (".parquet", ".pq"), "feather": (".feather", ".arrow", ".ipc")}
-
-
-def _from_uri(uri: str) -> tuple[Any, str]:
-    """Return pyarrow's own file system for a URI, or fsspec's where pyarrow has none, and the path in it."""
+    """Open the files at a path or URI, or in a list, as a dataset of the format that their names tell; a folder, of any."""
     import pyarrow as pa
     import pyarrow.fs as fs
 
-    try:
-        system, path = fs.FileSystem.from_uri(uri)
-        return system, str(path)
-    except pa.ArrowInvalid:
+    if isinstance(source, str) and "://" in source and filesystem is None:
         try:
-            import fsspec
-        except ImportError:
-            raise ValueError(f"pyarrow cannot open {uri!r}; with `pip install fsspec` and its driver it may.") from None
-        system, path = fsspec.core.url_to_fs(uri)
-        return fs.PyFileSystem(fs.FSSpecHandler(system)), str(path)
+            filesystem, source = fs.FileSystem.from_uri(source)
+        except pa.ArrowInvalid:
+            try:
+                import fsspec
+            except ImportError:
+                hint = "with `pip install fsspec` and its driver it may"
+                raise ValueError(f"pyarrow cannot open {source!r}; {hint}.") from None
+            filesystem, source = fsspec.core.url_to_fs(source)
+    given = [os.fspath(each) for each in source] if isinstance(source, list | tuple) else source
+    name = str(given[0] if isinstance(given, list) else given)
+    endings = {"parquet": (".parquet", ".pq"), "feather": (".feather", ".arrow", ".ipc")}
+    for kind, ends in endings.items():
+        if name.endswith(ends):
+            return _dataset(given, kind, filesystem)
+    found = [_dataset(given, kind, filesystem, exclude_invalid_files=True) for kind in endings]
+    return next((each for each in found if each.files), found[-1])
 
 
 def _vector_columns(found: Any, what: str, vectors: str | None) -> tuple[tuple[str, ...], int, Any]:
@@ -330,9 +307,7 @@ def _id_column(schema: Any, what: str, columns: tuple[str, ...], ids: str | None
     if ids not in schema.names:
         raise ValueError(f"`{what}` has no column {ids!r}; it has {listed(schema.names)}.")
     if ids not in whole:
-        raise ValueError(
-            f"column `{ids}` of `{what}` must hold positions, which are whole numbers, got {schema.field(ids).type}."
-        )
+        raise ValueError(f"column `{ids}` of `{what}` must hold positions, got {schema.field(ids).type}.")
     return ids
 
 
