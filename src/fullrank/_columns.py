@@ -58,9 +58,8 @@ def find_column(names: Sequence[str], what: str, override: str | None = None) ->
     for alias in ALIASES[what]:
         matches = [name for name in names if called[name] == alias]
         if len(matches) > 1:
-            raise ValueError(
-                f"the columns {' and '.join(map(repr, matches[:2]))} could both be the {what}: name one with `{what}=`."
-            )
+            both = " and ".join(map(repr, matches[:2]))
+            raise ValueError(f"the columns {both} could both be the {what}: name one with `{what}=`.")
         if matches:
             return matches[0]
     return None
@@ -166,9 +165,7 @@ def series_to_numpy(values: Any) -> Array:
     elif values.dtype == nw.Date:
         values = values.cast(nw.Datetime("ns"))
     if not values.dtype.is_float() and values.is_null().any():
-        return np.array(
-            [None if missing else value for value, missing in zip(values, values.is_null(), strict=True)], object
-        )
+        return np.array([None if gone else value for value, gone in zip(values, values.is_null(), strict=True)], object)
     if isinstance(values.dtype, nw.Datetime):  # a time zone changes how an instant is printed, not which comes first
         return np.asarray(values.dt.timestamp("ns").to_numpy())
     if values.dtype == nw.Duration:

@@ -91,9 +91,7 @@ class _Bounded(io.RawIOBase):
         found = self.file.readinto(room)
         self.read_so_far += found
         if self.read_so_far > self.limit:
-            raise ValueError(
-                f"{str(self.path)!r} unfolds to more than {self.limit:,} bytes: unpack it first if you trust it."
-            )
+            raise ValueError(f"{str(self.path)!r} unfolds to more than {self.limit:,} bytes: unpack it yourself.")
         return found
 
     def close(self) -> None:
@@ -116,7 +114,16 @@ def read_table(path: str | Path) -> dict[str, Array]:
     path = existing(Path(path))
     kind = _ending(path)
     if kind == ".npy" and path.suffix.lower() != ".gz":
-        columns = _numbers(path)
+        found = map_npy(path)
+        if found.ndim not in (1, 2):
+            raise ValueError(
+                f"{str(path)!r} must hold one rank per case, or cases × models, got the shape {found.shape}."
+            )
+        if found.dtype.kind not in "iuf":
+            raise ValueError(f"{str(path)!r} must hold whole numbers, the ranks, got {found.dtype.name} values.")
+        columns = {"rank": np.asarray(found)}
+        if found.ndim == 2:
+            columns = {f"{path.stem}_{k + 1}": column for k, column in enumerate(np.asarray(found).T)}
     elif kind in _SEPARATORS:
         head = _head(path)
         bare = is_number(head)  # one number per line and no header: a list of ranks
@@ -232,17 +239,6 @@ def map_npy(path: str | Path) -> Array:
     if not isinstance(found, np.ndarray):
         raise ValueError(f"cannot read {str(path)!r}: it must hold one array, and holds several.")
     return found
-
-
-def _numbers(path: Path) -> dict[str, Array]:
-    found = map_npy(path)
-    if found.ndim not in (1, 2):
-        raise ValueError(f"{str(path)!r} must hold one rank per case, or cases × models, got the shape {found.shape}.")
-    if found.dtype.kind not in "iuf":
-        raise ValueError(f"{str(path)!r} must hold whole numbers, the ranks, got {found.dtype.name} values.")
-    if found.ndim == 1:
-        return {"rank": np.asarray(found)}
-    return {f"{path.stem}_{k + 1}": np.asarray(found[:, k]) for k in range(found.shape[1])}
 
 
 def _head(path: Path) -> str:

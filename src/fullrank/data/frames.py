@@ -164,9 +164,7 @@ def raw_columns(data: Any, **overrides: str | None) -> dict[str, Array]:
         found = {"user": coo.row, "item": coo.col, "rating": coo.data}
     elif isinstance(data, tuple):
         if not 2 <= len(data) <= 4:
-            raise ValueError(
-                f"`data` must be (users, items[, ratings[, timestamps]]), got a tuple of {len(data)} arrays."
-            )
+            raise ValueError(f"`data` must be (users, items[, ratings[, times]]), got a tuple of {len(data)} arrays.")
         found = {what: values for what, values in zip(_PARTS, data, strict=False) if values is not None}
     else:
         also = ", a mapping of arrays, a tuple (users, items[, ratings[, timestamps]]) or a sparse users × items matrix"
@@ -312,7 +310,5 @@ def k_core(data: Any, users: int = 5, items: int = 5, *, iterate: bool = True, *
         if len(kept) == before or not iterate:
             break
     if not len(kept):
-        raise ValueError(
-            f"nothing is left with at least {users} items per user and {items} users per item: lower the bars."
-        )
+        raise ValueError(f"nothing is left with {users} items per user and {items} users per item: lower the bars.")
     return kept.compact()

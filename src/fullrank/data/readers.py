@@ -180,7 +180,7 @@ def source_name(source: Source) -> str:
 
 def _blocks(source: Source, progress: bool) -> Iterator[tuple[bytes, int]]:
     """Yield (bytes of whole lines, number of their first line), without a byte-order mark."""
-    name, size, rest, line = source_name(source), None, b"", 1
+    name, size, line = source_name(source), None, 1
     with contextlib.ExitStack() as stack:
         if isinstance(source, str | os.PathLike):
             try:
@@ -191,22 +191,15 @@ def _blocks(source: Source, progress: bool) -> Iterator[tuple[bytes, int]]:
         else:
             file = source
         shown = stack.enter_context(bar(progress, size, Path(name).name, unit="B", unit_scale=True))
-        chunk = file.read(BLOCK)
-        if chunk[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            raise ValueError(f"`{name}` line 1: the file is UTF-16; save it as UTF-8 or plain ASCII.")
-        shown.update(len(chunk))
-        chunk = chunk.removeprefix(b"\xef\xbb\xbf")
-        while chunk:
-            whole, end, chunk = chunk.rpartition(b"\n")
-            if end:
-                block, rest = rest + whole + end, b""
-                yield block, line
-                line += block.count(b"\n")
-            rest += chunk
-            chunk = file.read(BLOCK)
-            shown.update(len(chunk))
-    if rest:
-        yield rest, line
+        while block := file.read(BLOCK):
+            block += file.readline()
+            shown.update(len(block))
+            if line == 1:
+                if block[:2] in (b"\xff\xfe", b"\xfe\xff"):
+                    raise ValueError(f"`{name}` line 1: the file is UTF-16; save it as UTF-8 or plain ASCII.")
+                block = block.removeprefix(b"\xef\xbb\xbf")
+            yield block, line
+            line += block.count(b"\n")
 
 
 def lines_of(source: Source, progress: bool, *, newline_only: bool = False) -> Iterator[tuple[int, bytes]]:
@@ -308,9 +301,7 @@ def _parse_lines(
             raise unreadable(source, number, line, expected)
         rows += [row] if row else []
     kinds = {name: np.float32 if name == "rating" else np.int64 for name in columns}
-    return {
-        name: np.array(values, dtype=kinds[name]) for name, values in zip(columns, zip(*rows, strict=True), strict=True)
-    }
+    return {name: np.array(values, kinds[name]) for name, values in zip(columns, zip(*rows, strict=True), strict=True)}
 
 
 def _refuse_wild(values: IntArray, what: str, name: str, among_what: str) -> None:

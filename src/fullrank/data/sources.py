@@ -97,9 +97,7 @@ def load(
         notes += _differences(data, source["counts"])
     if how == "given" or (how is None and test is not None):
         if test is None:
-            raise ValueError(
-                f"`how` is 'given', but {folder} has no {TEST}; split it anew with how='last' or 'random'."
-            )
+            raise ValueError(f"`how` is 'given', but {folder} has no {TEST}; split anew with how='last' or 'random'.")
         if (row := first_where(~among(test.keys, np.sort(data.keys)))) is not None:
             raise ValueError(
                 f"{folder / TEST} holds out item {test.items[row]} of user {test.users[row]}, which {INTERACTIONS} does "
@@ -109,9 +107,7 @@ def load(
     else:
         default = source.get("split") or {}
         if how is None and not default:
-            raise ValueError(
-                f"{folder} has no {TEST}; say how to split with how='random', 'ratio' or, with time, 'last'."
-            )
+            raise ValueError(f"{folder} has no {TEST}; say how to split: how='random', 'ratio' or, with time, 'last'.")
         how = how or str(default["how"])
         if min_items is None:
             min_items = int(default.get("min_items", 2))
@@ -181,7 +177,10 @@ def import_files(
     origins = [_verified(origin, option, verify) for origin in dict.fromkeys(origin for origin, _ in files)]
     least: dict[str, Any] = next((step for step in entry["filter"] if "min_rating" in step), {})
     with ExitStack() as stack:
-        opened = [_opened(stack, file) for file in files]
+        opened = []
+        for origin, member in files:
+            archive = None if member is None else stack.enter_context(zipfile.ZipFile(origin))
+            opened.append(stack.enter_context(origin.open("rb") if archive is None else archive.open(str(member))))
         read = getattr(readers, f"read_{option['reader']}")(*opened, progress=progress is not False, **least)
     data, test = read if isinstance(read, tuple) else (read, None)
     if test is not None and data.timestamps is not None and not np.ptp(data.timestamps):
@@ -226,18 +225,8 @@ def _missing(name: str) -> str:
     )
 
 
-# ---- finding official files ------------------------------------------------------------------------------------------
-
-
 #: An official file: where it is on disk, and its name inside if that is a zip archive.
 _File = tuple[Path, str | None]
-
-
-def _opened(stack: ExitStack, file: _File) -> Any:
-    origin, member = file
-    if member is None:
-        return stack.enter_context(origin.open("rb"))
-    return stack.enter_context(stack.enter_context(zipfile.ZipFile(origin)).open(member))
 
 
 def _find(path: Path, source: dict[str, Any]) -> tuple[dict[str, Any], list[_File]] | None:
@@ -291,9 +280,7 @@ def _verified(origin: Path, option: dict[str, Any], verify: bool) -> dict[str, A
 
 def _differences(data: Interactions, published: dict[str, int]) -> list[str]:
     here = {"interactions": len(data), "users": data.n_users, "items": data.n_items}
-    return [
-        f"{what}: {here[what]:,} here, {published[what]:,} published" for what in here if here[what] != published[what]
-    ]
+    return [f"{what}: {n:,} here, {published[what]:,} published" for what, n in here.items() if n != published[what]]
 
 
 def _fetch(url: str, path: Path, size: int | None, digest: str | None, progress: bool, timeout: float) -> None:
