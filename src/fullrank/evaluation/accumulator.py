@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fullrank._checks import TIES, check_choice, check_whole, first_where
-from fullrank._types import Array, BoolArray, FloatArray, IntArray
+from fullrank._types import Array, BoolArray, IntArray
 from fullrank.estimators import Estimator
 from fullrank.evaluation.correct import DEFAULT_METRICS, report_on
 from fullrank.metrics import Metric
@@ -22,9 +22,7 @@ from fullrank.report import Report
 def refuse_top(design: Design) -> Design:
     """Refuse `Top`: a row of scores is a sample or everything, and cannot show that a rank is beyond k."""
     if design.beyond is not None:
-        raise ValueError(
-            f"`design` must be 'full', 'uni99' or the like, or 'adaptive' with rows of scores, got '{design}'."
-        )
+        raise ValueError(f"`design` must be 'full', 'uni99' or the like, or 'adaptive', got '{design}'.")
     return design
 
 
@@ -40,7 +38,7 @@ class RankedBatch(NamedTuple):
 
 
 def rank_batch(
-    scores: Any, target: Any, users: Any, before: int, ties: str, chance: Callable[[int], FloatArray], also: str = ""
+    scores: Any, target: Any, users: Any, before: int, ties: str, chance: Callable[[int], Array], also: str = ""
 ) -> RankedBatch:
     """Rank the targets of a batch among the negatives of their rows; see :meth:`Accumulator.update` for what may be given.
 
@@ -64,9 +62,7 @@ def rank_batch(
     row, column = np.nonzero(relevant)
     own = values[row, column]
     if (place := first_where(own == -np.inf)) is not None:
-        raise ValueError(
-            f"`scores` is −inf for the target of row {row[place]}: −inf for a target makes it no candidate."
-        )
+        raise ValueError(f"`scores` is −inf for the target of row {row[place]}: −inf for a target is no score.")
     negative = (~relevant & (values != -np.inf))[row]
     above = (negative & (values[row] > own[:, None])).sum(1)
     tied = (negative & (values[row] == own[:, None])).sum(1)

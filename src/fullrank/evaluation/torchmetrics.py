@@ -84,9 +84,7 @@ class FullRankMetric(_Base):  # type: ignore[misc]  # a class of another package
             return
         seen = int(self.seen)
         # chance is a golden-ratio sequence: even over rows, the same on every device, no state
-        batch = rank_batch(
-            scores, target, users, seen, self.ties, lambda rows: (np.arange(seen, seen + rows) * GOLDEN) % 1
-        )
+        batch = rank_batch(scores, target, users, seen, self.ties, lambda n: (np.arange(seen, seen + n) * GOLDEN) % 1)
         if len(batch.row) > batch.shape[0]:
             raise ValueError("`target` must mark one candidate per row: for several use fullrank.Accumulator.")
         block = user_blocks(batch.users) % self._blocks
@@ -115,9 +113,13 @@ class FullRankMetric(_Base):  # type: ignore[misc]  # a class of another package
         stage = np.searchsorted(self._starts, outcome, side="right") - 1
         hits = outcome - self._starts[stage]
         drawn = np.asarray(self._codes)[stage]
+        ids = np.arange(BLOCKS * 32)
+        in_block = ids[
+            np.unique(user_blocks(ids), return_index=True)[1]
+        ]  # for every block a user that is hashed into it
         return RankCounts.from_outcomes(
             np.repeat(drawn, number), np.repeat(hits, number), self.n_items, self.design,
-            users=np.repeat(_user_of_block()[block], number), candidates=self.candidates,
+            users=np.repeat(in_block[block], number), candidates=self.candidates,
         )  # fmt: skip
 
     def report(
@@ -143,10 +145,3 @@ class FullRankMetric(_Base):  # type: ignore[misc]  # a class of another package
                 f"`scores` has a row with {drawn[wrong]} negatives beside its target; '{self.design}' draws {sizes}."
             )
         return np.asarray(self._starts[fits.argmax(1)] + hits)
-
-
-def _user_of_block() -> IntArray:
-    """Return for every block a whole number that is hashed into it."""
-    ids = np.arange(BLOCKS * 32)
-    _, first = np.unique(user_blocks(ids), return_index=True)
-    return np.asarray(ids[first])
