@@ -160,14 +160,13 @@ def series_to_numpy(values: Any) -> Array:
         return array
     import narwhals.stable.v1 as nw
 
-    if values.dtype in (nw.Categorical, nw.Enum):
+    kind, missing = values.dtype, values.is_null()
+    if not kind.is_float() and missing.any():
+        return np.array([None if gone else value for value, gone in zip(values, missing, strict=True)], object)
+    if kind in (nw.Categorical, nw.Enum):
         values = values.cast(nw.String)
-    elif values.dtype == nw.Date:
-        values = values.cast(nw.Datetime("ns"))
-    if not values.dtype.is_float() and values.is_null().any():
-        return np.array([None if gone else value for value, gone in zip(values, values.is_null(), strict=True)], object)
-    if isinstance(values.dtype, nw.Datetime):  # a time zone changes how an instant is printed, not which comes first
-        return np.asarray(values.dt.timestamp("ns").to_numpy())
-    if values.dtype == nw.Duration:
-        return np.asarray(values.to_numpy()).astype("timedelta64[ns]").astype(np.int64)
+    elif kind in (nw.Date, nw.Datetime):  # a time zone changes how an instant is printed, not which comes first
+        values = values.dt.timestamp("ns")
+    elif kind == nw.Duration:
+        values = values.dt.total_nanoseconds()
     return np.asarray(values.to_numpy())

@@ -145,30 +145,19 @@ def table_batches(path: str | Path) -> Iterator[dict[str, Array]]:
     if _ending(path) not in _PARQUET:
         yield read_table(path)
         return
-    require_pyarrow(f"reading {str(path)!r}")
+    pa = require_pyarrow(f"reading {str(path)!r}")
     from pyarrow import parquet
 
     with _readable(path), parquet.ParquetFile(path) as file:
-        if file.metadata.num_rows <= BATCH:
+        found = file.metadata
+        if found.num_rows <= BATCH:
             yield read_table(path)
             return
-        for groups in _parts(file.metadata):
-            for batch in file.iter_batches(BATCH, row_groups=groups):
-                yield _named(path, _arrays(batch))
-
-
-def _parts(found: Any) -> Iterator[list[int]]:
-    """Yield a Parquet file's row groups, a batch's worth at a time: Arrow keeps more, the more groups it is asked for."""
-    groups: list[int] = []
-    rows = 0
-    for place in range(found.num_row_groups):
-        size = found.row_group(place).num_rows
-        if groups and rows + size > BATCH:
-            yield groups
-            groups, rows = [], 0
-        groups.append(place)
-        rows += size
-    yield groups
+        # a batch's worth of row groups at a time: Arrow keeps more, the more groups it is asked for
+        starts = np.cumsum([0, *(found.row_group(place).num_rows for place in range(found.num_row_groups - 1))])
+        for groups in np.split(np.arange(len(starts)), np.flatnonzero(np.diff(starts // BATCH)) + 1):
+            for batch in file.iter_batches(BATCH, row_groups=groups.tolist()):
+                yield _named(path, _arrays(pa.Table.from_batches([batch])))
 
 
 def read_columns(path: Path, separator: str = ",", names: Sequence[str] | None = None) -> list[tuple[str, Array]]:
@@ -207,11 +196,7 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 def _arrays(table: Any) -> list[tuple[str, Array]]:
-    columns = [table.column(k) for k in range(table.num_columns)]
-    return [
-        (name, each.to_numpy() if hasattr(each, "chunks") else each.to_numpy(zero_copy_only=False))
-        for name, each in zip(table.schema.names, columns, strict=True)
-    ]
+    return [(name, column.to_numpy()) for name, column in zip(table.column_names, table.columns, strict=True)]
 
 
 def _refuse_large(path: Path, rows: int, columns: int) -> None:

@@ -121,7 +121,8 @@ def _roomy(size: int) -> str | None:
         return None
 
 
-def _open(name: str, head: bytes, path: str | None, spans: list[tuple[int, int]]) -> Any:
+def _open(parcel: _Parcel) -> Any:
+    name, head, path, spans = parcel
     whole = memoryview(b"")
     if path is not None:
         with open(path, "rb") as file:
@@ -145,22 +146,17 @@ def _work(pipe: Connection, threads: int) -> None:
         os.environ[key] = str(threads)  # for what is imported from now on
     import threadpoolctl
 
-    task: Any = None
-    broken: Failure | None = None
+    task: Any = None  # or why it could not be opened
     with threadpoolctl.threadpool_limits(threads), contextlib.suppress(EOFError, OSError):
         while True:
-            what, content = pipe.recv()
-            if what == "task":
-                task = broken = None
-                left[:] = [content[2]] if content[2] else []
-                try:
-                    task = _open(*content)
-                except Exception as error:
-                    broken = Failure.of(error)
+            parcel, block = pipe.recv()
+            if parcel is not None:
+                task = None
+                left[:] = [parcel[2]] if parcel[2] else []
+                task = attempt(_open, parcel)
                 if "torch" in sys.modules:
                     sys.modules["torch"].set_num_threads(threads)
-            else:
-                pipe.send(broken or attempt(task, content))
+            pipe.send(task if isinstance(task, Failure) else attempt(task, block))
 
 
 def _die_with_parent(left: list[str]) -> None:
@@ -194,10 +190,8 @@ class _Worker:
         """Send a block, and the task before it if the worker does not have it yet."""
         self.busy = True
         with contextlib.suppress(OSError):  # a dead worker is found by `wait`
-            if self.parcel is not parcel:
-                self.pipe.send(("task", parcel))
-                self.parcel = parcel
-            self.pipe.send(("block", block))
+            self.pipe.send((None if self.parcel is parcel else parcel, block))
+            self.parcel = parcel
 
     def stop(self, *, now: bool = False) -> None:
         self.pipe.close()

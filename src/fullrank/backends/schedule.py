@@ -84,9 +84,10 @@ class Runner(Protocol):
 
 
 class Backend:
-    """Makes a dataclass of limits a backend; what is left to it is a way to run blocks, ``_map(task, blocks)``."""
+    """Makes a dataclass of limits a backend; what is left to it is to run blocks, ``_map(task, blocks)``, and ``close``."""
 
     item_shards: int | None
+    close: Callable[[], None]
     _map: Callable[..., Iterator[Any]]
 
     def __post_init__(self) -> None:
@@ -104,10 +105,6 @@ class Backend:
         from fullrank.observing.shards import spread
 
         return spread(self._map, task, blocks, self.item_shards)
-
-    def close(self) -> None:
-        """Stop what this backend started."""
-        raise NotImplementedError
 
     def __enter__(self) -> Self:
         return self

@@ -308,7 +308,7 @@ def _numbered_together(data: Any, test: Any, columns: dict[str, Any], where: str
     both = [frames.raw_columns(each, **names) for each in (data, test)]
     users, user_ids, n_users = frames.encode_together([each["user"] for each in both], "user", n_users, where=where)
     items, item_ids, n_items = frames.encode_together([each["item"] for each in both], "item", n_items, where=where)
-    ids = {"user_ids": user_ids, "item_ids": item_ids}
+    ids: dict[str, Any] = {"user_ids": user_ids, "item_ids": item_ids}
     known, asked = (Interactions(*pairs, n_users, n_items, **ids) for pairs in zip(users, items, strict=True))
     return known, asked
 
