@@ -247,18 +247,15 @@ class _Team:
                     continue
             except (EOFError, OSError):
                 pass
-            out.append((worker, Lost(self._death(worker))))
+            worker.process.join(5)
+            code = worker.process.exitcode
+            self.drop(worker)
+            self.deaths += 1
+            how = f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with exit code {code}"
+            hint = "" if self.answers else ' (a script that uses workers must start under `if __name__ == "__main__":`)'
+            time.sleep(min(0.05 * self.deaths, 1.0))  # a machine short of memory needs a moment
+            out.append((worker, Lost(f"its worker {how}{hint}")))
         return out
-
-    def _death(self, worker: _Worker) -> str:
-        worker.process.join(5)
-        code = worker.process.exitcode
-        self.drop(worker)
-        self.deaths += 1
-        how = f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with exit code {code}"
-        hint = "" if self.answers else ' (a script that uses workers must start under `if __name__ == "__main__":`)'
-        time.sleep(min(0.05 * self.deaths, 1.0))  # a machine short of memory needs a moment
-        return f"its worker {how}{hint}"
 
     def drop(self, handle: Hashable) -> None:
         worker: Any = handle

@@ -132,7 +132,13 @@ def run(
         for handle in schedule.running:
             runner.drop(handle)
     if schedule.failed is not None:
-        raise _raised(task, *schedule.failed)
+        block, failure = schedule.failed
+        model, where = _where(task, block)
+        error: Exception = BlockError(f"{model} failed in {where}: {failure.kind}: {failure.message}")
+        if failure.kind in ("ValueError", "TypeError"):  # a sentence for people already
+            kind = ValueError if failure.kind == "ValueError" else TypeError
+            error = kind(f"{failure.message.rstrip('.')} (in {where}).")
+        raise error from RuntimeError(f"\n\n{failure.trace}")  # the worker's traceback, shown with the error
 
 
 @dataclass
@@ -237,14 +243,3 @@ def _where(task: Any, block: Any) -> tuple[str, str]:
         return model, "a block"
     first, last = int(users[0]), int(users[-1])
     return model, f"the block of user {first}" if first == last else f"the block of users {first} to {last}"
-
-
-def _raised(task: Any, block: Any, failure: Failure) -> Exception:
-    model, where = _where(task, block)
-    if failure.kind in ("ValueError", "TypeError"):  # a sentence for people already
-        kind = ValueError if failure.kind == "ValueError" else TypeError
-        error: Exception = kind(f"{failure.message.rstrip('.')} (in {where}).")
-    else:
-        error = BlockError(f"{model} failed in {where}: {failure.kind}: {failure.message}")
-    error.__cause__ = RuntimeError(f"\n\n{failure.trace}")  # the worker's traceback, shown with the error
-    return error

@@ -13,7 +13,7 @@ import numpy as np
 from fullrank._checks import first_where
 from fullrank._files import replacing
 from fullrank._tables import require_pyarrow
-from fullrank.data.frames import Interactions
+from fullrank.data.frames import COLUMNS, Interactions
 
 INTERACTIONS, TEST, PROVENANCE = "interactions.parquet", "test.parquet", "provenance.json"
 
@@ -51,7 +51,7 @@ def _read_columns(path: Path) -> dict[str, Any]:
     """Read the columns of interactions, checked to be positions, with rating and time where there are any."""
     with _parquet(path) as parquet:
         table = parquet.read_table(path)
-    columns = {name: table[name] for name in ("user", "item", "rating", "timestamp") if name in table.column_names}
+    columns = {name: table[name] for name in COLUMNS if name in table.column_names}
     if not table.num_rows:
         raise ValueError(f"{path} is empty; delete it and import the data set again.")
     for what in ("user", "item"):

@@ -17,8 +17,8 @@ from fullrank._checks import check_whole, first_where
 from fullrank._columns import checked_columns, frame_columns
 from fullrank._types import Array, BoolArray, IntArray
 
-# What interactions hold, in the order of a tuple.
-_PARTS = ("user", "item", "rating", "timestamp")
+#: What interactions hold, in the order of a tuple, and of most files.
+COLUMNS = ("user", "item", "rating", "timestamp")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -165,7 +165,7 @@ def raw_columns(data: Any, **overrides: str | None) -> dict[str, Array]:
     elif isinstance(data, tuple):
         if not 2 <= len(data) <= 4:
             raise ValueError(f"`data` must be (users, items[, ratings[, times]]), got a tuple of {len(data)} arrays.")
-        found = {what: values for what, values in zip(_PARTS, data, strict=False) if values is not None}
+        found = {what: values for what, values in zip(COLUMNS, data, strict=False) if values is not None}
     else:
         also = ", a mapping of arrays, a tuple (users, items[, ratings[, timestamps]]) or a sparse users × items matrix"
         found = frame_columns(data, ("user", "item"), ("rating", "timestamp"), overrides, also=also)

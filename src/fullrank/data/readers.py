@@ -19,14 +19,13 @@ from fullrank._checks import first_where
 from fullrank._progress import bar
 from fullrank._tables import open_bytes, pyarrow_or_none
 from fullrank._types import Array, IntArray
-from fullrank.data.frames import Interactions, among, same_sizes
+from fullrank.data.frames import COLUMNS, Interactions, among, same_sizes
 
 Source: TypeAlias = str | os.PathLike[str] | BinaryIO
 
 BLOCK = 16 << 20  # bytes: large enough for pyarrow to run at full speed, small enough to forget
 LARGEST_POSITION = 2**31 - 2
 _LARGEST = 2**63 - 1
-_COLUMNS = ("user", "item", "rating", "timestamp")
 
 
 def read_ratings_dat(source: Source, *, min_rating: float | None = None, progress: bool = False) -> Interactions:
@@ -239,7 +238,7 @@ def _read_numbers(
     needed: int = 4,
     largest_id: int = _LARGEST,
 ) -> dict[str, Any]:
-    """Read the columns of `_COLUMNS`, of which the first line may leave out those after the first `needed`."""
+    """Read the columns of `COLUMNS`, of which the first line may leave out those after the first `needed`."""
     kept: dict[str, list[Any]] = {}
     numeric = b"0123456789.+-eE \r\n" + separator.encode()
     for block, first_line in _blocks(source, progress):
@@ -252,11 +251,11 @@ def _read_numbers(
             continue
         if not kept:
             width = 1 + block.lstrip().partition(b"\n")[0].count(separator.encode())
-            kept = {name: [] for name in (_COLUMNS[:width] if width >= needed else _COLUMNS)}
+            kept = {name: [] for name in (COLUMNS[:width] if width >= needed else COLUMNS)}
         # parsers want one character: a tab cannot occur beside "::", the check of characters sees to that
         fits = not block.translate(None, numeric)
         arrays = _parse(block.replace(b"::", b"\t"), list(kept), separator[-1].replace(":", "\t")) if fits else None
-        if arrays is None or any(arrays[name].min() < 0 or arrays[name].max() > largest_id for name in _COLUMNS[:2]):
+        if arrays is None or any(arrays[name].min() < 0 or arrays[name].max() > largest_id for name in COLUMNS[:2]):
             arrays = _parse_lines(source, block, first_line, list(kept), separator, largest_id)
         keep = slice(None) if min_rating is None else arrays["rating"] >= min_rating
         for name, parts in kept.items():

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from fullrank._checks import TIES, check_choice, check_whole, first_where, require
-from fullrank._types import IntArray
 from fullrank.estimators import Estimator, parse_estimator
 from fullrank.evaluation.accumulator import rank_batch, refuse_top
 from fullrank.evaluation.correct import DEFAULT_METRICS, report_on
@@ -88,7 +87,15 @@ class FullRankMetric(_Base):  # type: ignore[misc]  # a class of another package
         if len(batch.row) > batch.shape[0]:
             raise ValueError("`target` must mark one candidate per row: for several use fullrank.Accumulator.")
         block = user_blocks(batch.users) % self._blocks
-        cell = block * self.cells.shape[1] + self._outcome(batch.drawn, batch.above)
+        fits = batch.drawn[:, None] == np.array(self._sizes)  # the stage that drew as many negatives
+        if self._codes == (ALL,):
+            fits |= batch.drawn[:, None] <= self._sizes[0]
+        if (wrong := first_where(~fits.any(1))) is not None:
+            found, sizes = batch.drawn[wrong], ", ".join(map(str, self._sizes))
+            raise ValueError(
+                f"`scores` has a row with {found} negatives beside its target; '{self.design}' draws {sizes}."
+            )
+        cell = block * self.cells.shape[1] + self._starts[fits.argmax(1)] + batch.above
         cell = torch.as_tensor(cell, device=self.cells.device)
         self.cells.view(-1).index_add_(0, cell, torch.ones_like(cell))
         self.seen += batch.shape[0]
@@ -133,15 +140,3 @@ class FullRankMetric(_Base):  # type: ignore[misc]  # a class of another package
         """Report on the state of this process so far."""
         asked = (self.metrics or DEFAULT_METRICS) if metrics is None else metrics
         return report_on({name: self.counts}, asked, estimator=self.estimator, level=level, target=target)
-
-    def _outcome(self, drawn: IntArray, hits: IntArray) -> IntArray:
-        """Return the column of each case: the stage that drew as many negatives, then the hits."""
-        fits = drawn[:, None] == np.array(self._sizes)
-        if self._codes == (ALL,):
-            fits |= drawn[:, None] <= self._sizes[0]
-        if (wrong := first_where(~fits.any(1))) is not None:
-            sizes = ", ".join(map(str, self._sizes))
-            raise ValueError(
-                f"`scores` has a row with {drawn[wrong]} negatives beside its target; '{self.design}' draws {sizes}."
-            )
-        return np.asarray(self._starts[fits.argmax(1)] + hits)

@@ -177,7 +177,7 @@ class StoredTable:
         columns = [*self.vectors, *([self.ids] if self.ids else [])]
         place = 0
         paths, kind, system = self.source
-        for fragment in _dataset(list(paths), kind, system).get_fragments():
+        for fragment in ds.dataset(list(paths), format=kind, filesystem=system).get_fragments():
             if self.ids is None:
                 n = fragment.count_rows()
                 if place + n <= low or place >= high:
@@ -216,12 +216,6 @@ def _mark(*parts: Any) -> str:
     return hashlib.sha256(" ".join(map(str, parts)).encode()).hexdigest()
 
 
-def _dataset(paths: Any, kind: str, filesystem: Any, **options: Any) -> Any:
-    import pyarrow.dataset as ds
-
-    return ds.dataset(paths, format=kind, filesystem=filesystem, **options)
-
-
 def _of_dataset(
     source: Any, what: str, cache: str | None, filesystem: Any, vectors: str | None, ids: str | None
 ) -> StoredTable:
@@ -238,19 +232,26 @@ def _of_dataset(
     paths, kind, system = sorted(found.files), found.format.default_extname, found.filesystem
     if not paths:
         raise ValueError(f"`{what}` {source!r} holds no files.")
-    found = _dataset(paths, kind, system)
+    found = ds.dataset(paths, format=kind, filesystem=system)
     columns, width, dtype = _vector_columns(found, what, vectors)
-    place = _id_column(found.schema, what, columns, ids)
+    whole = [field.name for field in found.schema if pa.types.is_integer(field.type)]
+    if ids is None:  # one of the usual names that holds whole numbers, if there is one
+        ids = next((each for each in _IDS if each in whole and each not in columns), None)
+    elif ids not in found.schema.names:
+        raise ValueError(f"`{what}` has no column {ids!r}; it has {listed(found.schema.names)}.")
+    elif ids not in whole:
+        raise ValueError(f"column `{ids}` of `{what}` must hold positions, got {found.schema.field(ids).type}.")
     marks = [f"{each.path} {each.size} {each.mtime_ns}" for each in system.get_file_info(paths)]
-    mark = _mark("\n".join([*marks, repr(columns), repr(place)]))
+    mark = _mark("\n".join([*marks, repr(columns), repr(ids)]))
     return StoredTable(
-        (tuple(paths), kind, system), found.count_rows(), width, float_type(dtype).str, mark, cache, columns, place
+        (tuple(paths), kind, system), found.count_rows(), width, float_type(dtype).str, mark, cache, columns, ids
     )  # fmt: skip
 
 
 def _discover(source: Any, filesystem: Any) -> Any:
     """Open the files at a path or URI, or in a list, as a dataset of the format that their names tell; a folder, of any."""
     import pyarrow as pa
+    import pyarrow.dataset as ds
     import pyarrow.fs as fs
 
     if isinstance(source, str) and "://" in source and filesystem is None:
@@ -268,8 +269,9 @@ def _discover(source: Any, filesystem: Any) -> Any:
     endings = {"parquet": (".parquet", ".pq"), "feather": (".feather", ".arrow", ".ipc")}
     for kind, ends in endings.items():
         if name.endswith(ends):
-            return _dataset(given, kind, filesystem)
-    found = [_dataset(given, kind, filesystem, exclude_invalid_files=True) for kind in endings]
+            return ds.dataset(given, format=kind, filesystem=filesystem)
+    options = {"filesystem": filesystem, "exclude_invalid_files": True}
+    found = [ds.dataset(given, format=kind, **options) for kind in endings]
     return next((each for each in found if each.files), found[-1])
 
 
@@ -295,20 +297,6 @@ def _vector_columns(found: Any, what: str, vectors: str | None) -> tuple[tuple[s
     kind = schema.field(name).type
     width = getattr(kind, "list_size", None) or len(found.head(1, columns=[name])[name][0])
     return (name,), int(width), kind.value_type.to_pandas_dtype()
-
-
-def _id_column(schema: Any, what: str, columns: tuple[str, ...], ids: str | None) -> str | None:
-    """Return the column of positions: the one that was named, else one of the usual names that holds whole numbers."""
-    import pyarrow as pa
-
-    whole = [field.name for field in schema if pa.types.is_integer(field.type)]
-    if ids is None:
-        return next((each for each in _IDS if each in whole and each not in columns), None)
-    if ids not in schema.names:
-        raise ValueError(f"`{what}` has no column {ids!r}; it has {listed(schema.names)}.")
-    if ids not in whole:
-        raise ValueError(f"column `{ids}` of `{what}` must hold positions, got {schema.field(ids).type}.")
-    return ids
 
 
 def _vectors(batch: Any, columns: tuple[str, ...], width: int) -> Array:

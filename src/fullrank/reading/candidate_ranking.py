@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -263,9 +263,9 @@ def _hits(
 ) -> tuple[IntArray, IntArray]:
     """Count the negatives that beat each target, and find its place among its user's; the kernels decide both."""
     # ties are drawn from names, unless cases are known by their positions
-    users = _keys(None if cases.by_position else cases.user_names)(cases.users)
-    item_keys = _keys(None if cases.by_position else cases.item_names)
-    items, targets = item_keys(items), item_keys(cases.targets)
+    users = cases.users if cases.by_position else _keys(cases.users, cases.user_names)
+    codes = np.concatenate([items, cases.targets])
+    items, targets = np.split(codes if cases.by_position else _keys(codes, cases.item_names), [len(items)])
     order = np.lexsort((cases.targets, cases.users))  # the kernels want a user's targets side by side
     starts = np.flatnonzero(np.diff(cases.users[order], prepend=-1))
     ptr = np.append(starts, len(order)).astype(np.int64)
@@ -292,15 +292,14 @@ def _hits(
     return hits[back], places[back]
 
 
-def _keys(names: Array | None) -> Callable[[IntArray], IntArray]:
-    """Return a function from codes to keys: an integer name itself, of another a hash that is the same everywhere."""
+def _keys(codes: IntArray, names: Array | None) -> IntArray:
+    """Return the keys of what is named: an integer name itself, of another a hash that is the same everywhere."""
     if names is None:
-        return lambda codes: codes
-    if names.dtype.kind in "iu":
-        return lambda codes: np.asarray(names[codes], dtype=np.int64)
-    hashed = (hashlib.blake2b(str(name).encode(), digest_size=8).digest() for name in names)
-    keys = np.array([int.from_bytes(digest, "big") >> 1 for digest in hashed], dtype=np.int64)
-    return lambda codes: keys[codes]
+        return codes
+    if names.dtype.kind not in "iu":
+        hashed = (hashlib.blake2b(str(name).encode(), digest_size=8).digest() for name in names)
+        names = np.array([int.from_bytes(digest, "big") >> 1 for digest in hashed])
+    return np.asarray(names[codes], dtype=np.int64)
 
 
 def _refuse_bad_scores(
