@@ -72,12 +72,11 @@ def frame_columns(
     overrides: Mapping[str, str | None] | None = None,
     *,
     also: str = "",
-    hints: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return the columns of a frame that hold what is needed, and what is optional where there is any, unchanged.
 
     ``frame`` is pandas, polars, pyarrow or anything else narwhals knows, or a mapping of names to arrays. ``overrides``
-    names columns outright; ``also`` (what else is allowed) and ``hints`` (what else helps, by column) go into messages.
+    names columns outright; ``also`` says in a message what else is allowed.
     """
     if isinstance(frame, Mapping):
         table: Any = frame
@@ -104,7 +103,7 @@ def frame_columns(
         if name is not None:
             found[what] = table[name]
         elif what in needed:
-            hint = (hints or {}).get(what, "")
+            hint = " (or give `targets=`, or a Split as `n_items`)" if what == "label" else ""
             raise ValueError(
                 f"no column looks like the {what}; the columns are {listed(names)}: name one with `{what}=`{hint}."
             )
@@ -138,6 +137,8 @@ def column_values(values: Any, what: str) -> Array:
         return array.astype("datetime64[ns]").astype(np.int64)
     if kind == "U" or (kind == "O" and all(isinstance(value, str) for value in array)):
         return array
+    if what == "label" and (kind == "b" or (kind == "O" and all(isinstance(each, bool | np.bool_) for each in array))):
+        return array.astype(np.int64)
     if kind in "iu" or (kind == "O" and all(isinstance(each, int) and not isinstance(each, bool) for each in array)):
         largest = max((int(array.min()), int(array.max())), key=abs) if kind in "uO" and len(array) else 0
         if abs(largest) > np.iinfo(np.int64).max:

@@ -55,7 +55,6 @@ class Interactions:
         columns: dict[str, Array],
         n_users: int | None = None,
         n_items: int | None = None,
-        *,
         item_order: str = "sorted",
     ) -> Interactions:
         """Turn the names in the columns `user` and `item` into positions, see `encode`; the other columns are kept."""

@@ -52,7 +52,7 @@ def read_rating(source: Source, *, min_rating: float | None = None, progress: bo
 
     Columns are user, item, rating and time; the time may be absent.
     """
-    table = _read_numbers(source, "\t", min_rating, progress, needed=3, largest_id=LARGEST_POSITION)
+    table = _read_numbers(source, "\t", min_rating, progress, positions=True)
     return _positioned(table, source_name(source))
 
 
@@ -229,16 +229,10 @@ def _integers(text: bytes) -> IntArray:
 
 
 def _read_numbers(
-    source: Source,
-    separator: str,
-    min_rating: float | None,
-    progress: bool,
-    *,
-    header: str = "",
-    needed: int = 4,
-    largest_id: int = _LARGEST,
+    source: Source, separator: str, min_rating: float | None, progress: bool, header: str = "", positions: bool = False
 ) -> dict[str, Any]:
-    """Read the columns of `COLUMNS`, of which the first line may leave out those after the first `needed`."""
+    """Read the columns of `COLUMNS`; where users and items are `positions`, a first line without the time leaves it out."""
+    needed, largest_id = (3, LARGEST_POSITION) if positions else (4, _LARGEST)
     kept: dict[str, list[Any]] = {}
     numeric = b"0123456789.+-eE \r\n" + separator.encode()
     for block, first_line in _blocks(source, progress):
@@ -315,7 +309,8 @@ def _refuse_wild(values: IntArray, what: str, name: str, among_what: str) -> Non
 def _positioned(table: dict[str, Any], name: str) -> Interactions:
     for what in ("user", "item"):
         _refuse_wild(table[what], what, name, f"among {len(table[what]):,} interactions")
-    return Interactions.encoded(table, *(int(table[what].max(initial=-1)) + 1 for what in ("user", "item")))
+    n_users, n_items = (int(table[what].max(initial=-1)) + 1 for what in ("user", "item"))
+    return Interactions.encoded(table, n_users, n_items)
 
 
 # ---- lines of integers: a user and the user's items ------------------------------------------------------------------

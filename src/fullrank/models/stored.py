@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -65,15 +65,10 @@ class StoredFactors(Factors):
     """
 
     _tables: tuple[StoredTable, StoredTable]
-    _only: tuple[int, ...]
+    _only: Sequence[int]
 
     def __init__(
-        self,
-        users: StoredTable,
-        items: StoredTable,
-        bias: Any = None,
-        name: str = "factors",
-        only: tuple[int, ...] = (),
+        self, users: StoredTable, items: StoredTable, bias: Any = None, name: str = "factors", only: Sequence[int] = ()
     ) -> None:
         if users.width != items.width:
             raise ValueError(

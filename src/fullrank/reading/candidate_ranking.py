@@ -129,7 +129,7 @@ def rank_lists(rows: Listed, cases: Cases, how: How) -> RankCounts:
     order = np.lexsort((rows.items, rows.lists))
     lists, items, scores = rows.lists[order], rows.items[order], rows.scores[order]
     keys, users = lists * width + items, cases.owner_of(lists)
-    _refuse_bad_scores(rows.source, users, items, scores, keys, cases)
+    _check_scores(rows.source, users, items, scores, keys, cases)
     first = np.r_[True, keys[1:] != keys[:-1]]
     wanted = cases.lists * width + cases.targets
     place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
@@ -302,9 +302,7 @@ def _keys(codes: IntArray, names: Array | None) -> IntArray:
     return np.asarray(names[codes], dtype=np.int64)
 
 
-def _refuse_bad_scores(
-    source: str, users: IntArray, items: IntArray, scores: Array, keys: IntArray, cases: Cases
-) -> None:
+def _check_scores(source: str, users: IntArray, items: IntArray, scores: Array, keys: IntArray, cases: Cases) -> None:
     bad = np.isnan(scores)
     if (r := first_where(bad)) is not None:
         raise ValueError(

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from fullrank._checks import first_where, more
-from fullrank._columns import checked_columns, column_values, frame_columns, series_to_numpy
+from fullrank._columns import checked_columns, column_values, frame_columns
 from fullrank._tables import is_number
 from fullrank._types import RNG, Array, FloatArray, IntArray
 from fullrank.data.frames import among, encode, encode_together, locate, stored_in, whole_names
@@ -307,13 +307,7 @@ def _to_positions(names: Array, split: Split | None, what: str, by_name: bool = 
 
 def candidate_columns(frame: Any, wanted: Sequence[str], overrides: Mapping[str, str | None]) -> dict[str, Array]:
     """Find the wanted columns of a frame or mapping under their usual names; scores and labels become numbers."""
-    hints = {"label": " (or give `targets=`, or a Split as `n_items`)"}
-    found = frame_columns(frame, wanted, (), overrides, hints=hints)
-    if "label" in found:
-        labels = series_to_numpy(found["label"])
-        truths = labels.dtype.kind == "O" and all(isinstance(value, bool | np.bool_) for value in labels)
-        found["label"] = labels.astype(np.int64) if truths or labels.dtype.kind == "b" else labels
-    columns = checked_columns(found)
+    columns = checked_columns(frame_columns(frame, wanted, (), overrides))
     for what in [each for each in ("score", "label") if each in columns]:
         if columns[what].dtype.kind not in "iuf":
             texts = [str(value) for value in columns[what]]

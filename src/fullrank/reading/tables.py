@@ -94,9 +94,7 @@ def read_counts(
     return _ranked(path, chain([columns], batches), pools, about)
 
 
-def _ranked(
-    path: Path, batches: Iterable[dict[str, Array]], pools: _Pools, about: dict[str, Any]
-) -> dict[str, RankCounts]:
+def _ranked(path: Path, batches: Iterable[dict[str, Array]], pools: _Pools, about: Any) -> dict[str, RankCounts]:
     """Count the ranks of every model, batch by batch."""
     counts: dict[str, RankCounts] = {}
     above = 0  # rows in earlier batches
