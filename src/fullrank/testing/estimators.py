@@ -3,6 +3,7 @@
 import dataclasses
 import warnings
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -94,24 +95,18 @@ class _Trial:
     def check_exhaustive(self, cases: int, several_targets: bool) -> None:
         """Check that the answer is the truth where every rank is known."""
         n_items, rng, where = self.n_items, self.rng, f"{self.estimator!r} on exhaustive counts"
-        ranks = rng.integers(1, n_items + 1, cases)
-        weights = rng.random(cases) + 0.1
-        fitted = self.estimator.fit(RankCounts.from_ranks(ranks, n_items, Exhaustive(), weights=weights))
-        for metric in self.metrics:
-            _check_truth(fitted, where, metric, np.average(metric.gain(ranks, n_items), weights=weights))
-        if not several_targets:
-            return
-        T = rng.integers(1, 4, cases // 2)
-        targets = np.repeat(T, T)
-        users = np.repeat(np.arange(len(T)), T)
-        order = np.concatenate([np.arange(1, each + 1) for each in T])
-        inner = 1 + np.floor((n_items - 1) * rng.random(len(targets))).astype(np.int64)
-        inner = np.concatenate([np.sort(inner[users == user]) for user in range(len(T))])
-        counts = RankCounts.from_ranks(inner, n_items, Exhaustive(), users=users, order=order, targets=targets)
-        fitted = self.estimator.fit(counts)
-        for metric in self.metrics:
-            wanted = metric.gain(inner, n_items, order, targets).sum() / len(T)
-            _check_truth(fitted, f"{where} of users with several targets", metric, wanted)
+        for T in (np.ones(cases, dtype=np.int64), rng.integers(1, 4, cases // 2))[: 1 + several_targets]:
+            users, targets = np.repeat(np.arange(len(T)), T), np.repeat(T, T)
+            order = np.arange(len(users)) - np.repeat(np.cumsum(T) - T, T) + 1
+            ranks = rng.integers(1, n_items + 1, len(users))
+            ranks = ranks[np.lexsort((ranks, users))]  # among the non-relevant, a user's best target first
+            weights = rng.random(len(T)) + 0.1
+            about: dict[str, Any] = {"users": users, "weights": weights[users], "order": order, "targets": targets}
+            fitted = self.estimator.fit(RankCounts.from_ranks(ranks, n_items, Exhaustive(), **about))
+            for metric in self.metrics:
+                gain = weights[users] * metric.gain(ranks, n_items, order, targets)
+                _check_truth(fitted, where, metric, gain.sum() / weights.sum())
+            where = f"{where} of users with several targets"
 
     def check_design(self, design: Design, truth: IntArray, signed: bool | None) -> None:
         """Check what must hold on counts of a design that draws."""
