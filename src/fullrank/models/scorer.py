@@ -39,9 +39,6 @@ class Scorer(Protocol):
         ...
 
 
-# ------------------------------------------------------------------------------------------------------- the kinds
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Factors:
     """score(u, i) = users[u] · items[i] + bias[i]: two embedding tables, in memory or memory-mapped.
@@ -244,8 +241,6 @@ class Pairs:
 class _WrongShapeError(ValueError):
     """Says that scores came back in a shape that nobody asked for."""
 
-
-# ------------------------------------------------------------------------------------------------------- as_scorer
 
 _ALLOWED = (
     "a pair of factor arrays (U, V), a function score(users, items), an object with such a method, a model of implicit, "

@@ -39,8 +39,6 @@ from fullrank.ranks.design import Design, Sample
 from fullrank.reading.candidate_files import WHOLE_NUMBER, CandidateLists, read_trec_qrels, read_trec_run
 from fullrank.reading.candidate_ranking import Cases, How, Listed, rank_lists, written
 
-# ------------------------------------------------------------------------------------------------------ the front doors
-
 
 def counts_from_negatives(
     model: Any,
@@ -233,9 +231,6 @@ def counts_from_recbole(
     return _rank_pairs(rows, items, values, (of_rows, of_items), how, "`scores`")
 
 
-# ------------------------------------------------------------------------------------------------------ scores of lists
-
-
 def _scored(scorer: Any, name: str, cases: Cases, lists: IntArray, items: IntArray) -> Listed:
     """Score the items of every list, and its targets: the model is asked for rectangles of whole lists, padded, at once."""
     # every pair once: asked twice, a model may round differently
@@ -260,9 +255,6 @@ def _scored(scorer: Any, name: str, cases: Cases, lists: IntArray, items: IntArr
         at = np.where(inside, begin[:, None] + column, begin[:, None])
         out[at[inside]] = floats(scorer.score(users[begin], items[at]))[inside]
     return Listed(lists, items, out, f"model `{name}`")
-
-
-# ------------------------------------------------------------------------------------------------------ frames and pairs
 
 
 def _rank_pairs(
