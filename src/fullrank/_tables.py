@@ -76,33 +76,24 @@ def is_text_or_parquet(path: Path) -> bool:
     return _ending(path) in {*_SEPARATORS, *_PARQUET}
 
 
-class _Bounded(io.RawIOBase):
+class _Bounded(gzip.GzipFile):
     """A compressed file as it unfolds, as long as that stays in proportion to its size."""
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.read_so_far = path, 0
-        self.limit = max(_LARGE, _DENSEST * path.stat().st_size)
-        self.file = gzip.GzipFile(path)
+    read_so_far = 0
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, room: Any) -> int:
-        found = self.file.readinto(room)
-        self.read_so_far += found
-        if self.read_so_far > self.limit:
-            raise ValueError(f"{str(self.path)!r} unfolds to more than {self.limit:,} bytes: unpack it yourself.")
+    def read(self, size: int | None = -1) -> bytes:
+        found = super().read(size)
+        self.read_so_far += len(found)
+        limit = max(_LARGE, _DENSEST * os.path.getsize(self.name))
+        if self.read_so_far > limit:
+            raise ValueError(f"{self.name!r} unfolds to more than {limit:,} bytes: unpack it yourself.")
         return found
-
-    def close(self) -> None:
-        self.file.close()
-        super().close()
 
 
 def open_bytes(path: Path) -> BinaryIO:
     """Open a file for reading, unfolding it where its name ends in `.gz`."""
     if path.suffix.lower() == ".gz":
-        return cast(BinaryIO, io.BufferedReader(_Bounded(path), 1 << 20))
+        return io.BufferedReader(cast(io.RawIOBase, _Bounded(path)), 1 << 20)
     return path.open("rb")
 
 
