@@ -151,13 +151,8 @@ def interactions(
 def raw_columns(data: Any, **overrides: str | None) -> dict[str, Array]:
     """Return the columns `user`, `item` and, where there are any, `rating` and `timestamp`, names not yet encoded."""
     if isinstance(data, Interactions):
-        found: dict[str, Any] = {
-            "user": data.users if data.user_ids is None else data.user_ids[data.users],
-            "item": data.items if data.item_ids is None else data.item_ids[data.items],
-            "rating": data.ratings,
-            "timestamp": data.timestamps,
-        }
-        return {what: values for what, values in found.items() if values is not None}
+        both = ((data.users, data.user_ids), (data.items, data.item_ids))
+        data = (*(codes if ids is None else ids[codes] for codes, ids in both), data.ratings, data.timestamps)
     if sp.issparse(data):
         coo = data.tocoo()
         found = {"user": coo.row, "item": coo.col, "rating": coo.data}
@@ -211,10 +206,7 @@ def encode(
         by_name = np.argsort(names)
         codes, names = np.argsort(by_name)[codes], names[by_name]
     if order == "first":
-        first = np.empty(len(names), dtype=np.int64)
-        # of several places the last that is written, the first row, stays
-        first[codes[::-1]] = np.arange(len(codes))[::-1]
-        by_appearance = np.argsort(first)
+        by_appearance = np.argsort(np.unique(codes, return_index=True)[1])
         codes, names = np.argsort(by_appearance)[codes], names[by_appearance]
     if names.dtype.kind == "i" and bool((names == np.arange(len(names))).all()):
         return codes, None, len(names)

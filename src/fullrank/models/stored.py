@@ -180,14 +180,12 @@ class StoredTable:
                     continue
             wanted = None if self.ids is None else (ds.field(self.ids) >= low) & (ds.field(self.ids) < high)
             for batch in fragment.to_batches(columns=columns, filter=wanted, batch_size=BATCH, batch_readahead=2):
-                if not batch.num_rows:
-                    continue
-                values = _vectors(batch, self.vectors, self.width)
-                if self.ids is None:
-                    yield np.arange(place, place + batch.num_rows), values
-                    place += batch.num_rows
-                else:
-                    yield np.asarray(batch.column(self.ids).to_numpy(zero_copy_only=False), dtype=np.int64), values
+                places: Any = np.arange(place, place + batch.num_rows)
+                place += batch.num_rows
+                if self.ids is not None:
+                    places = batch.column(self.ids).to_numpy(zero_copy_only=False).astype(np.int64)
+                if len(places):
+                    yield places, _vectors(batch, self.vectors, self.width)
 
 
 def _table(source: Any, what: str, cache: Any, filesystem: Any, vectors: str | None, ids: str | None) -> StoredTable:

@@ -29,7 +29,7 @@ from fullrank._checks import first_where, more
 from fullrank._columns import checked_columns, column_values, frame_columns
 from fullrank._tables import is_number
 from fullrank._types import RNG, Array, FloatArray, IntArray
-from fullrank.data.frames import among, encode, encode_together, locate, stored_in, whole_names
+from fullrank.data.frames import among, encode, encode_together, locate, repeats, stored_in, whole_names
 from fullrank.data.readers import LARGEST_POSITION, Negatives, Source
 from fullrank.data.split import Split
 from fullrank.models.scorer import Table, as_scorer, floats, to_numpy
@@ -147,9 +147,8 @@ def counts_from_scores(
         if (r := first_where(~np.isin(found["label"], (0, 1)))) is not None:
             raise ValueError(f"the labels must be 0 and 1, or true and false, got {found['label'][r]:g}.")
         rows = np.flatnonzero(found["label"] == 1)
-        if len(rows):  # a target that was drawn as well stands there twice, and is one case
-            key = encode(users[rows], "user")[0] * len(rows) + encode(items[rows], "item")[0]
-            rows = rows[np.sort(np.unique(key, return_index=True)[1])]
+        key = encode(users[rows], "user")[0] * len(rows) + encode(items[rows], "item")[0]
+        rows = np.delete(rows, repeats(key))  # a target that was drawn as well stands there twice, and is one case
         of = (users[rows], items[rows])
     elif isinstance(targets, tuple):
         of = _pair(targets, "targets")
