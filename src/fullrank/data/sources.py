@@ -11,7 +11,7 @@ import json
 import os
 import re
 import zipfile
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -38,12 +38,10 @@ def catalogue() -> dict[str, dict[str, Any]]:
 
 def data_folder() -> Path:
     """Return the folder of all data sets: `FULLRANK_DATA`, else `fullrank` in the platform's cache."""
-    named = os.environ.get("FULLRANK_DATA")
-    if named:
-        return Path(named).expanduser()
     import platformdirs
 
-    return Path(platformdirs.user_cache_path("fullrank"))
+    named = os.environ.get("FULLRANK_DATA")
+    return Path(named).expanduser() if named else platformdirs.user_cache_path("fullrank")
 
 
 def canonical_name(name: str) -> str:
@@ -84,17 +82,14 @@ def load(
     name = canonical_name(name)
     if how is not None:
         check_choice("how", how, HOW)
-    folder = data_folder() / name
+    source, folder = catalogue().get(name, {}), data_folder() / name
     if not (folder / INTERACTIONS).is_file():
-        source = catalogue()[name]
         if not folder.is_dir() or _find(folder, source) is None:
             raise FileNotFoundError(_missing(name))
         import_files(name, folder, progress=progress)
     data, test, provenance = read_folder(folder)
     notes = [str(note) for note in provenance.get("notes", ())]
-    source = catalogue().get(name, {})
-    if source:
-        notes += _differences(data, source["counts"])
+    notes += _differences(data, source["counts"]) if source else []
     if how == "given" or (how is None and test is not None):
         if test is None:
             raise ValueError(f"`how` is 'given', but {folder} has no {TEST}; split anew with how='last' or 'random'.")
@@ -127,15 +122,12 @@ def available() -> list[dict[str, Any]]:
     """
     rows = []
     for name, source in catalogue().items():
-        folder = data_folder() / name
-        present = (folder / INTERACTIONS).is_file()
-        counts = dict(source["counts"])
-        test = None
-        if present:
-            try:
-                counts, test = counts_in(folder)
-            except ValueError:
-                present = False
+        folder, found = data_folder() / name, None
+        if (folder / INTERACTIONS).is_file():
+            with suppress(ValueError):
+                found = counts_in(folder)
+        present = found is not None
+        counts, test = found or (source["counts"], None)
         rows.append(
             {
                 "name": name,
