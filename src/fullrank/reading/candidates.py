@@ -20,7 +20,6 @@ that. What it makes of a list:
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -72,20 +71,20 @@ def counts_from_negatives(
     >>> counts.sizes, counts.auc
     (array([2, 3]), 0.333)
     """
-    how = How(n_items, "uni1" if design is None else design, candidates, ties, rng, missing)
-    split = how.split
     if not isinstance(negatives, Negatives):
         raise TypeError(
             "`negatives` must be what `read_negatives` (NCF) or `read_elliot_negatives` returns, got a "
             f"{type(negatives).__name__}."
         )
+    sizes = np.diff(negatives.offsets)
+    if design is None:
+        design = Sample(max(int(sizes.max(initial=0)), 1), replace=False)
+    how = How(n_items, design, candidates, ties, rng, missing)
+    split = how.split
     by_name = isinstance(negatives, CandidateLists)  # NCF's files hold positions, whatever the split's names are
     users = _to_positions(negatives.users, split, "user", by_name)
     items = _to_positions(negatives.negatives, split, "item", by_name)
     targets = None if negatives.targets is None else _to_positions(negatives.targets, split, "item", by_name)
-    sizes = np.diff(negatives.offsets)
-    if design is None:
-        how = replace(how, design=Sample(max(int(sizes.max(initial=0)), 1), replace=False))
     lists, of = np.repeat(np.arange(len(users)), sizes), np.arange(len(users))
     absent = np.zeros(0, dtype=bool) if split is None else ~among(split.users, np.unique(users))
     if missing == "error" and split is not None and (c := first_where(absent)) is not None:
