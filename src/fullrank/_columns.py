@@ -90,10 +90,8 @@ def frame_columns(
             raise ValueError("the frame has two columns of the same name: rename one.") from None
         table = table.collect() if isinstance(table, nw.LazyFrame) else table
         if not isinstance(table, nw.DataFrame):
-            raise TypeError(
-                f"`data` must be a pandas, polars or pyarrow frame{also or ' or a mapping of arrays'}, got a "
-                f"{type(frame).__name__}."
-            )
+            allowed = f"a pandas, polars or pyarrow frame{also or ' or a mapping of arrays'}"
+            raise TypeError(f"`data` must be {allowed}, got a {type(frame).__name__}.")
         names = table.columns
         if not all(isinstance(name, str) for name in names):
             raise ValueError(f"the columns of the frame must have names, got {listed([*map(str, names)])}.")

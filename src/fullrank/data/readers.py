@@ -345,10 +345,8 @@ def _read_both(
     """Return (train and test rows in one, test rows), with the same numbers of users and items."""
     rest, held = same_sizes(read(train, progress=progress), read(test, progress=progress))
     if (row := first_where(among(held.keys, np.sort(rest.keys)))) is not None:
-        raise ValueError(
-            f"`{source_name(test)}` holds out item {held.items[row]} of user {held.users[row]}, which "
-            f"`{source_name(train)}` has too."
-        )
+        pair = f"item {held.items[row]} of user {held.users[row]}"
+        raise ValueError(f"`{source_name(test)}` holds out {pair}, which `{source_name(train)}` has too.")
     columns: dict[str, Any] = {}
     for name in ("users", "items", "ratings", "timestamps"):
         parts = getattr(rest, name), getattr(held, name)

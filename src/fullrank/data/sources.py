@@ -263,10 +263,8 @@ def _verified(origin: Path, option: dict[str, Any], verify: bool) -> dict[str, A
     known: dict[str, Any] = next((each for each in option["downloads"] if verify and each["name"] == origin.name), {})
     for what in ("bytes", "sha256"):
         if known.get(what) not in (None, facts[what]):
-            raise ValueError(
-                f"{origin} has {what} {facts[what]}, the official file {known[what]}: fetch it again, or accept it with "
-                "verify=False."
-            )
+            found = f"{what} {facts[what]}, the official file {known[what]}"
+            raise ValueError(f"{origin} has {found}: fetch it again, or accept it with verify=False.")
     return facts
 
 

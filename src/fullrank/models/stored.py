@@ -71,10 +71,8 @@ class StoredFactors(Factors):
         self, users: StoredTable, items: StoredTable, bias: Any = None, name: str = "factors", only: Sequence[int] = ()
     ) -> None:
         if users.width != items.width:
-            raise ValueError(
-                f"model `{name}` has user factors of width {users.width} and item factors of width {items.width}; they "
-                "must agree."
-            )
+            widths = f"user factors of width {users.width} and item factors of width {items.width}"
+            raise ValueError(f"model `{name}` has {widths}; they must agree.")
         kind = np.result_type(users.dtype, items.dtype)
         self.__dict__.update(
             _tables=tuple(replace(each, dtype=kind.str) for each in (users, items)), _only=only,

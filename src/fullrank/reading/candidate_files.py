@@ -93,10 +93,8 @@ def _read_trec(
     repeated = repeats(query * (int(document.max()) + 1) + document)
     if len(repeated):
         r = int(repeated.min())
-        raise ValueError(
-            f"`{source_name(source)}` line {lines[r]}: document {documents[r]!r} of query {names[r]!r} is there already"
-            f"{more(len(repeated))}."
-        )
+        pair = f"document {documents[r]!r} of query {names[r]!r}"
+        raise ValueError(f"`{source_name(source)}` line {lines[r]}: {pair} is there already{more(len(repeated))}.")
     return {"query_id": queries, "doc_id": docs, value: np.array(values)}
 
 

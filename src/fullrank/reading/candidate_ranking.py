@@ -215,9 +215,9 @@ def _candidates_of(how: How, cases: Cases, kept: IntArray, total: int, T: IntArr
     else:
         N = per_case("n_items", n_items, total)[kept]
     if (c := first_where(N < 2)) is not None:
+        user = cases.user(cases.users[c])
         raise ValueError(
-            f"`n_items`, the number of candidates with the target, must be at least 2, got {N[c]} for "
-            f"{cases.user(cases.users[c])}."
+            f"`n_items`, the number of candidates with the target, must be at least 2, got {N[c]} for {user}."
         )
     return N
 

@@ -72,10 +72,8 @@ def counts_from_negatives(
     (array([2, 3]), 0.333)
     """
     if not isinstance(negatives, Negatives):
-        raise TypeError(
-            "`negatives` must be what `read_negatives` (NCF) or `read_elliot_negatives` returns, got a "
-            f"{type(negatives).__name__}."
-        )
+        allowed, got = "what `read_negatives` (NCF) or `read_elliot_negatives` returns", type(negatives).__name__
+        raise TypeError(f"`negatives` must be {allowed}, got a {got}.")
     sizes = np.diff(negatives.offsets)
     if design is None:
         design = Sample(max(int(sizes.max(initial=0)), 1), replace=False)
