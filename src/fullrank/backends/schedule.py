@@ -44,12 +44,7 @@ class Failure:
 
     kind: str
     message: str
-    trace: str
-
-    @classmethod
-    def of(cls, error: BaseException) -> Failure:
-        """Describe an error, with the traceback as it would have been printed."""
-        return cls(type(error).__name__, str(error), "".join(traceback.format_exception(error)))
+    trace: str  # as it would have been printed
 
 
 def attempt(task: Callable[[Any], Any], block: Any) -> Any:
@@ -57,7 +52,7 @@ def attempt(task: Callable[[Any], Any], block: Any) -> Any:
     try:
         return task(block)
     except Exception as error:
-        return Failure.of(error)
+        return Failure(type(error).__name__, str(error), "".join(traceback.format_exception(error)))
 
 
 class Runner(Protocol):

@@ -105,11 +105,6 @@ class _Data:
         used = None if repeatable or (sequential and args is None) else getattr(sampler, "used_ids", None)
         return cls(design, int(data.item_num) - 1, data.uid_field, data.iid_field, used, sequential, settings)
 
-    @property
-    def candidates(self) -> str:
-        """Whether items that the user has met are candidates."""
-        return "all" if self.used is None else "unseen"
-
 
 class _Batch(NamedTuple):
     """Rows (list, item, score) and cases (list, user, target, number of candidates) of a batch."""
@@ -154,7 +149,8 @@ def _ranked(parts: list[_Batch], data: _Data, ties: str, seed: int) -> RankCount
     owners[batch.of] = batch.users
     cases = Cases(batch.of, batch.of, batch.targets, owners)
     rows = Listed(batch.lists, batch.items, batch.scores, f"RecBole's model of {data.settings['dataset']}")
-    return rank_lists(rows, cases, How(batch.pools, data.design, data.candidates, ties, seed, "error"))
+    candidates = "all" if data.used is None else "unseen"
+    return rank_lists(rows, cases, How(batch.pools, data.design, candidates, ties, seed, "error"))
 
 
 def _compared(trainer: Any, data: _Data, batch: Any) -> _Batch:
