@@ -3,6 +3,7 @@
 import dataclasses
 import warnings
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -73,87 +74,79 @@ def check_estimator(
         except dataclasses.FrozenInstanceError:
             continue
         raise AssertionError(f"`{name}` of {estimator!r} can be changed: make it a frozen dataclass.")
-    trial = _Trial(estimator, parse_metrics(metrics), n_items, generator)
-    trial.check_exhaustive(cases, several_targets)
+    asked = parse_metrics(metrics)
+    _check_exhaustive(estimator, asked, n_items, cases, several_targets, generator)
     truth = 1 + np.floor((n_items - 1) * generator.random(cases) ** 3).astype(np.int64)
     for design in designs:
         if design not in refuses:
-            trial.check_design(design, truth, signed)
+            fitted = _check_design(estimator, asked, n_items, design, truth, generator)
+            _check_curve(fitted, f"{estimator!r} on the design '{design}'", n_items, signed)
     for design in refuses:
-        trial.check_refusal(design, truth)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Trial:
-    """Puts an estimator on trial: holds what it is asked, and among how many items."""
-
-    estimator: Estimator
-    metrics: tuple[Metric, ...]
-    n_items: int
-    rng: np.random.Generator
-
-    def check_exhaustive(self, cases: int, several_targets: bool) -> None:
-        """Check that the answer is the truth where every rank is known."""
-        n_items, rng, where = self.n_items, self.rng, f"{self.estimator!r} on exhaustive counts"
-        for T in (np.ones(cases, dtype=np.int64), rng.integers(1, 4, cases // 2))[: 1 + several_targets]:
-            users, targets = np.repeat(np.arange(len(T)), T), np.repeat(T, T)
-            order = np.arange(len(users)) - np.repeat(np.cumsum(T) - T, T) + 1
-            ranks = rng.integers(1, n_items + 1, len(users))
-            ranks = ranks[np.lexsort((ranks, users))]  # among the non-relevant, a user's best target first
-            weights = rng.random(len(T)) + 0.1
-            about: dict[str, Any] = {"users": users, "weights": weights[users], "order": order, "targets": targets}
-            fitted = self.estimator.fit(RankCounts.from_ranks(ranks, n_items, Exhaustive(), **about))
-            for metric in self.metrics:
-                gain = weights[users] * metric.gain(ranks, n_items, order, targets)
-                _check_truth(fitted, where, metric, gain.sum() / weights.sum())
-            where = f"{where} of users with several targets"
-
-    def check_design(self, design: Design, truth: IntArray, signed: bool | None) -> None:
-        """Check what must hold on counts of a design that draws."""
-        estimator, rng, where = self.estimator, self.rng, f"{self.estimator!r} on the design '{design}'"
-        drawn, hits = design.simulate(truth, self.n_items, rng)
-        users = rng.integers(0, 10**6, len(hits))
-        weights = rng.random(len(hits)) + 0.1
-
-        def counted(order: IntArray, scale: float = 1.0) -> RankCounts:
-            return RankCounts.from_outcomes(
-                drawn[order], hits[order], self.n_items, design, users=users[order], weights=scale * weights[order]
-            )
-
-        straight, name = np.arange(len(hits)), repr(estimator)
-        counts = counted(straight)
-        try:
-            fitted = estimator.fit(counts)
-        except ValueError as error:
-            raise AssertionError(f"{where} must work, or be named in `refuses`, got the error: {error}") from error
-        check(repr(estimator) == name, f"{where}: fitting changed the estimator to {estimator!r}.")
-        check(counts == counted(straight), f"{where}: fitting changed the counts.")
-        answers = self._answers(fitted, where)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            for again, tolerance, what in (
-                (counts, 0.0, "fitted twice gives different numbers"),
-                (counted(rng.permutation(len(hits))), 1e-7, "depends on the order of the cases"),
-                (counted(straight, 7.0), 1e-6, "changes when all weights are multiplied by 7"),
-            ):
-                for metric, value in self._answers(estimator.fit(again), where).items():
-                    check(
-                        abs(value - answers[metric]) <= tolerance * max(abs(value), 1e-3),
-                        f"{where} {what}: {metric} is {answers[metric]!r} and {value!r}.",
-                    )
-        _check_curve(fitted, where, self.n_items, signed)
-
-    def check_refusal(self, design: Design, truth: IntArray) -> None:
-        """Check that counts of a design are refused."""
-        drawn, hits = design.simulate(truth, self.n_items, self.rng)
+        drawn, hits = design.simulate(truth, n_items, generator)
         if (drawn == ALL).all() and not design.exhaustive:
-            raise AssertionError(f"'{design}' compares every one of {self.n_items} items: there is nothing to refuse.")
-        counts = RankCounts.from_outcomes(drawn, hits, self.n_items, design)
-        check_refusal(lambda: self.estimator.fit(counts), f"{self.estimator!r} on the design '{design}'")
+            raise AssertionError(f"'{design}' compares every one of {n_items} items: there is nothing to refuse.")
+        counts = RankCounts.from_outcomes(drawn, hits, n_items, design)
+        check_refusal(partial(estimator.fit, counts), f"{estimator!r} on the design '{design}'")
 
-    def _answers(self, fitted: Estimate, where: str) -> dict[str, float]:
-        found = {str(metric): _value(fitted, where, metric) for metric in self.metrics}
-        return {metric: value for metric, value in found.items() if value is not None}
+
+def _check_exhaustive(
+    estimator: Estimator, metrics: Sequence[Metric], n_items: int, cases: int, several_targets: bool, rng: Any
+) -> None:
+    """Check that the answer is the truth where every rank is known."""
+    where = f"{estimator!r} on exhaustive counts"
+    for T in (np.ones(cases, dtype=np.int64), rng.integers(1, 4, cases // 2))[: 1 + several_targets]:
+        users, targets = np.repeat(np.arange(len(T)), T), np.repeat(T, T)
+        order = np.arange(len(users)) - np.repeat(np.cumsum(T) - T, T) + 1
+        ranks = rng.integers(1, n_items + 1, len(users))
+        ranks = ranks[np.lexsort((ranks, users))]  # among the non-relevant, a user's best target first
+        weights = rng.random(len(T)) + 0.1
+        about: dict[str, Any] = {"users": users, "weights": weights[users], "order": order, "targets": targets}
+        fitted = estimator.fit(RankCounts.from_ranks(ranks, n_items, Exhaustive(), **about))
+        for metric in metrics:
+            gain = weights[users] * metric.gain(ranks, n_items, order, targets)
+            _check_truth(fitted, where, metric, gain.sum() / weights.sum())
+        where = f"{where} of users with several targets"
+
+
+def _check_design(
+    estimator: Estimator, metrics: Sequence[Metric], n_items: int, design: Design, truth: IntArray, rng: Any
+) -> Estimate:
+    """Check what must hold on counts of a design that draws; return the estimate."""
+    where = f"{estimator!r} on the design '{design}'"
+    drawn, hits = design.simulate(truth, n_items, rng)
+    users = rng.integers(0, 10**6, len(hits))
+    weights = rng.random(len(hits)) + 0.1
+
+    def counted(order: IntArray, scale: float = 1.0) -> RankCounts:
+        return RankCounts.from_outcomes(
+            drawn[order], hits[order], n_items, design, users=users[order], weights=scale * weights[order]
+        )
+
+    straight, name = np.arange(len(hits)), repr(estimator)
+    counts = counted(straight)
+    try:
+        fitted = estimator.fit(counts)
+    except ValueError as error:
+        raise AssertionError(f"{where} must work, or be named in `refuses`, got the error: {error}") from error
+    check(repr(estimator) == name, f"{where}: fitting changed the estimator to {estimator!r}.")
+    check(counts == counted(straight), f"{where}: fitting changed the counts.")
+    answers = _answers(fitted, metrics, where)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for again, tolerance, what in (
+            (counts, 0.0, "fitted twice gives different numbers"),
+            (counted(rng.permutation(len(hits))), 1e-7, "depends on the order of the cases"),
+            (counted(straight, 7.0), 1e-6, "changes when all weights are multiplied by 7"),
+        ):
+            for metric, value in _answers(estimator.fit(again), metrics, where).items():
+                near = abs(value - answers[metric]) <= tolerance * max(abs(value), 1e-3)
+                check(near, f"{where} {what}: {metric} is {answers[metric]!r} and {value!r}.")
+    return fitted
+
+
+def _answers(fitted: Estimate, metrics: Sequence[Metric], where: str) -> dict[str, float]:
+    found = {str(metric): _value(fitted, where, metric) for metric in metrics}
+    return {metric: value for metric, value in found.items() if value is not None}
 
 
 def _check_truth(fitted: Estimate, where: str, metric: Metric, wanted: float) -> None:
