@@ -95,16 +95,12 @@ def _check_law(design: Design, name: str, N: int, drawn: IntArray, hits: IntArra
     check(np.isfinite(law).all() and (law >= 0).all(), f"`law` of {name} has negative or undefined probabilities.")
     total = law.sum(1)
     worst = int(np.abs(total - 1).argmax())
-    check(
-        abs(total[worst] - 1) < 1e-8,
-        f"the law of {name} adds to {total[worst]:.9f} at rank {worst + 1}, not to 1: an outcome is missing or miscounted.",
-    )
+    adds = f"adds to {total[worst]:.9f} at rank {worst + 1}, not to 1"
+    check(abs(total[worst] - 1) < 1e-8, f"the law of {name} {adds}: an outcome is missing or miscounted.")
     few = np.arange(0, len(hits), max(1, len(hits) // 7))
     part = np.asarray(design.law([2, N], N, drawn[few], hits[few]))
-    check(
-        np.allclose(part, law[[1, N - 1]][:, few], rtol=1e-9, atol=1e-12),
-        f"`law` of {name} gives other probabilities when asked for some outcomes only.",
-    )
+    same = np.allclose(part, law[[1, N - 1]][:, few], rtol=1e-9, atol=1e-12)
+    check(same, f"`law` of {name} gives other probabilities when asked for some outcomes only.")
     top = hits[law[0] > 1e-12]
     check((top == 0).all(), f"the law of {name} lets a target of rank 1 be beaten.")
 

@@ -172,10 +172,9 @@ def _value(fitted: Estimate, where: str, metric: Metric) -> float | None:
 def _check_curve(fitted: Estimate, where: str, n_items: int, signed: bool | None) -> None:
     if isinstance(fitted, RankDistribution):
         mass = fitted.mass(np.arange(1, n_items + 1))
-        sums, whole = np.cumsum(mass), fitted.expect(Recall @ n_items)
+        sums, all_ = np.cumsum(mass), fitted.expect(Recall @ n_items)
         check(
-            abs(sums[-1] - whole) < 1e-9,
-            f"{where}: `mass` adds to {sums[-1]:.9f}, and recall@{n_items} is {whole:.9f}.",
+            abs(sums[-1] - all_) < 1e-9, f"{where}: `mass` adds to {sums[-1]:.9f}, and recall@{n_items} is {all_:.9f}."
         )
         adds = np.allclose(fitted.cdf([1, 3, 10]), sums[[0, 2, 9]], atol=1e-9)
         check(adds, f"{where}: `cdf` is not the running sum of `mass`.")

@@ -92,8 +92,6 @@ def _check_fast_path(scorer: Any, split: Split, rtol: float) -> None:
             finite = scores[(negative | (catalogue == item)) & np.isfinite(scores)]
             slack = rtol * float(np.abs(finite).max(initial=0.0))
             low, high = (others > own + slack).sum(), (others >= own - slack).sum()
-            check(
-                low <= above[case] <= high,
-                f"model `{scorer.name}` is ranked by its fast path with {above[case]} items above item {item} of "
-                f"user {user}, by its scores with {low} to {high}.",
-            )
+            fast = f"by its fast path with {above[case]} items above item {item} of user {user}"
+            fits = low <= above[case] <= high
+            check(fits, f"model `{scorer.name}` is ranked {fast}, by its scores with {low} to {high}.")
