@@ -1,7 +1,5 @@
 """Accumulator: rank counts from scores as they stream by, in a loop of one's own. Nothing but counts is kept."""
 
-import functools
-import operator
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -207,9 +205,10 @@ class Accumulator:
         return f"<Accumulator: {f'nothing yet of {self.design}' if counts is None else counts}>"
 
     def _gather(self) -> RankCounts | None:
-        if self._parts:  # first of the new ones, so that what was gathered before is touched once
-            new = functools.reduce(operator.add, self._parts)
-            self._counts, self._parts = new if self._counts is None else self._counts + new, []
+        parts = self._parts if self._counts is None else [self._counts, *self._parts]
+        while len(parts) > 1:  # halves first: each count is touched a few times however many parts there are
+            parts = [a + b for a, b in zip(parts[::2], parts[1::2], strict=False)] + parts[len(parts) & ~1 :]
+        self._counts, self._parts = (parts[0] if parts else None), []
         return self._counts
 
     def _pool(self, n_items: ArrayLike | None, batch: RankedBatch) -> Array:
