@@ -58,9 +58,8 @@ def find_column(names: Sequence[str], what: str, override: str | None = None) ->
     for alias in ALIASES[what]:
         matches = [name for name in names if called[name] == alias]
         if len(matches) > 1:
-            raise ValueError(
-                f"the columns {' and '.join(map(repr, matches[:2]))} could both be the {what}: name one with `{what}=`."
-            )
+            both = " and ".join(map(repr, matches[:2]))
+            raise ValueError(f"the columns {both} could both be the {what}: name one with `{what}=`.")
         if matches:
             return matches[0]
     return None
@@ -73,12 +72,11 @@ def frame_columns(
     overrides: Mapping[str, str | None] | None = None,
     *,
     also: str = "",
-    hints: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return the columns of a frame that hold what is needed, and what is optional where there is any, unchanged.
 
     ``frame`` is pandas, polars, pyarrow or anything else narwhals knows, or a mapping of names to arrays. ``overrides``
-    names columns outright; ``also`` (what else is allowed) and ``hints`` (what else helps, by column) go into messages.
+    names columns outright; ``also`` says in a message what else is allowed.
     """
     if isinstance(frame, Mapping):
         table: Any = frame
@@ -92,10 +90,8 @@ def frame_columns(
             raise ValueError("the frame has two columns of the same name: rename one.") from None
         table = table.collect() if isinstance(table, nw.LazyFrame) else table
         if not isinstance(table, nw.DataFrame):
-            raise TypeError(
-                f"`data` must be a pandas, polars or pyarrow frame{also or ' or a mapping of arrays'}, got a "
-                f"{type(frame).__name__}."
-            )
+            allowed = f"a pandas, polars or pyarrow frame{also or ' or a mapping of arrays'}"
+            raise TypeError(f"`data` must be {allowed}, got a {type(frame).__name__}.")
         names = table.columns
         if not all(isinstance(name, str) for name in names):
             raise ValueError(f"the columns of the frame must have names, got {listed([*map(str, names)])}.")
@@ -105,7 +101,7 @@ def frame_columns(
         if name is not None:
             found[what] = table[name]
         elif what in needed:
-            hint = (hints or {}).get(what, "")
+            hint = " (or give `targets=`, or a Split as `n_items`)" if what == "label" else ""
             raise ValueError(
                 f"no column looks like the {what}; the columns are {listed(names)}: name one with `{what}=`{hint}."
             )
@@ -139,6 +135,8 @@ def column_values(values: Any, what: str) -> Array:
         return array.astype("datetime64[ns]").astype(np.int64)
     if kind == "U" or (kind == "O" and all(isinstance(value, str) for value in array)):
         return array
+    if what == "label" and (kind == "b" or (kind == "O" and all(isinstance(each, bool | np.bool_) for each in array))):
+        return array.astype(np.int64)
     if kind in "iu" or (kind == "O" and all(isinstance(each, int) and not isinstance(each, bool) for each in array)):
         largest = max((int(array.min()), int(array.max())), key=abs) if kind in "uO" and len(array) else 0
         if abs(largest) > np.iinfo(np.int64).max:
@@ -161,16 +159,13 @@ def series_to_numpy(values: Any) -> Array:
         return array
     import narwhals.stable.v1 as nw
 
-    if values.dtype in (nw.Categorical, nw.Enum):
+    kind, missing = values.dtype, values.is_null()
+    if not kind.is_float() and missing.any():
+        return np.array([None if gone else value for value, gone in zip(values, missing, strict=True)], object)
+    if kind in (nw.Categorical, nw.Enum):
         values = values.cast(nw.String)
-    elif values.dtype == nw.Date:
-        values = values.cast(nw.Datetime("ns"))
-    if not values.dtype.is_float() and values.is_null().any():
-        return np.array(
-            [None if missing else value for value, missing in zip(values, values.is_null(), strict=True)], object
-        )
-    if isinstance(values.dtype, nw.Datetime):  # a time zone changes how an instant is printed, not which comes first
-        return np.asarray(values.dt.timestamp("ns").to_numpy())
-    if values.dtype == nw.Duration:
-        return np.asarray(values.to_numpy()).astype("timedelta64[ns]").astype(np.int64)
+    elif kind in (nw.Date, nw.Datetime):  # a time zone changes how an instant is printed, not which comes first
+        values = values.dt.timestamp("ns")
+    elif kind == nw.Duration:
+        values = values.dt.total_nanoseconds()
     return np.asarray(values.to_numpy())

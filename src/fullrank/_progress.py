@@ -17,11 +17,10 @@ class _Silent:
     def __exit__(self, *error: object) -> None:
         pass
 
-    def update(self, n: float = 1) -> None:
+    def update(self, *ignored: Any) -> None:
         pass
 
-    def set_postfix_str(self, text: str) -> None:
-        pass
+    set_postfix_str = update
 
 
 def bar(progress: bool, total: float | None, what: str, *, delay: float = 1.0, **options: Any) -> Any:

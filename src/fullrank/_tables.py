@@ -76,35 +76,24 @@ def is_text_or_parquet(path: Path) -> bool:
     return _ending(path) in {*_SEPARATORS, *_PARQUET}
 
 
-class _Bounded(io.RawIOBase):
+class _Bounded(gzip.GzipFile):
     """A compressed file as it unfolds, as long as that stays in proportion to its size."""
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.read_so_far = path, 0
-        self.limit = max(_LARGE, _DENSEST * path.stat().st_size)
-        self.file = gzip.GzipFile(path)
+    read_so_far = 0
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, room: Any) -> int:
-        found = self.file.readinto(room)
-        self.read_so_far += found
-        if self.read_so_far > self.limit:
-            raise ValueError(
-                f"{str(self.path)!r} unfolds to more than {self.limit:,} bytes: unpack it first if you trust it."
-            )
+    def read(self, size: int | None = -1) -> bytes:
+        found = super().read(size)
+        self.read_so_far += len(found)
+        limit = max(_LARGE, _DENSEST * os.path.getsize(self.name))
+        if self.read_so_far > limit:
+            raise ValueError(f"{self.name!r} unfolds to more than {limit:,} bytes: unpack it yourself.")
         return found
-
-    def close(self) -> None:
-        self.file.close()
-        super().close()
 
 
 def open_bytes(path: Path) -> BinaryIO:
     """Open a file for reading, unfolding it where its name ends in `.gz`."""
     if path.suffix.lower() == ".gz":
-        return cast(BinaryIO, io.BufferedReader(_Bounded(path), 1 << 20))
+        return io.BufferedReader(cast(io.RawIOBase, _Bounded(path)), 1 << 20)
     return path.open("rb")
 
 
@@ -116,7 +105,16 @@ def read_table(path: str | Path) -> dict[str, Array]:
     path = existing(Path(path))
     kind = _ending(path)
     if kind == ".npy" and path.suffix.lower() != ".gz":
-        columns = _numbers(path)
+        found = map_npy(path)
+        if found.ndim not in (1, 2):
+            raise ValueError(
+                f"{str(path)!r} must hold one rank per case, or cases × models, got the shape {found.shape}."
+            )
+        if found.dtype.kind not in "iuf":
+            raise ValueError(f"{str(path)!r} must hold whole numbers, the ranks, got {found.dtype.name} values.")
+        columns = {"rank": np.asarray(found)}
+        if found.ndim == 2:
+            columns = {f"{path.stem}_{k + 1}": column for k, column in enumerate(np.asarray(found).T)}
     elif kind in _SEPARATORS:
         head = _head(path)
         bare = is_number(head)  # one number per line and no header: a list of ranks
@@ -138,30 +136,19 @@ def table_batches(path: str | Path) -> Iterator[dict[str, Array]]:
     if _ending(path) not in _PARQUET:
         yield read_table(path)
         return
-    require_pyarrow(f"reading {str(path)!r}")
+    pa = require_pyarrow(f"reading {str(path)!r}")
     from pyarrow import parquet
 
     with _readable(path), parquet.ParquetFile(path) as file:
-        if file.metadata.num_rows <= BATCH:
+        found = file.metadata
+        if found.num_rows <= BATCH:
             yield read_table(path)
             return
-        for groups in _parts(file.metadata):
-            for batch in file.iter_batches(BATCH, row_groups=groups):
-                yield _named(path, _arrays(batch))
-
-
-def _parts(found: Any) -> Iterator[list[int]]:
-    """Yield a Parquet file's row groups, a batch's worth at a time: Arrow keeps more, the more groups it is asked for."""
-    groups: list[int] = []
-    rows = 0
-    for place in range(found.num_row_groups):
-        size = found.row_group(place).num_rows
-        if groups and rows + size > BATCH:
-            yield groups
-            groups, rows = [], 0
-        groups.append(place)
-        rows += size
-    yield groups
+        # a batch's worth of row groups at a time: Arrow keeps more, the more groups it is asked for
+        starts = np.cumsum([0, *(found.row_group(place).num_rows for place in range(found.num_row_groups - 1))])
+        for groups in np.split(np.arange(len(starts)), np.flatnonzero(np.diff(starts // BATCH)) + 1):
+            for batch in file.iter_batches(BATCH, row_groups=groups.tolist()):
+                yield _named(path, _arrays(pa.Table.from_batches([batch])))
 
 
 def read_columns(path: Path, separator: str = ",", names: Sequence[str] | None = None) -> list[tuple[str, Array]]:
@@ -200,11 +187,7 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 def _arrays(table: Any) -> list[tuple[str, Array]]:
-    columns = [table.column(k) for k in range(table.num_columns)]
-    return [
-        (name, each.to_numpy() if hasattr(each, "chunks") else each.to_numpy(zero_copy_only=False))
-        for name, each in zip(table.schema.names, columns, strict=True)
-    ]
+    return [(name, column.to_numpy()) for name, column in zip(table.column_names, table.columns, strict=True)]
 
 
 def _refuse_large(path: Path, rows: int, columns: int) -> None:
@@ -232,17 +215,6 @@ def map_npy(path: str | Path) -> Array:
     if not isinstance(found, np.ndarray):
         raise ValueError(f"cannot read {str(path)!r}: it must hold one array, and holds several.")
     return found
-
-
-def _numbers(path: Path) -> dict[str, Array]:
-    found = map_npy(path)
-    if found.ndim not in (1, 2):
-        raise ValueError(f"{str(path)!r} must hold one rank per case, or cases × models, got the shape {found.shape}.")
-    if found.dtype.kind not in "iuf":
-        raise ValueError(f"{str(path)!r} must hold whole numbers, the ranks, got {found.dtype.name} values.")
-    if found.ndim == 1:
-        return {"rank": np.asarray(found)}
-    return {f"{path.stem}_{k + 1}": np.asarray(found[:, k]) for k in range(found.shape[1])}
 
 
 def _head(path: Path) -> str:

@@ -47,10 +47,8 @@ def resolve(backend: Any = None, **options: Any) -> Any:
         error = ValueError if isinstance(backend, str) else TypeError
         raise error(f"`backend` must be 'processes', 'ray', or an object with `.map`, got {backend!r}{hint}")
     if given:
-        raise ValueError(
-            f"`{next(iter(given))}` is an option of a backend that is given by name, 'processes' or 'ray'; "
-            f"`backend` is {backend!r}."
-        )
+        only = "an option of a backend that is given by name, 'processes' or 'ray'"
+        raise ValueError(f"`{next(iter(given))}` is {only}; `backend` is {backend!r}.")
     return map if backend is None else backend
 
 

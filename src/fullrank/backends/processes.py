@@ -60,13 +60,10 @@ class ProcessBackend(Backend):
         return cores() if self.workers is None else self.workers
 
     def _map(self, task: Callable[[Any], Any], blocks: Iterable[Any]) -> Iterator[Any]:
-        with _Parcel(task) as parcel:
+        with _written(task) as parcel:
             threads = max(1, cores() // self.size) if self.threads is None else self.threads
             team = _Team(self._team, self.size, threads, parcel, 2 * (self.item_shards or 0) + 1)
-            try:
-                yield from run(team, task, blocks, retries=self.retries, timeout=self.timeout)
-            finally:
-                team.leave()
+            yield from run(team, task, blocks, retries=self.retries, timeout=self.timeout)
 
     def close(self) -> None:
         """Stop the workers."""
@@ -81,47 +78,38 @@ class ProcessBackend(Backend):
         return ProcessBackend, (self.workers, self.threads, self.retries, self.timeout, self.item_shards)
 
 
-# ------------------------------------------------------------------------------------------------- the task, written once
+#: What :func:`_open` takes: the model's name, the task as bytes, the file of its arrays, and where in it each one is.
+_Parcel = tuple[str, bytes, str | None, list[tuple[int, int]]]
 
 
-class _Parcel:
-    """Holds a task as bytes, its arrays in a file: in shared memory where there is room, else in the temporary folder."""
-
-    def __init__(self, task: Any) -> None:
-        self.name = getattr(task, "name", "function")
-        buffers: list[Any] = []
-        try:
-            self.head = pickle.dumps(task, 5, buffer_callback=buffers.append)
-        except Exception as error:  # an object may refuse in its own words
-            raise TypeError(
-                f"model `{self.name}` cannot be sent to another process ({error}): use functions and classes defined at "
-                "the top level of a module, or leave the backend out."
-            ) from None
-        raws = [buffer.raw() for buffer in buffers]
-        starts = [0, *itertools.accumulate(-(-raw.nbytes // _ALIGNED) * _ALIGNED for raw in raws)]
-        self.spans = [(start, start + raw.nbytes) for start, raw in zip(starts, raws, strict=False)]
-        self.path = self._write(raws, starts[-1]) if starts[-1] else None
-
-    def _write(self, raws: list[memoryview], size: int) -> str:
-        handle, path = tempfile.mkstemp(prefix="fullrank-", dir=_roomy(size))
-        try:
+@contextlib.contextmanager
+def _written(task: Any) -> Iterator[_Parcel]:
+    """Write a task as bytes, its arrays into a file: in shared memory where there is room, else in the temporary folder."""
+    name = getattr(task, "name", "function")
+    buffers: list[Any] = []
+    try:
+        head = pickle.dumps(task, 5, buffer_callback=buffers.append)
+    except Exception as error:  # an object may refuse in its own words
+        raise TypeError(
+            f"model `{name}` cannot be sent to another process ({error}): use functions and classes defined at the top "
+            "level of a module, or leave the backend out."
+        ) from None
+    raws = [buffer.raw() for buffer in buffers]
+    starts = [0, *itertools.accumulate(-(-raw.nbytes // _ALIGNED) * _ALIGNED for raw in raws)]
+    path = None
+    try:
+        if starts[-1]:
+            handle, path = tempfile.mkstemp(prefix="fullrank-", dir=_roomy(starts[-1]))
             with os.fdopen(handle, "wb") as file:
-                for raw, (start, _) in zip(raws, self.spans, strict=True):
+                for raw, start in zip(raws, starts, strict=False):
                     file.seek(start)
                     file.write(raw)
-                file.truncate(size)
-        except BaseException:
-            os.unlink(path)
-            raise
-        return path
-
-    def __enter__(self) -> _Parcel:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self.path is not None:  # workers that have mapped it keep what they need
+                file.truncate(starts[-1])
+        yield name, head, path, [(start, start + raw.nbytes) for start, raw in zip(starts, raws, strict=False)]
+    finally:
+        if path is not None:  # workers that have mapped it keep what they need
             with contextlib.suppress(OSError):
-                os.unlink(self.path)
+                os.unlink(path)
 
 
 def _roomy(size: int) -> str | None:
@@ -133,7 +121,8 @@ def _roomy(size: int) -> str | None:
         return None
 
 
-def _open(name: str, head: bytes, path: str | None, spans: list[tuple[int, int]]) -> Any:
+def _open(parcel: _Parcel) -> Any:
+    name, head, path, spans = parcel
     whole = memoryview(b"")
     if path is not None:
         with open(path, "rb") as file:
@@ -148,9 +137,6 @@ def _open(name: str, head: bytes, path: str | None, spans: list[tuple[int, int]]
         ) from error
 
 
-# ------------------------------------------------------------------------------------------------------------ the worker
-
-
 def _work(pipe: Connection, threads: int) -> None:
     """Work as a worker: open tasks and answer blocks until the other end of the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides when to stop
@@ -160,22 +146,17 @@ def _work(pipe: Connection, threads: int) -> None:
         os.environ[key] = str(threads)  # for what is imported from now on
     import threadpoolctl
 
-    task: Any = None
-    broken: Failure | None = None
+    task: Any = None  # or why it could not be opened
     with threadpoolctl.threadpool_limits(threads), contextlib.suppress(EOFError, OSError):
         while True:
-            what, content = pipe.recv()
-            if what == "task":
-                task = broken = None
-                left[:] = [content[2]] if content[2] else []
-                try:
-                    task = _open(*content)
-                except Exception as error:
-                    broken = Failure.of(error)
+            parcel, block = pipe.recv()
+            if parcel is not None:
+                task = None
+                left[:] = [parcel[2]] if parcel[2] else []
+                task = attempt(_open, parcel)
                 if "torch" in sys.modules:
                     sys.modules["torch"].set_num_threads(threads)
-            else:
-                pipe.send(broken or attempt(task, content))
+            pipe.send(task if isinstance(task, Failure) else attempt(task, block))
 
 
 def _die_with_parent(left: list[str]) -> None:
@@ -209,10 +190,8 @@ class _Worker:
         """Send a block, and the task before it if the worker does not have it yet."""
         self.busy = True
         with contextlib.suppress(OSError):  # a dead worker is found by `wait`
-            if self.parcel is not parcel:
-                self.pipe.send(("task", (parcel.name, parcel.head, parcel.path, parcel.spans)))
-                self.parcel = parcel
-            self.pipe.send(("block", block))
+            self.pipe.send((None if self.parcel is parcel else parcel, block))
+            self.parcel = parcel
 
     def stop(self, *, now: bool = False) -> None:
         self.pipe.close()
@@ -268,27 +247,18 @@ class _Team:
                     continue
             except (EOFError, OSError):
                 pass
-            out.append((worker, Lost(self._death(worker))))
+            worker.process.join(5)
+            code = worker.process.exitcode
+            self.drop(worker)
+            self.deaths += 1
+            how = f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with exit code {code}"
+            hint = "" if self.answers else ' (a script that uses workers must start under `if __name__ == "__main__":`)'
+            time.sleep(min(0.05 * self.deaths, 1.0))  # a machine short of memory needs a moment
+            out.append((worker, Lost(f"its worker {how}{hint}")))
         return out
-
-    def _death(self, worker: _Worker) -> str:
-        worker.process.join(5)
-        code = worker.process.exitcode
-        self.workers.remove(worker)
-        worker.stop(now=True)
-        self.deaths += 1
-        how = f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with exit code {code}"
-        hint = "" if self.answers else ' (a script that uses workers must start under `if __name__ == "__main__":`)'
-        time.sleep(min(0.05 * self.deaths, 1.0))  # a machine short of memory needs a moment
-        return f"its worker {how}{hint}"
 
     def drop(self, handle: Hashable) -> None:
         worker: Any = handle
         if worker in self.workers:
             self.workers.remove(worker)
             worker.stop(now=True)
-
-    def leave(self) -> None:
-        """Let workers stay, with the task, but drop those still busy: nobody waits for their answer."""
-        for worker in [each for each in self.workers if each.busy]:
-            self.drop(worker)

@@ -56,7 +56,9 @@ class RayBackend(Backend):
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
         if address:
             try:
-                _knock(address)
+                host, _, port = address.removeprefix("ray://").rpartition(":")
+                if host and port.isdigit():  # fail at once if nobody listens there: Ray itself would try for minutes
+                    socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
                 ray.init(address=address, **quiet)
             except (ConnectionError, OSError, RuntimeError, ValueError) as error:
                 raise ValueError(f"no Ray cluster was found at `address` {address!r}: {_first_line(error)}") from None
@@ -111,18 +113,9 @@ def on_loopback() -> Iterator[None]:
         os.environ.update({key: value for key, value in before.items() if value is not None})
 
 
-def _knock(address: str) -> None:
-    """Fail at once if nobody listens at "host:port": Ray itself would try for minutes."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if host and port.isdigit():
-        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
-
-
 def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".") + "."
 
-
-# ------------------------------------------------------------------------------------------------------------ in a worker
 
 _OPEN: dict[str, Any] = {}
 
@@ -145,9 +138,6 @@ class _Keeper:
         return _run_block(*letter)
 
 
-# ---------------------------------------------------------------------------------------------------------- in the driver
-
-
 class _Cluster:
     """Is the `Runner` over Ray tasks: a handle is the reference to a block's result."""
 
@@ -166,15 +156,14 @@ class _Cluster:
         self.remote = ray.remote(_run_block).options(max_retries=0, name=f"fullrank {self.name}", **self.needs)
         self.keepers: dict[int, Any] = {}
         self.places = 0
-        self.at: dict[Any, tuple[int, Any]] = {}  # (range, its keeper) of each block on its way, the oldest first
+        self.running: dict[Any, tuple[int | None, Any]] = {}  # blocks, oldest first: range, if any, and its keeper
         self.innocent: set[Any] = set()
         self.ahead = 2 * (backend.item_shards or 0) + 1
-        self.running: set[Any] = set()
         self.limit, self.refreshed = 0, -_REFRESH_SECONDS
 
     def room(self, block: Any) -> bool:
         shard = getattr(block, "shard", None)
-        if shard is not None and sum(each == shard for each, _ in self.at.values()) >= _AHEAD:
+        if shard is not None and sum(each == shard for each, _ in self.running.values()) >= _AHEAD:
             return False
         if self.backend.in_flight is not None:
             self.limit = self.backend.in_flight
@@ -197,9 +186,7 @@ class _Cluster:
         keeper = None if shard is None else self._keeper(shard)
         call = self.remote.remote if keeper is None else keeper.run.remote
         handle = call(self.box, self.token, __version__, threads, block)
-        self.running.add(handle)
-        if shard is not None:
-            self.at[handle] = shard, keeper
+        self.running[handle] = shard, keeper
         return handle  # type: ignore[no-any-return]
 
     def _keeper(self, shard: int) -> Any:
@@ -220,7 +207,7 @@ class _Cluster:
         if keeper not in self.keepers.values():
             return
         self.keepers = {place: each for place, each in self.keepers.items() if each is not keeper}
-        self.innocent.update([handle for handle, (_, each) in self.at.items() if each is keeper][1:])
+        self.innocent.update([handle for handle, (_, each) in self.running.items() if each is keeper][1:])
         with contextlib.suppress(Exception):  # it is gone, most of the time
             self.ray.kill(keeper)
 
@@ -244,21 +231,20 @@ class _Cluster:
                 str(error),
             )
         except RayError as error:  # worker, node or object lost
-            if isinstance(error, RayActorError) and handle in self.at:
-                self._retire(self.at[handle][1])
+            if isinstance(error, RayActorError):
+                self._retire(self.running[handle][1])
             reason = f"Ray lost it ({type(error).__name__}: {_first_line(error)})"
             return Lost(reason, counts=handle not in self.innocent)
         finally:
             self._forget(handle)
 
     def _forget(self, handle: Any) -> None:
-        self.running.discard(handle)
+        self.running.pop(handle, None)
         self.innocent.discard(handle)
-        self.at.pop(handle, None)
 
     def drop(self, handle: Hashable) -> None:
-        _, keeper = self.at.get(handle, (0, None))
-        if keeper is not None and next(each for each, (_, its) in self.at.items() if its is keeper) == handle:
+        _, keeper = self.running.get(handle, (None, None))
+        if keeper is not None and next(each for each, (_, its) in self.running.items() if its is keeper) == handle:
             self._retire(keeper)  # it runs, and nothing else would end it
         with contextlib.suppress(Exception):  # it may have ended, or Ray may be gone
             self.ray.cancel(handle, force=keeper is None)

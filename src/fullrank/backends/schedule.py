@@ -44,12 +44,7 @@ class Failure:
 
     kind: str
     message: str
-    trace: str
-
-    @classmethod
-    def of(cls, error: BaseException) -> Failure:
-        """Describe an error, with the traceback as it would have been printed."""
-        return cls(type(error).__name__, str(error), "".join(traceback.format_exception(error)))
+    trace: str  # as it would have been printed
 
 
 def attempt(task: Callable[[Any], Any], block: Any) -> Any:
@@ -57,7 +52,7 @@ def attempt(task: Callable[[Any], Any], block: Any) -> Any:
     try:
         return task(block)
     except Exception as error:
-        return Failure.of(error)
+        return Failure(type(error).__name__, str(error), "".join(traceback.format_exception(error)))
 
 
 class Runner(Protocol):
@@ -84,9 +79,10 @@ class Runner(Protocol):
 
 
 class Backend:
-    """Makes a dataclass of limits a backend; what is left to it is a way to run blocks, ``_map(task, blocks)``."""
+    """Makes a dataclass of limits a backend; what is left to it is to run blocks, ``_map(task, blocks)``, and ``close``."""
 
     item_shards: int | None
+    close: Callable[[], None]
     _map: Callable[..., Iterator[Any]]
 
     def __post_init__(self) -> None:
@@ -105,21 +101,11 @@ class Backend:
 
         return spread(self._map, task, blocks, self.item_shards)
 
-    def close(self) -> None:
-        """Stop what this backend started."""
-        raise NotImplementedError
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-
-@dataclass
-class _Running:
-    index: int
-    since: float
 
 
 def run(
@@ -141,7 +127,13 @@ def run(
         for handle in schedule.running:
             runner.drop(handle)
     if schedule.failed is not None:
-        raise _raised(task, *schedule.failed)
+        block, failure = schedule.failed
+        model, where = _where(task, block)
+        error: Exception = BlockError(f"{model} failed in {where}: {failure.kind}: {failure.message}")
+        if failure.kind in ("ValueError", "TypeError"):  # a sentence for people already
+            kind = ValueError if failure.kind == "ValueError" else TypeError
+            error = kind(f"{failure.message.rstrip('.')} (in {where}).")
+        raise error from RuntimeError(f"\n\n{failure.trace}")  # the worker's traceback, shown with the error
 
 
 @dataclass
@@ -157,7 +149,7 @@ class _Schedule:
     failed: tuple[Any, Failure] | None = None
     waiting: deque[int] = field(default_factory=deque)
     held: dict[int, Any] = field(default_factory=dict)  # blocks that have no result yet
-    running: dict[Hashable, _Running] = field(default_factory=dict)
+    running: dict[Hashable, tuple[int, float]] = field(default_factory=dict)  # each block, and since when
     losses: Counter[int] = field(default_factory=Counter)
     seconds: deque[float] = field(default_factory=lambda: deque(maxlen=256))
 
@@ -169,7 +161,7 @@ class _Schedule:
             if index is None:
                 return bool(self.waiting)
             self.waiting.remove(index)
-            self.running[self.runner.start(self.held[index])] = _Running(index, time.monotonic())
+            self.running[self.runner.start(self.held[index])] = index, time.monotonic()
         return False
 
     def _fill(self) -> None:
@@ -183,34 +175,36 @@ class _Schedule:
             self.held[index] = block
             self.waiting.append(index)
         if not self.waiting and self.exhausted:
-            self.waiting.extend(self._slow())
+            copies, limit = Counter(index for index, _ in self.running.values()), time.monotonic() - self._limit
+            slow = [(since, index) for index, since in self.running.values() if copies[index] == 1 and since < limit]
+            self.waiting.extend(index for _, index in sorted(slow)[:1])
 
     def ended(self) -> Iterator[Any]:
         """Wait until something ends or is due, and yield the results there are."""
         for handle, outcome in self.runner.wait(self._patience()):
-            ended = self.running.pop(handle, None)
-            if ended is None or ended.index not in self.held:
+            index, since = self.running.pop(handle, (-1, 0.0))
+            if index not in self.held:
                 continue  # its other copy was faster
             if isinstance(outcome, Lost):
-                self._lose(ended.index, outcome)
+                self._lose(index, outcome)
                 continue
-            block = self.held.pop(ended.index)
-            for copy in [key for key, other in self.running.items() if other.index == ended.index]:
+            block = self.held.pop(index)
+            for copy in [key for key, (other, _) in self.running.items() if other == index]:
                 del self.running[copy]
                 self.runner.drop(copy)
             if isinstance(outcome, Failure):
                 self.failed = self.failed or (block, outcome)
-                continue
-            self.seconds.append(time.monotonic() - ended.since)
-            yield outcome
+            else:
+                self.seconds.append(time.monotonic() - since)
+                yield outcome
 
     def lose_overdue(self) -> None:
         """Count blocks that run longer than the timeout as lost."""
         if self.timeout is not None:
-            for handle in [h for h, each in self.running.items() if time.monotonic() - each.since > self.timeout]:
-                late = self.running.pop(handle)
+            for handle in [h for h, (_, since) in self.running.items() if time.monotonic() - since > self.timeout]:
+                index, _ = self.running.pop(handle)
                 self.runner.drop(handle)
-                self._lose(late.index, Lost(f"it took longer than `timeout` = {self.timeout:g} seconds"))
+                self._lose(index, Lost(f"it took longer than `timeout` = {self.timeout:g} seconds"))
 
     def _lose(self, index: int, lost: Lost) -> None:
         """Have a block started again, unless its other copy still runs; give it up when it was lost too often."""
@@ -219,7 +213,7 @@ class _Schedule:
             model, where = _where(self.task, self.held[index])
             times = f"{self.losses[index]} attempts"
             raise BlockError(f"{model}: {where} was given up after {times}, the last because {lost.reason}.")
-        if not any(other.index == index for other in self.running.values()):
+        if not any(other == index for other, _ in self.running.values()):
             self.waiting.append(index)
 
     @property
@@ -227,15 +221,9 @@ class _Schedule:
         """After how many seconds a block is slow."""
         return max(SLOW_SECONDS, SLOW_TIMES * statistics.median(self.seconds)) if self.seconds else math.inf
 
-    def _slow(self) -> list[int]:
-        """Return the block that has taken far longer than the others, if it is not running twice already."""
-        copies, limit = Counter(each.index for each in self.running.values()), time.monotonic() - self._limit
-        late = [each for each in self.running.values() if copies[each.index] == 1 and each.since < limit]
-        return [min(late, key=lambda each: each.since).index] if late else []
-
     def _patience(self) -> float | None:
         """Return how long to wait before something else than an ending block may need to be done."""
-        oldest = min(each.since for each in self.running.values())
+        oldest = min(since for _, since in self.running.values())
         until = math.inf if self.timeout is None else oldest + self.timeout
         if self.exhausted:
             until = min(until, max(time.monotonic() + 0.5, oldest + self._limit))
@@ -250,14 +238,3 @@ def _where(task: Any, block: Any) -> tuple[str, str]:
         return model, "a block"
     first, last = int(users[0]), int(users[-1])
     return model, f"the block of user {first}" if first == last else f"the block of users {first} to {last}"
-
-
-def _raised(task: Any, block: Any, failure: Failure) -> Exception:
-    model, where = _where(task, block)
-    if failure.kind in ("ValueError", "TypeError"):  # a sentence for people already
-        kind = ValueError if failure.kind == "ValueError" else TypeError
-        error: Exception = kind(f"{failure.message.rstrip('.')} (in {where}).")
-    else:
-        error = BlockError(f"{model} failed in {where}: {failure.kind}: {failure.message}")
-    error.__cause__ = RuntimeError(f"\n\n{failure.trace}")  # the worker's traceback, shown with the error
-    return error

@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 from fullrank._checks import first_where
 from fullrank._files import replacing
 from fullrank._tables import require_pyarrow
-from fullrank.data.frames import Interactions
+from fullrank.data.frames import COLUMNS, Interactions
 
 INTERACTIONS, TEST, PROVENANCE = "interactions.parquet", "test.parquet", "provenance.json"
 
@@ -23,11 +24,9 @@ def read_folder(folder: Path) -> tuple[Interactions, Interactions | None, dict[s
     columns = _read_columns(folder / INTERACTIONS)
     test = _read_columns(folder / TEST) if (folder / TEST).is_file() else None
     both = (columns,) if test is None else (columns, test)
+    largest = {what: max(int(table[what].max()) for table in both) for what in ("user", "item")}
     # the provenance knows of users at the end who have no interaction
-    n_users, n_items = (
-        max(provenance.get(f"{what}s", 0), 1 + max(int(table[what].max()) for table in both))
-        for what in ("user", "item")
-    )
+    n_users, n_items = (max(provenance.get(f"{what}s", 0), 1 + most) for what, most in largest.items())
     ids = {"user_ids": _names(folder, "users", n_users), "item_ids": _names(folder, "items", n_items)}
     extra = {"ratings": columns.get("rating"), "timestamps": columns.get("timestamp")}
     data = Interactions(columns["user"], columns["item"], n_users, n_items, **extra, **ids)
@@ -35,24 +34,24 @@ def read_folder(folder: Path) -> tuple[Interactions, Interactions | None, dict[s
     return data, held, provenance
 
 
-def _read_parquet(path: Path) -> Any:
-    """Read a file of a data set as an Arrow table; one that cannot be read is an error that says to import it again."""
+@contextmanager
+def _parquet(path: Path) -> Iterator[Any]:
+    """Give pyarrow's module for Parquet; a file that it cannot read is an error that says to import it again."""
     pa = require_pyarrow("a stored data set")
     from pyarrow import parquet
 
     try:
-        return parquet.read_table(path)
-    except (pa.ArrowException, OSError) as error:
+        yield parquet
+    except (pa.ArrowException, OSError, AttributeError, ValueError) as error:  # the latter two: of odd metadata
         reason = str(error).splitlines()[0].rstrip(".")
-        raise ValueError(
-            f"{path} cannot be read as parquet ({reason}); delete it and import the data set again."
-        ) from None
+        raise ValueError(f"{path} cannot be read as parquet ({reason}); import the data set again.") from None
 
 
 def _read_columns(path: Path) -> dict[str, Any]:
     """Read the columns of interactions, checked to be positions, with rating and time where there are any."""
-    table = _read_parquet(path)
-    columns = {name: table[name] for name in ("user", "item", "rating", "timestamp") if name in table.column_names}
+    with _parquet(path) as parquet:
+        table = parquet.read_table(path)
+    columns = {name: table[name] for name in COLUMNS if name in table.column_names}
     if not table.num_rows:
         raise ValueError(f"{path} is empty; delete it and import the data set again.")
     for what in ("user", "item"):
@@ -73,21 +72,14 @@ def _read_columns(path: Path) -> dict[str, Any]:
 
 def counts_in(folder: Path) -> tuple[dict[str, int], int | None]:
     """Count from the footer of the files alone, without reading the rows."""
-    pa = require_pyarrow("a stored data set")
-    from pyarrow import parquet
-
-    try:
+    with _parquet(folder / INTERACTIONS) as parquet:
         meta = parquet.read_metadata(folder / INTERACTIONS)
-        names = meta.schema.names
-        largest = {"user": -1, "item": -1}
-        for group in range(meta.num_row_groups):
-            for what in largest:
-                statistics = meta.row_group(group).column(names.index(what)).statistics
-                largest[what] = max(largest[what], int(statistics.max))
         test = parquet.read_metadata(folder / TEST).num_rows if (folder / TEST).is_file() else None
-    except (pa.ArrowException, OSError, AttributeError, TypeError, ValueError) as error:
-        raise ValueError(f"{folder / INTERACTIONS} cannot be read as parquet ({error}).") from None
-    return {"interactions": meta.num_rows, "users": largest["user"] + 1, "items": largest["item"] + 1}, test
+        counts, groups = {"interactions": meta.num_rows}, [meta.row_group(k) for k in range(meta.num_row_groups)]
+        for what in ("user", "item"):
+            column = meta.schema.names.index(what)
+            counts[f"{what}s"] = 1 + max((int(group.column(column).statistics.max) for group in groups), default=-1)
+    return counts, test
 
 
 def _provenance(folder: Path) -> dict[str, Any]:
@@ -153,9 +145,7 @@ def write_folder(
             for stale in {TEST, "users.parquet", "items.parquet"} - set(tables):
                 (folder / stale).unlink(missing_ok=True)
     except OSError as error:
-        raise OSError(
-            f"{folder} cannot be written ({error.strerror or error}); set FULLRANK_DATA to one that can."
-        ) from None
+        raise OSError(f"{folder} cannot be written ({error.strerror or error}); set another FULLRANK_DATA.") from None
     return provenance
 
 
@@ -164,9 +154,7 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OSError(
-            f"{folder} cannot be made ({error.strerror or error}); set FULLRANK_DATA to another folder."
-        ) from None
+        raise OSError(f"{folder} cannot be made ({error.strerror or error}); set FULLRANK_DATA to another.") from None
 
 
 def _names(folder: Path, what: str, size: int) -> Any:
@@ -174,7 +162,8 @@ def _names(folder: Path, what: str, size: int) -> Any:
     path = folder / f"{what}.parquet"
     if not path.is_file():
         return None
-    table = _read_parquet(path)
+    with _parquet(path) as parquet:
+        table = parquet.read_table(path)
     names = np.array(table["id"].to_pylist() if "id" in table.column_names else [])
     if len(names) != size:
         raise ValueError(f"{path} has {len(names):,} names for {size:,} {what}; import the data set again.")

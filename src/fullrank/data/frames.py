@@ -17,8 +17,8 @@ from fullrank._checks import check_whole, first_where
 from fullrank._columns import checked_columns, frame_columns
 from fullrank._types import Array, BoolArray, IntArray
 
-# What interactions hold, in the order of a tuple.
-_PARTS = ("user", "item", "rating", "timestamp")
+#: What interactions hold, in the order of a tuple, and of most files.
+COLUMNS = ("user", "item", "rating", "timestamp")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -55,7 +55,6 @@ class Interactions:
         columns: dict[str, Array],
         n_users: int | None = None,
         n_items: int | None = None,
-        *,
         item_order: str = "sorted",
     ) -> Interactions:
         """Turn the names in the columns `user` and `item` into positions, see `encode`; the other columns are kept."""
@@ -152,22 +151,15 @@ def interactions(
 def raw_columns(data: Any, **overrides: str | None) -> dict[str, Array]:
     """Return the columns `user`, `item` and, where there are any, `rating` and `timestamp`, names not yet encoded."""
     if isinstance(data, Interactions):
-        found: dict[str, Any] = {
-            "user": data.users if data.user_ids is None else data.user_ids[data.users],
-            "item": data.items if data.item_ids is None else data.item_ids[data.items],
-            "rating": data.ratings,
-            "timestamp": data.timestamps,
-        }
-        return {what: values for what, values in found.items() if values is not None}
+        both = ((data.users, data.user_ids), (data.items, data.item_ids))
+        data = (*(codes if ids is None else ids[codes] for codes, ids in both), data.ratings, data.timestamps)
     if sp.issparse(data):
         coo = data.tocoo()
         found = {"user": coo.row, "item": coo.col, "rating": coo.data}
     elif isinstance(data, tuple):
         if not 2 <= len(data) <= 4:
-            raise ValueError(
-                f"`data` must be (users, items[, ratings[, timestamps]]), got a tuple of {len(data)} arrays."
-            )
-        found = {what: values for what, values in zip(_PARTS, data, strict=False) if values is not None}
+            raise ValueError(f"`data` must be (users, items[, ratings[, times]]), got a tuple of {len(data)} arrays.")
+        found = {what: values for what, values in zip(COLUMNS, data, strict=False) if values is not None}
     else:
         also = ", a mapping of arrays, a tuple (users, items[, ratings[, timestamps]]) or a sparse users × items matrix"
         found = frame_columns(data, ("user", "item"), ("rating", "timestamp"), overrides, also=also)
@@ -214,10 +206,7 @@ def encode(
         by_name = np.argsort(names)
         codes, names = np.argsort(by_name)[codes], names[by_name]
     if order == "first":
-        first = np.empty(len(names), dtype=np.int64)
-        # of several places the last that is written, the first row, stays
-        first[codes[::-1]] = np.arange(len(codes))[::-1]
-        by_appearance = np.argsort(first)
+        by_appearance = np.argsort(np.unique(codes, return_index=True)[1])
         codes, names = np.argsort(by_appearance)[codes], names[by_appearance]
     if names.dtype.kind == "i" and bool((names == np.arange(len(names))).all()):
         return codes, None, len(names)
@@ -312,7 +301,5 @@ def k_core(data: Any, users: int = 5, items: int = 5, *, iterate: bool = True, *
         if len(kept) == before or not iterate:
             break
     if not len(kept):
-        raise ValueError(
-            f"nothing is left with at least {users} items per user and {items} users per item: lower the bars."
-        )
+        raise ValueError(f"nothing is left with {users} items per user and {items} users per item: lower the bars.")
     return kept.compact()

@@ -19,14 +19,13 @@ from fullrank._checks import first_where
 from fullrank._progress import bar
 from fullrank._tables import open_bytes, pyarrow_or_none
 from fullrank._types import Array, IntArray
-from fullrank.data.frames import Interactions, among, same_sizes
+from fullrank.data.frames import COLUMNS, Interactions, among, same_sizes
 
 Source: TypeAlias = str | os.PathLike[str] | BinaryIO
 
 BLOCK = 16 << 20  # bytes: large enough for pyarrow to run at full speed, small enough to forget
 LARGEST_POSITION = 2**31 - 2
 _LARGEST = 2**63 - 1
-_COLUMNS = ("user", "item", "rating", "timestamp")
 
 
 def read_ratings_dat(source: Source, *, min_rating: float | None = None, progress: bool = False) -> Interactions:
@@ -53,7 +52,7 @@ def read_rating(source: Source, *, min_rating: float | None = None, progress: bo
 
     Columns are user, item, rating and time; the time may be absent.
     """
-    table = _read_numbers(source, "\t", min_rating, progress, needed=3, largest_id=LARGEST_POSITION)
+    table = _read_numbers(source, "\t", min_rating, progress, positions=True)
     return _positioned(table, source_name(source))
 
 
@@ -180,7 +179,7 @@ def source_name(source: Source) -> str:
 
 def _blocks(source: Source, progress: bool) -> Iterator[tuple[bytes, int]]:
     """Yield (bytes of whole lines, number of their first line), without a byte-order mark."""
-    name, size, rest, line = source_name(source), None, b"", 1
+    name, size, line = source_name(source), None, 1
     with contextlib.ExitStack() as stack:
         if isinstance(source, str | os.PathLike):
             try:
@@ -191,22 +190,15 @@ def _blocks(source: Source, progress: bool) -> Iterator[tuple[bytes, int]]:
         else:
             file = source
         shown = stack.enter_context(bar(progress, size, Path(name).name, unit="B", unit_scale=True))
-        chunk = file.read(BLOCK)
-        if chunk[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            raise ValueError(f"`{name}` line 1: the file is UTF-16; save it as UTF-8 or plain ASCII.")
-        shown.update(len(chunk))
-        chunk = chunk.removeprefix(b"\xef\xbb\xbf")
-        while chunk:
-            whole, end, chunk = chunk.rpartition(b"\n")
-            if end:
-                block, rest = rest + whole + end, b""
-                yield block, line
-                line += block.count(b"\n")
-            rest += chunk
-            chunk = file.read(BLOCK)
-            shown.update(len(chunk))
-    if rest:
-        yield rest, line
+        while block := file.read(BLOCK):
+            block += file.readline()
+            shown.update(len(block))
+            if line == 1:
+                if block[:2] in (b"\xff\xfe", b"\xfe\xff"):
+                    raise ValueError(f"`{name}` line 1: the file is UTF-16; save it as UTF-8 or plain ASCII.")
+                block = block.removeprefix(b"\xef\xbb\xbf")
+            yield block, line
+            line += block.count(b"\n")
 
 
 def lines_of(source: Source, progress: bool, *, newline_only: bool = False) -> Iterator[tuple[int, bytes]]:
@@ -237,16 +229,10 @@ def _integers(text: bytes) -> IntArray:
 
 
 def _read_numbers(
-    source: Source,
-    separator: str,
-    min_rating: float | None,
-    progress: bool,
-    *,
-    header: str = "",
-    needed: int = 4,
-    largest_id: int = _LARGEST,
+    source: Source, separator: str, min_rating: float | None, progress: bool, header: str = "", positions: bool = False
 ) -> dict[str, Any]:
-    """Read the columns of `_COLUMNS`, of which the first line may leave out those after the first `needed`."""
+    """Read the columns of `COLUMNS`; where users and items are `positions`, a first line without the time leaves it out."""
+    needed, largest_id = (3, LARGEST_POSITION) if positions else (4, _LARGEST)
     kept: dict[str, list[Any]] = {}
     numeric = b"0123456789.+-eE \r\n" + separator.encode()
     for block, first_line in _blocks(source, progress):
@@ -259,11 +245,11 @@ def _read_numbers(
             continue
         if not kept:
             width = 1 + block.lstrip().partition(b"\n")[0].count(separator.encode())
-            kept = {name: [] for name in (_COLUMNS[:width] if width >= needed else _COLUMNS)}
+            kept = {name: [] for name in (COLUMNS[:width] if width >= needed else COLUMNS)}
         # parsers want one character: a tab cannot occur beside "::", the check of characters sees to that
         fits = not block.translate(None, numeric)
         arrays = _parse(block.replace(b"::", b"\t"), list(kept), separator[-1].replace(":", "\t")) if fits else None
-        if arrays is None or any(arrays[name].min() < 0 or arrays[name].max() > largest_id for name in _COLUMNS[:2]):
+        if arrays is None or any(arrays[name].min() < 0 or arrays[name].max() > largest_id for name in COLUMNS[:2]):
             arrays = _parse_lines(source, block, first_line, list(kept), separator, largest_id)
         keep = slice(None) if min_rating is None else arrays["rating"] >= min_rating
         for name, parts in kept.items():
@@ -308,9 +294,7 @@ def _parse_lines(
             raise unreadable(source, number, line, expected)
         rows += [row] if row else []
     kinds = {name: np.float32 if name == "rating" else np.int64 for name in columns}
-    return {
-        name: np.array(values, dtype=kinds[name]) for name, values in zip(columns, zip(*rows, strict=True), strict=True)
-    }
+    return {name: np.array(values, kinds[name]) for name, values in zip(columns, zip(*rows, strict=True), strict=True)}
 
 
 def _refuse_wild(values: IntArray, what: str, name: str, among_what: str) -> None:
@@ -325,7 +309,8 @@ def _refuse_wild(values: IntArray, what: str, name: str, among_what: str) -> Non
 def _positioned(table: dict[str, Any], name: str) -> Interactions:
     for what in ("user", "item"):
         _refuse_wild(table[what], what, name, f"among {len(table[what]):,} interactions")
-    return Interactions.encoded(table, *(int(table[what].max(initial=-1)) + 1 for what in ("user", "item")))
+    n_users, n_items = (int(table[what].max(initial=-1)) + 1 for what in ("user", "item"))
+    return Interactions.encoded(table, n_users, n_items)
 
 
 # ---- lines of integers: a user and the user's items ------------------------------------------------------------------
@@ -360,10 +345,8 @@ def _read_both(
     """Return (train and test rows in one, test rows), with the same numbers of users and items."""
     rest, held = same_sizes(read(train, progress=progress), read(test, progress=progress))
     if (row := first_where(among(held.keys, np.sort(rest.keys)))) is not None:
-        raise ValueError(
-            f"`{source_name(test)}` holds out item {held.items[row]} of user {held.users[row]}, which "
-            f"`{source_name(train)}` has too."
-        )
+        pair = f"item {held.items[row]} of user {held.users[row]}"
+        raise ValueError(f"`{source_name(test)}` holds out {pair}, which `{source_name(train)}` has too.")
     columns: dict[str, Any] = {}
     for name in ("users", "items", "ratings", "timestamps"):
         parts = getattr(rest, name), getattr(held, name)

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import zipfile
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -38,12 +38,10 @@ def catalogue() -> dict[str, dict[str, Any]]:
 
 def data_folder() -> Path:
     """Return the folder of all data sets: `FULLRANK_DATA`, else `fullrank` in the platform's cache."""
-    named = os.environ.get("FULLRANK_DATA")
-    if named:
-        return Path(named).expanduser()
     import platformdirs
 
-    return Path(platformdirs.user_cache_path("fullrank"))
+    named = os.environ.get("FULLRANK_DATA")
+    return Path(named).expanduser() if named else platformdirs.user_cache_path("fullrank")
 
 
 def canonical_name(name: str) -> str:
@@ -84,22 +82,17 @@ def load(
     name = canonical_name(name)
     if how is not None:
         check_choice("how", how, HOW)
-    folder = data_folder() / name
+    source, folder = catalogue().get(name, {}), data_folder() / name
     if not (folder / INTERACTIONS).is_file():
-        source = catalogue()[name]
         if not folder.is_dir() or _find(folder, source) is None:
             raise FileNotFoundError(_missing(name))
         import_files(name, folder, progress=progress)
     data, test, provenance = read_folder(folder)
     notes = [str(note) for note in provenance.get("notes", ())]
-    source = catalogue().get(name, {})
-    if source:
-        notes += _differences(data, source["counts"])
+    notes += _differences(data, source["counts"]) if source else []
     if how == "given" or (how is None and test is not None):
         if test is None:
-            raise ValueError(
-                f"`how` is 'given', but {folder} has no {TEST}; split it anew with how='last' or 'random'."
-            )
+            raise ValueError(f"`how` is 'given', but {folder} has no {TEST}; split anew with how='last' or 'random'.")
         if (row := first_where(~among(test.keys, np.sort(data.keys)))) is not None:
             raise ValueError(
                 f"{folder / TEST} holds out item {test.items[row]} of user {test.users[row]}, which {INTERACTIONS} does "
@@ -109,9 +102,7 @@ def load(
     else:
         default = source.get("split") or {}
         if how is None and not default:
-            raise ValueError(
-                f"{folder} has no {TEST}; say how to split with how='random', 'ratio' or, with time, 'last'."
-            )
+            raise ValueError(f"{folder} has no {TEST}; say how to split: how='random', 'ratio' or, with time, 'last'.")
         how = how or str(default["how"])
         if min_items is None:
             min_items = int(default.get("min_items", 2))
@@ -131,15 +122,12 @@ def available() -> list[dict[str, Any]]:
     """
     rows = []
     for name, source in catalogue().items():
-        folder = data_folder() / name
-        present = (folder / INTERACTIONS).is_file()
-        counts = dict(source["counts"])
-        test = None
-        if present:
-            try:
-                counts, test = counts_in(folder)
-            except ValueError:
-                present = False
+        folder, found = data_folder() / name, None
+        if (folder / INTERACTIONS).is_file():
+            with suppress(ValueError):
+                found = counts_in(folder)
+        present = found is not None
+        counts, test = found or (source["counts"], None)
         rows.append(
             {
                 "name": name,
@@ -181,7 +169,10 @@ def import_files(
     origins = [_verified(origin, option, verify) for origin in dict.fromkeys(origin for origin, _ in files)]
     least: dict[str, Any] = next((step for step in entry["filter"] if "min_rating" in step), {})
     with ExitStack() as stack:
-        opened = [_opened(stack, file) for file in files]
+        opened = []
+        for origin, member in files:
+            archive = None if member is None else stack.enter_context(zipfile.ZipFile(origin))
+            opened.append(stack.enter_context(origin.open("rb") if archive is None else archive.open(str(member))))
         read = getattr(readers, f"read_{option['reader']}")(*opened, progress=progress is not False, **least)
     data, test = read if isinstance(read, tuple) else (read, None)
     if test is not None and data.timestamps is not None and not np.ptp(data.timestamps):
@@ -226,18 +217,8 @@ def _missing(name: str) -> str:
     )
 
 
-# ---- finding official files ------------------------------------------------------------------------------------------
-
-
 #: An official file: where it is on disk, and its name inside if that is a zip archive.
 _File = tuple[Path, str | None]
-
-
-def _opened(stack: ExitStack, file: _File) -> Any:
-    origin, member = file
-    if member is None:
-        return stack.enter_context(origin.open("rb"))
-    return stack.enter_context(stack.enter_context(zipfile.ZipFile(origin)).open(member))
 
 
 def _find(path: Path, source: dict[str, Any]) -> tuple[dict[str, Any], list[_File]] | None:
@@ -282,18 +263,14 @@ def _verified(origin: Path, option: dict[str, Any], verify: bool) -> dict[str, A
     known: dict[str, Any] = next((each for each in option["downloads"] if verify and each["name"] == origin.name), {})
     for what in ("bytes", "sha256"):
         if known.get(what) not in (None, facts[what]):
-            raise ValueError(
-                f"{origin} has {what} {facts[what]}, the official file {known[what]}: fetch it again, or accept it with "
-                "verify=False."
-            )
+            found = f"{what} {facts[what]}, the official file {known[what]}"
+            raise ValueError(f"{origin} has {found}: fetch it again, or accept it with verify=False.")
     return facts
 
 
 def _differences(data: Interactions, published: dict[str, int]) -> list[str]:
     here = {"interactions": len(data), "users": data.n_users, "items": data.n_items}
-    return [
-        f"{what}: {here[what]:,} here, {published[what]:,} published" for what in here if here[what] != published[what]
-    ]
+    return [f"{what}: {n:,} here, {published[what]:,} published" for what, n in here.items() if n != published[what]]
 
 
 def _fetch(url: str, path: Path, size: int | None, digest: str | None, progress: bool, timeout: float) -> None:

@@ -54,7 +54,14 @@ class Split:
         settle(self, "train", _canonical(self.train, "train"))
         cases = self._cases_of(self.users) if self.items is None else (self.users, self.items)
         for what, values in zip(("users", "items"), cases, strict=True):
-            settle(self, what, _positions(values, what))
+            array = np.asarray(values)
+            if array.ndim != 1:
+                raise ValueError(f"`{what}` must be one position per case, got an array of shape {array.shape}.")
+            if array.dtype.kind not in "iu" and len(array):
+                raise TypeError(f"`{what}` must hold positions, rows or columns of `train`, got {array.dtype} values.")
+            if array.dtype == np.uint64 and len(array) and int(array.max()) > np.iinfo(np.int64).max:
+                raise ValueError(f"`{what}` holds {int(array.max())}, which is not a position in `train`.")
+            settle(self, what, np.array(array, dtype=np.int64))
         settle(self, "notes", tuple(self.notes))
         self._check_cases()
         if self.weights is not None:
@@ -85,9 +92,7 @@ class Split:
 
     def _check_cases(self) -> None:
         if len(self.users) != len(self.items):
-            raise ValueError(
-                f"`users` has {len(self.users):,} entries and `items` {len(self.items):,}; a case needs one of each."
-            )
+            raise ValueError(f"`users` has {len(self.users):,} entries and `items` {len(self.items):,}, not as many.")
         if not len(self.users):
             raise ValueError("there are no test cases: `users` and `items` are empty.")
         for what, values, size in (("users", self.users, self.n_users), ("items", self.items, self.n_items)):
@@ -123,19 +128,14 @@ class Split:
         if weights.shape != self.users.shape:
             raise ValueError(f"`weights` must be one per case, of shape {self.users.shape}, got shape {weights.shape}.")
         if (case := first_where(~(np.isfinite(weights) & (weights >= 0)))) is not None:
-            raise ValueError(
-                f"`weights` must be finite numbers of at least 0, got {weights[case]} for user {self.users[case]} "
-                f"(case {case})."
-            )
+            where = f"user {self.users[case]} (case {case})"
+            raise ValueError(f"`weights` must be finite numbers of at least 0, got {weights[case]} for {where}.")
         if not weights.any():
             raise ValueError("`weights` are all 0; at least one user must count.")
         by_user = np.zeros(self.n_users)
         by_user[self.users] = weights
         if (case := first_where(by_user[self.users] != weights)) is not None:
-            raise ValueError(
-                f"the cases of user {self.users[case]} carry different `weights`; the weight is the user's, one for all "
-                "targets."
-            )
+            raise ValueError(f"the cases of user {self.users[case]} carry different `weights`: a user has one weight.")
         return weights
 
     @property
@@ -212,10 +212,8 @@ class Split:
 
     def __repr__(self) -> str:
         of = "" if len(self.test_users) == self.cases else f" of {len(self.test_users):,} users"
-        return (
-            f"Split({self.name!r}: {self.n_users:,} users × {self.n_items:,} items, {self.train.nnz:,} in train, "
-            f"{self.cases:,} cases{of})"
-        )
+        train = f"{self.n_users:,} users × {self.n_items:,} items, {self.train.nnz:,} in train"
+        return f"Split({self.name!r}: {train}, {self.cases:,} cases{of})"
 
     def labelled(self, name: str, notes: Iterable[str] = ()) -> Split:
         """Return the same split under another name, with further notes; the arrays are shared."""
@@ -274,9 +272,7 @@ class Split:
         """
         check_choice("how", how, HOW)
         if (how == "given") != (test is not None):
-            raise ValueError(
-                f"`how` is {how!r} and `test` is {'missing' if test is None else 'there'}; they go together."
-            )
+            raise ValueError(f"`how` is {how!r}, `test` is {'missing' if test is None else 'there'}; they go together.")
         if how == "given":
             return given_test(data, test, name=name, **columns)
         check_whole("min_items", min_items, 2)
@@ -312,10 +308,8 @@ def _numbered_together(data: Any, test: Any, columns: dict[str, Any], where: str
     both = [frames.raw_columns(each, **names) for each in (data, test)]
     users, user_ids, n_users = frames.encode_together([each["user"] for each in both], "user", n_users, where=where)
     items, item_ids, n_items = frames.encode_together([each["item"] for each in both], "item", n_items, where=where)
-    known, asked = (
-        Interactions(*pairs, n_users, n_items, user_ids=user_ids, item_ids=item_ids)
-        for pairs in zip(users, items, strict=True)
-    )
+    ids: dict[str, Any] = {"user_ids": user_ids, "item_ids": item_ids}
+    known, asked = (Interactions(*pairs, n_users, n_items, **ids) for pairs in zip(users, items, strict=True))
     return known, asked
 
 
@@ -347,10 +341,8 @@ def _random_keys(found: Interactions, rng: RNG) -> FloatArray:
 
 def _split_of(train: Interactions, test: Interactions, name: str, notes: tuple[str, ...] = ()) -> Split:
     ones = np.ones(len(train), dtype=np.float32)
-    matrix = sp.csr_matrix((ones, (train.users, train.items)), shape=(train.n_users, train.n_items))
-    return Split(
-        matrix, test.users, test.items, name=name, notes=notes, user_ids=train.user_ids, item_ids=train.item_ids
-    )
+    csr = sp.csr_matrix((ones, (train.users, train.items)), shape=(train.n_users, train.n_items))
+    return Split(csr, test.users, test.items, name=name, notes=notes, user_ids=train.user_ids, item_ids=train.item_ids)
 
 
 def _canonical(given: Any, name: str) -> Any:
@@ -386,16 +378,3 @@ def _canonical(given: Any, name: str) -> Any:
             f"{more(bad.sum())}; store a finite number other than 0 where there is an interaction, else nothing."
         )
     return matrix
-
-
-def _positions(values: Any, what: str) -> IntArray:
-    array = np.asarray(values)
-    if array.ndim != 1:
-        raise ValueError(f"`{what}` must be one position per case, got an array of shape {array.shape}.")
-    if array.dtype.kind not in "iu" and len(array):
-        raise TypeError(
-            f"`{what}` must hold integer positions (rows and columns of `train`), got {array.dtype} values."
-        )
-    if array.dtype == np.uint64 and len(array) and int(array.max()) > np.iinfo(np.int64).max:
-        raise ValueError(f"`{what}` holds {int(array.max())}, which is not a position in `train`.")
-    return np.array(array, dtype=np.int64)

@@ -16,7 +16,7 @@ import functools
 import operator
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -66,7 +66,14 @@ def from_recbole(
         _refuse_other(each, test_data)
     notes: tuple[str, ...] = ()
     if metrics is None:
-        metrics, notes = _own_metrics(next(iter(trainers.values())).config)
+        config = next(iter(trainers.values())).config
+        asked = [str(each) for each in config["metrics"]]
+        wanted = [f"{each.lower()}@{k}" for each in asked if each.lower() in _METRICS for k in config["topk"]]
+        metrics = wanted or DEFAULT_METRICS
+        left = [each for each in asked if each.lower() not in _METRICS]
+        if left:  # no functions of the rank
+            verb = "is" if len(left) == 1 else "are"
+            notes = (f"RecBole's {', '.join(left)} cannot be corrected and {verb} left out.",)
     seed = seed_of(rng)
     counts = {str(name): _counts(each, test_data, ties, seed) for name, each in trainers.items()}
     about = {"recbole": _Data.of(next(iter(trainers.values())), test_data).settings}
@@ -98,15 +105,9 @@ class _Data:
         used = None if repeatable or (sequential and args is None) else getattr(sampler, "used_ids", None)
         return cls(design, int(data.item_num) - 1, data.uid_field, data.iid_field, used, sequential, settings)
 
-    @property
-    def candidates(self) -> str:
-        """Whether items that the user has met are candidates."""
-        return "all" if self.used is None else "unseen"
 
-
-@dataclass(frozen=True)
-class _Batch:
-    """Rows (list, item, score) and cases (list, user, target, number of candidates) of one or several batches."""
+class _Batch(NamedTuple):
+    """Rows (list, item, score) and cases (list, user, target, number of candidates) of a batch."""
 
     lists: IntArray
     items: IntArray
@@ -116,47 +117,40 @@ class _Batch:
     targets: IntArray
     pools: IntArray
 
-    @classmethod
-    def joined(cls, parts: list["_Batch"]) -> "_Batch":
-        """Several batches as one; their lists are told apart."""
-        shifts = np.cumsum([0, *(int(part.of.max(initial=-1)) + 1 for part in parts)])
-        names = ("items", "scores", "users", "targets", "pools")
-        whole = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-        for name in ("lists", "of"):
-            whole[name] = np.concatenate([getattr(part, name) + by for part, by in zip(parts, shifts, strict=False)])
-        return cls(**whole)
-
 
 def _counts(trainer: Any, test_data: Any, ties: str, seed: int) -> RankCounts:
     """Go through the test data as `Trainer.evaluate` does, and rank what it scores."""
     data = _Data.of(trainer, test_data)
-    full = isinstance(data.design, Exhaustive)
     parts: list[RankCounts] = []
-    waiting, size = [], 0
+    waiting: list[_Batch] = []
     with evaluating(trainer.model), _seeded(seed):
         trainer.tot_item_num = data.items + 1
-        if full and trainer.item_tensor is None:
+        if data.design.exhaustive and trainer.item_tensor is None:
             trainer.item_tensor = test_data._dataset.get_item_feature().to(trainer.device)
         for batch in test_data:
-            waiting.append(_compared(trainer, data, batch) if full else _drawn(trainer, data, batch))
-            size += len(waiting[-1].items)
-            if size >= _SCORES:
-                parts.append(_ranked(_Batch.joined(waiting), data, ties, seed))
-                waiting, size = [], 0
+            waiting.append((_compared if data.design.exhaustive else _drawn)(trainer, data, batch))
+            if sum(len(each.items) for each in waiting) >= _SCORES:
+                parts.append(_ranked(waiting, data, ties, seed))
+                waiting = []
     if waiting:
-        parts.append(_ranked(_Batch.joined(waiting), data, ties, seed))
+        parts.append(_ranked(waiting, data, ties, seed))
     if not parts:
         raise ValueError("`test_data` has no batches, so there is nothing to rank.")
     return functools.reduce(operator.add, parts)
 
 
-def _ranked(batch: _Batch, data: _Data, ties: str, seed: int) -> RankCounts:
+def _ranked(parts: list[_Batch], data: _Data, ties: str, seed: int) -> RankCounts:
+    """Rank several batches as one; their lists are told apart."""
+    first = np.cumsum([0, *(int(part.of.max(initial=-1)) + 1 for part in parts)])
+    apart = [part._replace(lists=part.lists + by, of=part.of + by) for part, by in zip(parts, first, strict=False)]
+    batch = _Batch(*map(np.concatenate, zip(*apart, strict=True)))
     # a list is one user's, or, of a sequential model, one positive's: its number is the user, and knows the user's name
     owners = np.zeros(int(batch.of.max()) + 1, dtype=np.int64)
     owners[batch.of] = batch.users
     cases = Cases(batch.of, batch.of, batch.targets, owners)
     rows = Listed(batch.lists, batch.items, batch.scores, f"RecBole's model of {data.settings['dataset']}")
-    return rank_lists(rows, cases, How(batch.pools, data.design, data.candidates, ties, seed, "error"))
+    candidates = "all" if data.used is None else "unseen"
+    return rank_lists(rows, cases, How(batch.pools, data.design, candidates, ties, seed, "error"))
 
 
 def _compared(trainer: Any, data: _Data, batch: Any) -> _Batch:
@@ -228,15 +222,6 @@ def _refuse_other(trainer: Any, test_data: Any) -> None:
         )
     if not trainer.config["single_spec"]:
         raise ValueError("`trainer` is one of several processes, and sees a part of the test data: evaluate in one.")
-
-
-def _own_metrics(config: Any) -> tuple[list[str] | tuple[str, ...], tuple[str, ...]]:
-    """The metrics that RecBole is set to compute, and a note on those that are no function of the rank."""
-    asked = [str(each) for each in config["metrics"]]
-    wanted = [f"{each.lower()}@{k}" for each in asked if each.lower() in _METRICS for k in config["topk"]]
-    left = [each for each in asked if each.lower() not in _METRICS]
-    note = f"RecBole's {', '.join(left)} cannot be corrected and {'is' if len(left) == 1 else 'are'} left out."
-    return wanted or DEFAULT_METRICS, (note,) if left else ()
 
 
 def _called(choice: Any) -> str:

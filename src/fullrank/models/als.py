@@ -57,9 +57,7 @@ class ALS:
         """Fit the factors of users and of items in turn, ``iterations`` times."""
         users = history_of(train)
         items = users.T.tocsr()
-        start = np.random.default_rng(self.rng).normal(
-            scale=0.1 / np.sqrt(self.factors), size=(users.shape[1], self.factors)
-        )
+        start = np.random.default_rng(self.rng).normal(0, 0.1 / np.sqrt(self.factors), (users.shape[1], self.factors))
         right = start * (np.diff(items.indptr) > 0)[:, None]
         left = np.zeros((users.shape[0], self.factors))
         with bar(progress, self.iterations, "ALS") as rounds:

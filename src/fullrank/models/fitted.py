@@ -69,10 +69,7 @@ class FittedItemItem(ItemItem):
 
         Histories are saved with the similarities: a loaded model scores its users without the training data.
         """
-        arrays = {
-            "history_indptr": np.asarray(self.history.indptr, dtype=np.int64),
-            "history_indices": self.history.indices,
-        }
+        arrays = {"history_indptr": self.history.indptr.astype(np.int64), "history_indices": self.history.indices}
         if sp.issparse(self.similarity):
             arrays |= {f"similarity_{part}": getattr(self.similarity, part) for part in ("indptr", "indices", "data")}
         else:
@@ -82,9 +79,6 @@ class FittedItemItem(ItemItem):
     def __repr__(self) -> str:
         kind = f"{self.similarity.nnz:,} similarities" if sp.issparse(self.similarity) else "dense similarities"
         return f"{self.name} fitted on {self.n_users:,} users × {self.n_items:,} items, {kind}"
-
-
-# ------------------------------------------------------------------------------------------ on disk
 
 
 def register(*recommenders: type, **kinds: Callable[[Any, dict[str, Array]], Any]) -> None:
@@ -159,9 +153,6 @@ _KINDS: dict[str, Callable[[Any, dict[str, Array]], Any]] = {
     "factors": lambda recommender, arrays: FittedFactors(recommender, **arrays),
     "item-item": _item_item,
 }
-
-
-# ------------------------------------------------------------------------------------------ what recommenders share
 
 
 def describe(recommender: Any) -> str:

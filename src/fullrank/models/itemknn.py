@@ -129,16 +129,17 @@ class ItemKNN:
     def fit(self, train: Any, *, progress: bool = True) -> FittedItemItem:
         """Compute similarities and keep the nearest neighbours."""
         history = history_of(train)
-        items, cosine = history.T.tocsr(), self.weighting == "cosine"
-        weights = items if cosine else _bm25(items, self.k1, self.b)
+        weights, cosine = history.T.tocsr(), self.weighting == "cosine"
+        if not cosine:
+            sizes, times = np.diff(weights.indptr), np.bincount(weights.indices, minlength=weights.shape[1])
+            lengths = self.k1 * (1 - self.b + self.b * sizes / (sizes.mean() or 1.0)) + 1
+            rarity = np.log(weights.shape[0]) - np.log1p(times)
+            weights.data = np.repeat((self.k1 + 1) / lengths, sizes) * rarity[weights.indices]
         strips = _similarities(weights, "ItemKNN", progress, keep_self=self.keep_self, cosine=cosine)
         similarity = _together([_nearest(strip, self.neighbours) for strip in strips], [])
         return FittedItemItem(self, _densest(similarity), history)
 
     __repr__ = describe
-
-
-# ------------------------------------------------------------------------------------------------------- inside
 
 
 def _similarities(weights: Any, what: str, progress: bool, *, keep_self: bool, cosine: bool = True) -> Iterator[Any]:
@@ -161,16 +162,6 @@ def _similarities(weights: Any, what: str, progress: bool, *, keep_self: bool, c
                 strip.eliminate_zeros()
             yield strip
             steps.update(strip.shape[0])
-
-
-def _bm25(items: Any, k1: float, b: float) -> Any:
-    n_items, n_users = items.shape
-    lengths = np.diff(items.indptr)
-    mean = lengths.mean() or 1.0
-    rarity = np.log(n_items) - np.log1p(np.bincount(items.indices, minlength=n_users))
-    weights = items.copy()
-    weights.data = np.repeat((k1 + 1) / (k1 * (1 - b + b * lengths / mean) + 1), lengths) * rarity[items.indices]
-    return weights
 
 
 def _nearest(strip: Any, k: int) -> Any:

@@ -17,6 +17,7 @@ import hashlib
 import mmap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -36,9 +37,6 @@ class Scorer(Protocol):
     def score(self, users: IntArray, items: IntArray) -> Any:
         """Return scores of shape (b, m): entry (r, c) for user ``users[r]`` and item ``items[r, c]``."""
         ...
-
-
-# ------------------------------------------------------------------------------------------------------- the kinds
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -82,10 +80,10 @@ class Factors:
 
     def __getstate__(self) -> dict[str, Any]:
         # A memory-mapped table travels to another process as its address on disk, not as its content.
-        return {key: _Mapped.of(each) if isinstance(each, np.ndarray) else each for key, each in vars(self).items()}
+        return {key: _address(each) if isinstance(each, np.ndarray) else each for key, each in vars(self).items()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        _settle(self, **{key: each.open() if isinstance(each, _Mapped) else each for key, each in state.items()})
+        _settle(self, **{key: each() if isinstance(each, partial) else each for key, each in state.items()})
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -244,8 +242,6 @@ class _WrongShapeError(ValueError):
     """Says that scores came back in a shape that nobody asked for."""
 
 
-# ------------------------------------------------------------------------------------------------------- as_scorer
-
 _ALLOWED = (
     "a pair of factor arrays (U, V), a function score(users, items), an object with such a method, a model of implicit, "
     "LensKit, Cornac or RecBole, a torch module, a frame with user_id, item_id and score, or a users × items matrix"
@@ -285,36 +281,22 @@ def as_scorer(model: Any, split: Any = None, *, name: str | None = None) -> Any:
     return found
 
 
-# ------------------------------------------------------------------------------------------------------- inside
-
-
 def _settle(value: Any, **fields: Any) -> None:
     """Set fields of a frozen value: while it is made, or when it finds out what it was asked to find out."""
     for name, each in fields.items():
         object.__setattr__(value, name, each)
 
 
-@dataclass(frozen=True)
-class _Mapped:
-    """Says where a memory-mapped array lies."""
-
-    filename: str
-    dtype: str
-    shape: tuple[int, ...]
-    offset: int
-
-    @classmethod
-    def of(cls, array: Array) -> Array | _Mapped:
-        root: Any = array
-        while isinstance(root, np.ndarray) and not isinstance(root.base, mmap.mmap):
-            root = root.base
-        if not isinstance(root, np.memmap) or root.filename is None:
-            return np.asarray(array)
-        same = (root.shape, root.dtype, root.ctypes.data) == (array.shape, array.dtype, array.ctypes.data)
-        return cls(str(root.filename), array.dtype.str, array.shape, root.offset) if same else np.asarray(array)
-
-    def open(self) -> Array:
-        return np.memmap(self.filename, dtype=self.dtype, mode="r", offset=self.offset, shape=self.shape)
+def _address(array: Array) -> Array | partial[Array]:
+    """Return how to map an array that is all of a memory-mapped file; any other array itself."""
+    root: Any = array
+    while isinstance(root, np.ndarray) and not isinstance(root.base, mmap.mmap):
+        root = root.base
+    if not isinstance(root, np.memmap) or root.filename is None:
+        return np.asarray(array)
+    whole = (root.shape, root.dtype, root.ctypes.data) == (array.shape, array.dtype, array.ctypes.data)
+    how = (str(root.filename), array.dtype.str, "r", root.offset, array.shape)
+    return partial(np.memmap, *how) if whole else np.asarray(array)
 
 
 def matrix_of(values: Any, what: str) -> Array:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -65,21 +65,14 @@ class StoredFactors(Factors):
     """
 
     _tables: tuple[StoredTable, StoredTable]
-    _only: tuple[int, ...]
+    _only: Sequence[int]
 
     def __init__(
-        self,
-        users: StoredTable,
-        items: StoredTable,
-        bias: Any = None,
-        name: str = "factors",
-        only: tuple[int, ...] = (),
+        self, users: StoredTable, items: StoredTable, bias: Any = None, name: str = "factors", only: Sequence[int] = ()
     ) -> None:
         if users.width != items.width:
-            raise ValueError(
-                f"model `{name}` has user factors of width {users.width} and item factors of width {items.width}; they "
-                "must agree."
-            )
+            widths = f"user factors of width {users.width} and item factors of width {items.width}"
+            raise ValueError(f"model `{name}` has {widths}; they must agree.")
         kind = np.result_type(users.dtype, items.dtype)
         self.__dict__.update(
             _tables=tuple(replace(each, dtype=kind.str) for each in (users, items)), _only=only,
@@ -128,17 +121,13 @@ class StoredTable:
         """Map all rows, in their places; those outside low..high−1 are not filled."""
         if isinstance(self.source, np.ndarray):
             return np.ascontiguousarray(self.source, dtype=self.dtype)
-        if isinstance(self.source, str):
-            mapped = map_npy(self.source)
-            if mapped.dtype == np.dtype(self.dtype):
-                return mapped
-        high = self.rows if high is None else high
-        folder = self.cache
-        if folder is None:
-            import platformdirs
+        if isinstance(self.source, str) and map_npy(self.source).dtype == np.dtype(self.dtype):
+            return map_npy(self.source)
+        import platformdirs
 
-            folder = os.path.join(platformdirs.user_cache_dir("fullrank"), "factors")
-        path = Path(folder) / f"{_mark(self.fingerprint, self.dtype, low, high)[:32]}.npy"
+        high = self.rows if high is None else high
+        folder = platformdirs.user_cache_path("fullrank") / "factors" if self.cache is None else Path(self.cache)
+        path = folder / f"{_mark(self.fingerprint, self.dtype, low, high)[:32]}.npy"
         if not path.exists():
             self._convert(path, low, high)
         return map_npy(str(path))
@@ -149,9 +138,8 @@ class StoredTable:
         stride = self.width * kind.itemsize
         written = np.zeros(high - low, dtype=bool)
         with replacing(path) as file:
-            np.lib.format.write_array_header_2_0(
-                file, {"descr": kind.str, "fortran_order": False, "shape": (self.rows, self.width)}
-            )
+            header = {"descr": kind.str, "fortran_order": False, "shape": (self.rows, self.width)}
+            np.lib.format.write_array_header_2_0(file, header)
             start = file.tell()
             for places, values in self._batches(low, high):
                 order = np.argsort(places, kind="stable")
@@ -182,28 +170,20 @@ class StoredTable:
         columns = [*self.vectors, *([self.ids] if self.ids else [])]
         place = 0
         paths, kind, system = self.source
-        for fragment in _dataset(list(paths), kind, system).get_fragments():
+        for fragment in ds.dataset(list(paths), format=kind, filesystem=system).get_fragments():
             if self.ids is None:
                 n = fragment.count_rows()
                 if place + n <= low or place >= high:
                     place += n
                     continue
             wanted = None if self.ids is None else (ds.field(self.ids) >= low) & (ds.field(self.ids) < high)
-            batches = fragment.to_batches(
-                columns=columns, filter=wanted, batch_size=BATCH, batch_readahead=2, fragment_readahead=1
-            )
-            for batch in batches:
-                if not batch.num_rows:
-                    continue
-                values = _vectors(batch, self.vectors, self.width)
-                if self.ids is None:
-                    yield np.arange(place, place + batch.num_rows), values
-                    place += batch.num_rows
-                else:
-                    yield np.asarray(batch.column(self.ids).to_numpy(zero_copy_only=False), dtype=np.int64), values
-
-
-# ------------------------------------------------------------------------------------------------------- finding tables
+            for batch in fragment.to_batches(columns=columns, filter=wanted, batch_size=BATCH, batch_readahead=2):
+                places: Any = np.arange(place, place + batch.num_rows)
+                place += batch.num_rows
+                if self.ids is not None:
+                    places = batch.column(self.ids).to_numpy(zero_copy_only=False).astype(np.int64)
+                if len(places):
+                    yield places, _vectors(batch, self.vectors, self.width)
 
 
 def _table(source: Any, what: str, cache: Any, filesystem: Any, vectors: str | None, ids: str | None) -> StoredTable:
@@ -219,20 +199,12 @@ def _table(source: Any, what: str, cache: Any, filesystem: Any, vectors: str | N
     else:
         return _of_dataset(source, what, cache, filesystem, vectors, ids)
     if array.ndim != 2 or array.dtype.kind not in "fiu":
-        raise ValueError(
-            f"`{what}` in {where} must be a matrix of numbers, got shape {array.shape} and type {array.dtype}."
-        )
+        raise ValueError(f"`{what}` in {where} must be a matrix of numbers, got {array.dtype} of shape {array.shape}.")
     return StoredTable(source, len(array), array.shape[1], float_type(array.dtype).str, mark, cache)
 
 
 def _mark(*parts: Any) -> str:
     return hashlib.sha256(" ".join(map(str, parts)).encode()).hexdigest()
-
-
-def _dataset(paths: Any, kind: str, filesystem: Any, **options: Any) -> Any:
-    import pyarrow.dataset as ds
-
-    return ds.dataset(paths, format=kind, filesystem=filesystem, **options)
 
 
 def _of_dataset(
@@ -244,8 +216,6 @@ def _of_dataset(
     found = source
     if not isinstance(source, ds.FileSystemDataset):
         try:
-            if isinstance(source, str) and "://" in source and filesystem is None:
-                filesystem, source = _from_uri(source)
             found = _discover(source, filesystem)
         except (pa.ArrowInvalid, OSError, TypeError) as error:
             first = (str(error).splitlines() or [type(error).__name__])[0]
@@ -253,47 +223,47 @@ def _of_dataset(
     paths, kind, system = sorted(found.files), found.format.default_extname, found.filesystem
     if not paths:
         raise ValueError(f"`{what}` {source!r} holds no files.")
-    if found is not source:
-        found = _dataset(paths, kind, system)
+    found = ds.dataset(paths, format=kind, filesystem=system)
     columns, width, dtype = _vector_columns(found, what, vectors)
-    place = _id_column(found.schema, what, columns, ids)
+    whole = [field.name for field in found.schema if pa.types.is_integer(field.type)]
+    if ids is None:  # one of the usual names that holds whole numbers, if there is one
+        ids = next((each for each in _IDS if each in whole and each not in columns), None)
+    elif ids not in found.schema.names:
+        raise ValueError(f"`{what}` has no column {ids!r}; it has {listed(found.schema.names)}.")
+    elif ids not in whole:
+        raise ValueError(f"column `{ids}` of `{what}` must hold positions, got {found.schema.field(ids).type}.")
     marks = [f"{each.path} {each.size} {each.mtime_ns}" for each in system.get_file_info(paths)]
-    mark = _mark("\n".join([*marks, repr(columns), repr(place)]))
+    mark = _mark("\n".join([*marks, repr(columns), repr(ids)]))
     return StoredTable(
-        (tuple(paths), kind, system), found.count_rows(), width, float_type(dtype).str, mark, cache, columns, place
+        (tuple(paths), kind, system), found.count_rows(), width, float_type(dtype).str, mark, cache, columns, ids
     )  # fmt: skip
 
 
 def _discover(source: Any, filesystem: Any) -> Any:
-    """Open the files at a path or in a list as a dataset, of the format that their names tell; a folder, of any."""
-    several = isinstance(source, list | tuple)
-    name = str(source[0] if several else source)
-    given = [os.fspath(each) for each in source] if several else source
-    for kind, ends in _ENDINGS.items():
-        if name.endswith(ends):
-            return _dataset(given, kind, filesystem)
-    found = [_dataset(given, kind, filesystem, exclude_invalid_files=True) for kind in _ENDINGS]
-    return next((each for each in found if each.files), found[-1])
-
-
-_ENDINGS = {"parquet": (".parquet", ".pq"), "feather": (".feather", ".arrow", ".ipc")}
-
-
-def _from_uri(uri: str) -> tuple[Any, str]:
-    """Return pyarrow's own file system for a URI, or fsspec's where pyarrow has none, and the path in it."""
+    """Open the files at a path or URI, or in a list, as a dataset of the format that their names tell; a folder, of any."""
     import pyarrow as pa
+    import pyarrow.dataset as ds
     import pyarrow.fs as fs
 
-    try:
-        system, path = fs.FileSystem.from_uri(uri)
-        return system, str(path)
-    except pa.ArrowInvalid:
+    if isinstance(source, str) and "://" in source and filesystem is None:
         try:
-            import fsspec
-        except ImportError:
-            raise ValueError(f"pyarrow cannot open {uri!r}; with `pip install fsspec` and its driver it may.") from None
-        system, path = fsspec.core.url_to_fs(uri)
-        return fs.PyFileSystem(fs.FSSpecHandler(system)), str(path)
+            filesystem, source = fs.FileSystem.from_uri(source)
+        except pa.ArrowInvalid:
+            try:
+                import fsspec
+            except ImportError:
+                hint = "with `pip install fsspec` and its driver it may"
+                raise ValueError(f"pyarrow cannot open {source!r}; {hint}.") from None
+            filesystem, source = fsspec.core.url_to_fs(source)
+    given = [os.fspath(each) for each in source] if isinstance(source, list | tuple) else source
+    name = str(given[0] if isinstance(given, list) else given)
+    endings = {"parquet": (".parquet", ".pq"), "feather": (".feather", ".arrow", ".ipc")}
+    for kind, ends in endings.items():
+        if name.endswith(ends):
+            return ds.dataset(given, format=kind, filesystem=filesystem)
+    options = {"filesystem": filesystem, "exclude_invalid_files": True}
+    found = [ds.dataset(given, format=kind, **options) for kind in endings]
+    return next((each for each in found if each.files), found[-1])
 
 
 def _vector_columns(found: Any, what: str, vectors: str | None) -> tuple[tuple[str, ...], int, Any]:
@@ -318,22 +288,6 @@ def _vector_columns(found: Any, what: str, vectors: str | None) -> tuple[tuple[s
     kind = schema.field(name).type
     width = getattr(kind, "list_size", None) or len(found.head(1, columns=[name])[name][0])
     return (name,), int(width), kind.value_type.to_pandas_dtype()
-
-
-def _id_column(schema: Any, what: str, columns: tuple[str, ...], ids: str | None) -> str | None:
-    """Return the column of positions: the one that was named, else one of the usual names that holds whole numbers."""
-    import pyarrow as pa
-
-    whole = [field.name for field in schema if pa.types.is_integer(field.type)]
-    if ids is None:
-        return next((each for each in _IDS if each in whole and each not in columns), None)
-    if ids not in schema.names:
-        raise ValueError(f"`{what}` has no column {ids!r}; it has {listed(schema.names)}.")
-    if ids not in whole:
-        raise ValueError(
-            f"column `{ids}` of `{what}` must hold positions, which are whole numbers, got {schema.field(ids).type}."
-        )
-    return ids
 
 
 def _vectors(batch: Any, columns: tuple[str, ...], width: int) -> Array:

@@ -2,19 +2,18 @@
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
 from fullrank._checks import more
-from fullrank._tables import is_number
 from fullrank._types import Array
 from fullrank.data.frames import encode, repeats
 from fullrank.data.readers import Negatives, Source, lines_of, no_interactions, source_name, unreadable
 
 WHOLE_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})")
+DECIMAL_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 
 
 class CandidateLists(Negatives):
@@ -64,32 +63,28 @@ def read_trec_run(source: Source, *, progress: bool = False) -> dict[str, Array]
 
     The rank column is not used (trec_eval does not either). A document twice in a query is an error.
     """
-    found = _read_trec(source, progress, "qid Q0 docno rank score tag", 4, _finite, "a finite score")
-    return {"query_id": found[0], "doc_id": found[1], "score": np.array(found[2], dtype=np.float64)}
+    return _read_trec(source, progress, "qid Q0 docno rank score tag", "score", float, "a finite score")
 
 
 def read_trec_qrels(source: Source, *, progress: bool = False) -> dict[str, Array]:
     """Read TREC judgements, ``qid 0 docno relevance``, as columns ``query_id``, ``doc_id``, ``relevance``."""
-
-    def whole(text: str) -> int | None:
-        return int(text) if WHOLE_NUMBER.fullmatch(text) else None
-
-    found = _read_trec(source, progress, "qid 0 docno relevance", 3, whole, "a whole number as relevance")
-    return {"query_id": found[0], "doc_id": found[1], "relevance": np.array(found[2], dtype=np.int64)}
+    return _read_trec(source, progress, "qid 0 docno relevance", "relevance", int, "a whole number as relevance")
 
 
 def _read_trec(
-    source: Source, progress: bool, form: str, value: int, read: Callable[[str], Any], expected: str
-) -> tuple[Array, Array, tuple[Any, ...]]:
-    rows: list[tuple[str, str, Any, int]] = []
-    width = len(form.split())
+    source: Source, progress: bool, form: str, value: str, kind: type[int | float], expected: str
+) -> dict[str, Array]:
+    rows: list[tuple[str, str, int | float, int]] = []
+    wanted = form.split()
+    number_form = WHOLE_NUMBER if kind is int else DECIMAL_NUMBER
     for number, line in _text_lines(source, progress):
         fields = line.split()
-        if len(fields) != width:
+        if len(fields) != len(wanted):
             raise unreadable(source, number, line.encode(), form)
-        if (found := read(fields[value])) is None:
+        text = fields[wanted.index(value)]
+        if not number_form.fullmatch(text) or not np.isfinite(kind(text)):
             raise unreadable(source, number, line.encode(), expected)
-        rows.append((fields[0], fields[2], found, number))
+        rows.append((fields[0], fields[2], kind(text), number))
     if not rows:
         raise ValueError(f"`{source_name(source)}` line 1: the file is empty; expected lines of {form}.")
     names, documents, values, lines = zip(*rows, strict=True)
@@ -98,11 +93,9 @@ def _read_trec(
     repeated = repeats(query * (int(document.max()) + 1) + document)
     if len(repeated):
         r = int(repeated.min())
-        raise ValueError(
-            f"`{source_name(source)}` line {lines[r]}: document {documents[r]!r} of query {names[r]!r} is there already"
-            f"{more(len(repeated))}."
-        )
-    return queries, docs, values
+        pair = f"document {documents[r]!r} of query {names[r]!r}"
+        raise ValueError(f"`{source_name(source)}` line {lines[r]}: {pair} is there already{more(len(repeated))}.")
+    return {"query_id": queries, "doc_id": docs, value: np.array(values)}
 
 
 def _text_lines(source: Source, progress: bool) -> Iterator[tuple[int, str]]:
@@ -133,8 +126,3 @@ def _typed(names: Sequence[str]) -> Array:
     """Read names as integers if all are written as such, else as strings."""
     whole = all(WHOLE_NUMBER.fullmatch(name) for name in names)
     return np.array(names, dtype=np.int64 if whole else object)
-
-
-def _finite(text: str) -> float | None:
-    fits = is_number(text) and "_" not in text and np.isfinite(float(text))
-    return float(text) if fits else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,34 +28,21 @@ class How:
     """Holds what is known about the lists, checked before anything is read or scored."""
 
     n_items: Any
-    design: Design | str
+    design: Any  # or the name of one
     candidates: str
     ties: str
     rng: RNG
     missing: str
 
     def __post_init__(self) -> None:
-        _ = self.negatives
+        object.__setattr__(self, "design", parse_design(self.design))
+        # a type question: what the distinct items of a list with repeats follow is known of Sample alone
+        if type(self.design) is not Sample and not self.design.exhaustive:
+            raise ValueError(f"`design` must be one sample, such as 'uni99', or 'full', got '{self.design}'.")
         check_choice("ties", self.ties, TIES)
         check_choice("missing", self.missing, ("error", "drop"))
         if self.split is not None:  # which counts them; without one, any name of one's own will do
             check_choice("candidates", self.candidates, ("unseen", "all"))
-
-    @property
-    def declared(self) -> Design:
-        """Return the design that was named."""
-        return parse_design(self.design)
-
-    @property
-    def negatives(self) -> int | None:
-        """Return how many negatives a list should hold; ``None``: all there are."""
-        declared = self.declared
-        # a type question: what the distinct items of a list with repeats follow is known of Sample alone
-        if type(declared) is Sample:
-            return declared.negatives
-        if not declared.exhaustive:
-            raise ValueError(f"`design` must be one sample, such as 'uni99', or 'full', got '{declared}'.")
-        return None
 
     @property
     def split(self) -> Split | None:
@@ -108,11 +95,17 @@ class Cases:
 
     def user(self, code: Any) -> str:
         """Name a user in a message."""
-        return f"user {_plain(code, self.user_names)}"
+        return f"user {written(code, self.user_names)}"
 
     def item(self, code: Any) -> str:
         """Name an item in a message."""
-        return f"item {_plain(code, self.item_names)}"
+        return f"item {written(code, self.item_names)}"
+
+
+def written(code: Any, names: Array | None) -> str:
+    """Write a user or an item by its name, where there are names."""
+    name = code if names is None else names[int(code)]
+    return repr(name.item() if isinstance(name, np.generic) else name)
 
 
 def rank_lists(rows: Listed, cases: Cases, how: How) -> RankCounts:
@@ -121,7 +114,13 @@ def rank_lists(rows: Listed, cases: Cases, how: How) -> RankCounts:
     if not total:
         raise ValueError("there are no targets (rows whose `label` is 1, say), so there is nothing to rank.")
     width = int(max(rows.items.max(initial=0), cases.targets.max())) + 1
-    _refuse_repeated_cases(cases, width)
+    repeated = repeats(cases.users * width + cases.targets)
+    if len(repeated):
+        c = repeated[0]
+        raise ValueError(
+            f"{cases.item(cases.targets[c])} is listed twice as a target of {cases.user(cases.users[c])}"
+            f"{more(len(repeated))}; list every (user, target) once."
+        )
     rows, cases, kept = _matched(rows, cases, how.missing)
     _, inverse, times = np.unique(cases.users, return_inverse=True, return_counts=True)
     T = times[inverse]
@@ -130,7 +129,7 @@ def rank_lists(rows: Listed, cases: Cases, how: How) -> RankCounts:
     order = np.lexsort((rows.items, rows.lists))
     lists, items, scores = rows.lists[order], rows.items[order], rows.scores[order]
     keys, users = lists * width + items, cases.owner_of(lists)
-    _refuse_bad_scores(rows.source, users, items, scores, keys, cases)
+    _check_scores(rows.source, users, items, scores, keys, cases)
     first = np.r_[True, keys[1:] != keys[:-1]]
     wanted = cases.lists * width + cases.targets
     place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
@@ -148,16 +147,19 @@ def rank_lists(rows: Listed, cases: Cases, how: How) -> RankCounts:
     if (c := first_where(drawn == 0)) is not None:
         raise ValueError(f"{cases.user(cases.users[c])}{more((drawn == 0).sum())} has no negatives beside the target.")
     if split is not None and how.candidates == "unseen":
-        _refuse_seen(split, users, items, cases)
+        seen = split.in_train(users, items)
+        if (r := first_where(seen)) is not None:
+            raise ValueError(
+                f"{cases.item(items[r])} is a negative of {cases.user(users[r])} and in the user's training items"
+                f"{more(seen.sum())}: if negatives were drawn from all items, say `candidates='all'`."
+            )
     design, N = _settled(how, drawn, N, T, cases)
     if split is not None and not design.exhaustive:
         _warn_unless_uniform(split, how.candidates, items, drawn / (N - 1), cases)
     hits, places = _hits(cases, target_scores, lo, hi, items, scores, how)
     weights = None
     if split is not None and split.weights is not None:
-        by_user = np.zeros(split.n_users)
-        by_user[split.users] = split.weights
-        weights = by_user[cases.users]
+        weights = split.weights[locate(cases.users, split.users)]
     return RankCounts.from_outcomes(
         np.where(drawn == N - 1, ALL, drawn), hits, N, design, weights=weights, order=places, targets=T,
         users=cases.user_ids(), candidates=how.candidates,
@@ -213,9 +215,9 @@ def _candidates_of(how: How, cases: Cases, kept: IntArray, total: int, T: IntArr
     else:
         N = per_case("n_items", n_items, total)[kept]
     if (c := first_where(N < 2)) is not None:
+        user = cases.user(cases.users[c])
         raise ValueError(
-            f"`n_items`, the number of candidates with the target, must be at least 2, got {N[c]} for "
-            f"{cases.user(cases.users[c])}."
+            f"`n_items`, the number of candidates with the target, must be at least 2, got {N[c]} for {user}."
         )
     return N
 
@@ -226,8 +228,8 @@ def _settled(how: How, drawn: IntArray, N: IntArray | None, T: IntArray, cases: 
     def has(c: int, bad: Array) -> str:
         return f"{cases.user(cases.users[c])}{more(bad.sum())} has {drawn[c]:,} distinct negatives"
 
-    declared, negatives = how.declared, how.negatives
-    if N is None and negatives is None:
+    declared = how.design
+    if N is None and declared.exhaustive:
         return declared, drawn + 1
     if N is None:
         raise ValueError(
@@ -236,12 +238,11 @@ def _settled(how: How, drawn: IntArray, N: IntArray | None, T: IntArray, cases: 
         )
     if (c := first_where(beyond := drawn > N - 1)) is not None:
         raise ValueError(f"{has(c, beyond)}, more than the {N[c] - 1:,} that `n_items` leaves room for.")
-    if negatives is None:
+    if declared.exhaustive:
         if (c := first_where(part := drawn < N - 1)) is not None:
-            raise ValueError(
-                f"{has(c, part)} of {N[c] - 1:,}: that is not 'full', declare the sample ('uni{drawn[c]}')."
-            )
+            raise ValueError(f"{has(c, part)} of {N[c] - 1:,}: that is not 'full', declare a sample ('uni{drawn[c]}').")
         return declared, N
+    negatives: int = declared.negatives
     pooled = negatives * (T if len(np.unique(cases.lists)) < len(cases.lists) else np.ones_like(T))
     if (c := first_where(beyond := drawn > pooled)) is not None:
         raise ValueError(f"{has(c, beyond)}, but `design` is '{declared}': declare the number drawn.")
@@ -262,9 +263,9 @@ def _hits(
 ) -> tuple[IntArray, IntArray]:
     """Count the negatives that beat each target, and find its place among its user's; the kernels decide both."""
     # ties are drawn from names, unless cases are known by their positions
-    users = _keys(None if cases.by_position else cases.user_names)(cases.users)
-    item_keys = _keys(None if cases.by_position else cases.item_names)
-    items, targets = item_keys(items), item_keys(cases.targets)
+    users = cases.users if cases.by_position else _keys(cases.users, cases.user_names)
+    codes = np.concatenate([items, cases.targets])
+    items, targets = np.split(codes if cases.by_position else _keys(codes, cases.item_names), [len(items)])
     order = np.lexsort((cases.targets, cases.users))  # the kernels want a user's targets side by side
     starts = np.flatnonzero(np.diff(cases.users[order], prepend=-1))
     ptr = np.append(starts, len(order)).astype(np.int64)
@@ -275,7 +276,7 @@ def _hits(
         owners, owners, fixed(ptr), fixed(targets[order]), none, none, fixed(np.zeros(0, dtype=np.int32)), True, 0,
         0, int(np.diff(ptr).max()), fixed(np.zeros(len(order), dtype=np.int64)),
     )  # fmt: skip
-    rules = rules_of(how.declared.courses(2), how.ties, seed_of(how.rng))
+    rules = rules_of(how.design.courses(2), how.ties, seed_of(how.rng))
     hits, places = np.zeros(len(order), dtype=np.int64), np.ones(len(order), dtype=np.int64)
     state = State(seen, rules, sizes, hits, sizes + 1, places, np.zeros(len(starts), dtype=np.int8))
     step = max(1, SCORES_PER_CALL // (1 + int(sizes.max())))
@@ -284,41 +285,24 @@ def _hits(
         column = np.arange(int(sizes[rows].max()))
         at = np.where(column < sizes[rows, None], lo[rows, None] + column, 0)
         asked = np.column_stack([targets[order][rows], items[at]])
-        hits[rows] = state.beaten_by(rows, sizes[rows], asked, np.column_stack([target_scores[rows], scores[at]])).sum(
-            1
-        )
+        given = np.column_stack([target_scores[rows], scores[at]])
+        hits[rows] = state.beaten_by(rows, sizes[rows], asked, given).sum(1)
     state.order_targets(target_scores)
     back = np.argsort(order)
     return hits[back], places[back]
 
 
-def _keys(names: Array | None) -> Callable[[IntArray], IntArray]:
-    """Return a function from codes to keys: an integer name itself, of another a hash that is the same everywhere."""
+def _keys(codes: IntArray, names: Array | None) -> IntArray:
+    """Return the keys of what is named: an integer name itself, of another a hash that is the same everywhere."""
     if names is None:
-        return lambda codes: codes
-    if names.dtype.kind in "iu":
-        return lambda codes: np.asarray(names[codes], dtype=np.int64)
-    hashed = (hashlib.blake2b(str(name).encode(), digest_size=8).digest() for name in names)
-    keys = np.array([int.from_bytes(digest, "big") >> 1 for digest in hashed], dtype=np.int64)
-    return lambda codes: keys[codes]
+        return codes
+    if names.dtype.kind not in "iu":
+        hashed = (hashlib.blake2b(str(name).encode(), digest_size=8).digest() for name in names)
+        names = np.array([int.from_bytes(digest, "big") >> 1 for digest in hashed])
+    return np.asarray(names[codes], dtype=np.int64)
 
 
-# ------------------------------------------------------------------------------------------------------- refusals
-
-
-def _refuse_repeated_cases(cases: Cases, width: int) -> None:
-    repeated = repeats(cases.users * width + cases.targets)
-    if len(repeated):
-        c = repeated[0]
-        raise ValueError(
-            f"{cases.item(cases.targets[c])} is listed twice as a target of {cases.user(cases.users[c])}"
-            f"{more(len(repeated))}; list every (user, target) once."
-        )
-
-
-def _refuse_bad_scores(
-    source: str, users: IntArray, items: IntArray, scores: Array, keys: IntArray, cases: Cases
-) -> None:
+def _check_scores(source: str, users: IntArray, items: IntArray, scores: Array, keys: IntArray, cases: Cases) -> None:
     bad = np.isnan(scores)
     if (r := first_where(bad)) is not None:
         raise ValueError(
@@ -330,24 +314,6 @@ def _refuse_bad_scores(
         raise ValueError(
             f"{source} scores {cases.item(items[r])} of {cases.user(users[r])} twice and differently, "
             f"{scores[r]:g} and {scores[r + 1]:g}{more(torn.sum())}."
-        )
-
-
-def _refuse_seen(split: Split, users: IntArray, items: IntArray, cases: Cases) -> None:
-    seen = split.in_train(users, items)
-    if (r := first_where(seen)) is not None:
-        raise ValueError(
-            f"{cases.item(items[r])} is a negative of {cases.user(users[r])} and in the user's training items"
-            f"{more(seen.sum())}: if negatives were drawn from all items, say `candidates='all'`."
-        )
-
-
-def refuse_absent(split: Split, absent: Array) -> None:
-    """Refuse lists that leave out cases of the split."""
-    if (c := first_where(absent)) is not None:
-        raise ValueError(
-            f"the file has no negatives for user {_plain(split.users[c], split.user_ids)}{more(absent.sum())}, who has a "
-            "target in the split: leave such users out with `missing='drop'`."
         )
 
 
@@ -376,19 +342,3 @@ def _warn_unless_uniform(split: Split, candidates: str, items: IntArray, rate: A
             "catalogue or once for all users, it is wrong.",
             stacklevel=4,
         )
-
-
-def refuse_unknown(scorer: Any, name: str, users: IntArray, items: IntArray) -> None:
-    """Refuse users or items that the model does not know."""
-    for what, values in (("user", users), ("item", items)):
-        size = getattr(scorer, f"n_{what}s", None)
-        low, high = int(values.min(initial=0)), int(values.max(initial=0))
-        if low < 0 or (size is not None and high >= size):
-            known = "" if size is None else f", which knows {size:,} {what}s: 0 to {size - 1}"
-            raise ValueError(f"{what} {low if low < 0 else high} is unknown to model `{name}`{known}.")
-
-
-def _plain(code: Any, names: Array | None) -> str:
-    """Write a user or an item by its name, where there are names."""
-    name = code if names is None else names[int(code)]
-    return repr(name.item() if isinstance(name, np.generic) else name)

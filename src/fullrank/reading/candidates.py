@@ -20,16 +20,15 @@ that. What it makes of a list:
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from fullrank._checks import first_where, more
-from fullrank._columns import checked_columns, column_values, frame_columns, series_to_numpy
+from fullrank._columns import checked_columns, column_values, frame_columns
 from fullrank._tables import is_number
 from fullrank._types import RNG, Array, FloatArray, IntArray
-from fullrank.data.frames import among, encode, encode_together, locate, stored_in, whole_names
+from fullrank.data.frames import among, encode, encode_together, locate, repeats, stored_in, whole_names
 from fullrank.data.readers import LARGEST_POSITION, Negatives, Source
 from fullrank.data.split import Split
 from fullrank.models.scorer import Table, as_scorer, floats, to_numpy
@@ -37,9 +36,7 @@ from fullrank.observing.task import SCORES_PER_CALL
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import Design, Sample
 from fullrank.reading.candidate_files import WHOLE_NUMBER, CandidateLists, read_trec_qrels, read_trec_run
-from fullrank.reading.candidate_ranking import Cases, How, Listed, rank_lists, refuse_absent, refuse_unknown
-
-# ------------------------------------------------------------------------------------------------------ the front doors
+from fullrank.reading.candidate_ranking import Cases, How, Listed, rank_lists, written
 
 
 def counts_from_negatives(
@@ -74,31 +71,40 @@ def counts_from_negatives(
     >>> counts.sizes, counts.auc
     (array([2, 3]), 0.333)
     """
-    how = How(n_items, "uni1" if design is None else design, candidates, ties, rng, missing)
-    split = how.split
     if not isinstance(negatives, Negatives):
-        raise TypeError(
-            "`negatives` must be what `read_negatives` (NCF) or `read_elliot_negatives` returns, got a "
-            f"{type(negatives).__name__}."
-        )
+        allowed, got = "what `read_negatives` (NCF) or `read_elliot_negatives` returns", type(negatives).__name__
+        raise TypeError(f"`negatives` must be {allowed}, got a {got}.")
+    sizes = np.diff(negatives.offsets)
+    if design is None:
+        design = Sample(max(int(sizes.max(initial=0)), 1), replace=False)
+    how = How(n_items, design, candidates, ties, rng, missing)
+    split = how.split
     by_name = isinstance(negatives, CandidateLists)  # NCF's files hold positions, whatever the split's names are
     users = _to_positions(negatives.users, split, "user", by_name)
     items = _to_positions(negatives.negatives, split, "item", by_name)
     targets = None if negatives.targets is None else _to_positions(negatives.targets, split, "item", by_name)
-    sizes = np.diff(negatives.offsets)
-    if design is None:
-        how = replace(how, design=Sample(max(int(sizes.max(initial=0)), 1), replace=False))
-    lists = np.repeat(np.arange(len(users)), sizes)
-    if targets is None:
-        cases, kept = _cases_of_split(split, users, lists, missing)
+    lists, of = np.repeat(np.arange(len(users)), sizes), np.arange(len(users))
+    absent = np.zeros(0, dtype=bool) if split is None else ~among(split.users, np.unique(users))
+    if missing == "error" and split is not None and (c := first_where(absent)) is not None:
+        raise ValueError(
+            f"the file has no negatives for user {written(split.users[c], split.user_ids)}{more(absent.sum())}, who has a "
+            "target in the split: leave such users out with `missing='drop'`."
+        )
+    if targets is not None:
+        cases = Cases.at_positions(split, of, users, targets)
+    elif split is not None:  # the split's targets, and the lists of users who have one
+        cases = Cases.at_positions(split, locate(split.users, users), split.users, split.items).take(~absent)
+        kept = among(lists, np.unique(cases.lists))
         lists, items = lists[kept], items[kept]
     else:
-        cases = Cases.at_positions(split, np.arange(len(users)), users, targets)
-        if split is not None and missing == "error":
-            refuse_absent(split, ~among(split.users, np.unique(users)))
+        raise ValueError("the file lists negatives per user, no targets: give a Split, which has them, as `n_items`.")
     scorer = as_scorer(model, split, name=name)
     called = name or scorer.name
-    refuse_unknown(scorer, called, cases.users, np.concatenate([items, cases.targets]))
+    for what, values in (("user", cases.users), ("item", np.concatenate([items, cases.targets]))):
+        size, highest = getattr(scorer, f"n_{what}s", None), int(values.max(initial=0))
+        if size is not None and highest >= size:
+            known = f"{size:,} {what}s: 0 to {size - 1}"
+            raise ValueError(f"{what} {highest} is unknown to model `{called}`, which knows {known}.")
     return rank_lists(_scored(scorer, called, cases, lists, items), cases, how)
 
 
@@ -138,9 +144,8 @@ def counts_from_scores(
         if (r := first_where(~np.isin(found["label"], (0, 1)))) is not None:
             raise ValueError(f"the labels must be 0 and 1, or true and false, got {found['label'][r]:g}.")
         rows = np.flatnonzero(found["label"] == 1)
-        if len(rows):  # a target that was drawn as well stands there twice, and is one case
-            key = encode(users[rows], "user")[0] * len(rows) + encode(items[rows], "item")[0]
-            rows = rows[np.sort(np.unique(key, return_index=True)[1])]
+        key = encode(users[rows], "user")[0] * len(rows) + encode(items[rows], "item")[0]
+        rows = np.delete(rows, repeats(key))  # a target that was drawn as well stands there twice, and is one case
         of = (users[rows], items[rows])
     elif isinstance(targets, tuple):
         of = _pair(targets, "targets")
@@ -222,22 +227,6 @@ def counts_from_recbole(
     return _rank_pairs(rows, items, values, (of_rows, of_items), how, "`scores`")
 
 
-# ------------------------------------------------------------------------------------------------------ scores of lists
-
-
-def _cases_of_split(split: Split | None, users: IntArray, lists: IntArray, missing: str) -> tuple[Cases, Array]:
-    """Return the split's targets for a file that has none, and which rows are lists of users with a test case."""
-    if split is None:
-        raise ValueError(
-            "the file lists negatives per user and no targets: give a Split, which has them, as `n_items`."
-        )
-    place = locate(split.users, users)
-    if missing == "error":
-        refuse_absent(split, place < 0)
-    cases = Cases.at_positions(split, place, split.users, split.items).take(place >= 0)
-    return cases, among(lists, np.unique(cases.lists))
-
-
 def _scored(scorer: Any, name: str, cases: Cases, lists: IntArray, items: IntArray) -> Listed:
     """Score the items of every list, and its targets: the model is asked for rectangles of whole lists, padded, at once."""
     # every pair once: asked twice, a model may round differently
@@ -262,9 +251,6 @@ def _scored(scorer: Any, name: str, cases: Cases, lists: IntArray, items: IntArr
         at = np.where(inside, begin[:, None] + column, begin[:, None])
         out[at[inside]] = floats(scorer.score(users[begin], items[at]))[inside]
     return Listed(lists, items, out, f"model `{name}`")
-
-
-# ------------------------------------------------------------------------------------------------------ frames and pairs
 
 
 def _rank_pairs(
@@ -309,13 +295,7 @@ def _to_positions(names: Array, split: Split | None, what: str, by_name: bool = 
 
 def candidate_columns(frame: Any, wanted: Sequence[str], overrides: Mapping[str, str | None]) -> dict[str, Array]:
     """Find the wanted columns of a frame or mapping under their usual names; scores and labels become numbers."""
-    hints = {"label": " (or give `targets=`, or a Split as `n_items`)"}
-    found = frame_columns(frame, wanted, (), overrides, hints=hints)
-    if "label" in found:
-        labels = series_to_numpy(found["label"])
-        truths = labels.dtype.kind == "O" and all(isinstance(value, bool | np.bool_) for value in labels)
-        found["label"] = labels.astype(np.int64) if truths or labels.dtype.kind == "b" else labels
-    columns = checked_columns(found)
+    columns = checked_columns(frame_columns(frame, wanted, (), overrides))
     for what in [each for each in ("score", "label") if each in columns]:
         if columns[what].dtype.kind not in "iuf":
             texts = [str(value) for value in columns[what]]
@@ -349,14 +329,18 @@ def _nested(given: Any, value: str, read: Callable[[Source], dict[str, Array]]) 
 
 def _recbole_entries(scores: Any) -> tuple[Array, Array, FloatArray, int]:
     """Return (row, item, score) of all but what is marked as not sampled, and the width of the matrix."""
+    width = 0
     if isinstance(scores, tuple):
         if len(scores) != 3:
             raise TypeError(f"`scores` must be a matrix or (users, items, scores), got a tuple of {len(scores)}.")
-        table, width = floats(scores[2]), 0
+        (rows, items), table = _pair(scores[:2], "scores"), floats(scores[2])
+        if table.shape != rows.shape:
+            raise ValueError(f"`scores` has {len(rows)} users and items but scores of shape {table.shape}.")
     else:
         table = floats(scores)
         if table.ndim != 2:
             raise ValueError(f"`scores` must be a users × items matrix, got an array of shape {table.shape}.")
+        rows, items = np.broadcast_arrays(*np.ogrid[: table.shape[0], : table.shape[1]])
         width = table.shape[1]
     unmarked, nan = ~np.isneginf(table), np.isnan(table)
     if nan.any() and not unmarked.all():
@@ -366,11 +350,4 @@ def _recbole_entries(scores: Any) -> tuple[Array, Array, FloatArray, int]:
             "gave no number there."
         )
     sampled = unmarked & ~nan
-    if width:
-        rows, items = sampled.nonzero()
-    else:
-        rows, items = _pair(scores[:2], "scores")
-        if table.shape != rows.shape:
-            raise ValueError(f"`scores` has {len(rows)} users and items but scores of shape {table.shape}.")
-        rows, items = rows[sampled], items[sampled]
-    return rows, items, table[sampled].astype(np.float64), width
+    return rows[sampled], items[sampled], table[sampled].astype(np.float64), width

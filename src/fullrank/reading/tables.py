@@ -64,15 +64,11 @@ def read_counts(
     """
     path = Path(path)
     if train is not None and candidates == "all":
-        raise ValueError(
-            "--train and --candidates all exclude each other: training items are left out, or they are not."
-        )
+        raise ValueError("--train and --candidates all exclude each other: training items are left out, or not.")
     if path.suffix.lower() == ".npz":
         counts = RankCounts.load(existing(path))
-        if design is not None and parse_design(design) != counts.design:
-            raise ValueError(
-                f"{str(path)!r} holds counts of '{counts.design}', and `design` is '{parse_design(design)}'."
-            )
+        if design is not None and (asked := parse_design(design)) != counts.design:
+            raise ValueError(f"{str(path)!r} holds counts of '{counts.design}', and `design` is '{asked}'.")
         return {path.stem: counts}
     if design is None:
         raise ValueError("`design` is missing: how the negatives were drawn, such as 'uni99'.")
@@ -98,9 +94,7 @@ def read_counts(
     return _ranked(path, chain([columns], batches), pools, about)
 
 
-def _ranked(
-    path: Path, batches: Iterable[dict[str, Array]], pools: _Pools, about: dict[str, Any]
-) -> dict[str, RankCounts]:
+def _ranked(path: Path, batches: Iterable[dict[str, Array]], pools: _Pools, about: Any) -> dict[str, RankCounts]:
     """Count the ranks of every model, batch by batch."""
     counts: dict[str, RankCounts] = {}
     above = 0  # rows in earlier batches
@@ -189,9 +183,12 @@ def read_ranks(path: str | Path, columns: dict[str, Array] | None = None) -> dic
     beside = {*about.values(), *(find_column(list(columns), what) for what in ("item", "timestamp"))}
     beside |= {name for name in columns if _INDEX.fullmatch(name)}
     wide = [name for name in columns if name not in beside and columns[name].dtype.kind in "iuf"]
-    for name in columns:
-        if name not in beside and name not in wide:
-            _refuse_words_among_ranks(path, name, columns[name])
+    for name in [each for each in columns if each not in {*beside, *wide}]:
+        numbers = np.array([is_number(str(each)) for each in columns[name].tolist()])
+        if numbers.any():  # a column of ranks with a word among them would be taken for no model, and lost
+            first = first_where(~numbers) or 0
+            where = f"in column {name!r} {place_of(path, first)}"
+            raise ValueError(f"{str(path)!r} has {str(columns[name][first])!r} {where}: ranks are whole numbers.")
     if not wide:
         raise ValueError(
             f"{str(path)!r} has no column of ranks: name it 'rank', or give one column of ranks per model; "
@@ -199,16 +196,6 @@ def read_ranks(path: str | Path, columns: dict[str, Array] | None = None) -> dic
         )
     given = {key: columns[name] for key, name in about.items()}
     return {name: {"ranks": columns[name], **given} for name in wide}
-
-
-def _refuse_words_among_ranks(path: Path, name: str, column: Array) -> None:
-    """Refuse a column of ranks in which a cell is text: it would be taken for no model, and lost."""
-    numbers = np.array([is_number(str(each)) for each in column.tolist()])
-    if numbers.any():
-        first = first_where(~numbers) or 0
-        raise ValueError(
-            f"{str(path)!r} has {str(column[first])!r} in column {name!r} {place_of(path, first)}: ranks are whole numbers."
-        )
 
 
 def _by_line(message: str, path: Path, columns: dict[str, Array], model: str, above: int) -> str:

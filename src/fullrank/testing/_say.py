@@ -10,6 +10,19 @@ def check(holds: object, sentence: str) -> None:
         raise AssertionError(sentence)
 
 
+def check_value(value: object, printed: str, verb: str, read: Callable[[], object]) -> None:
+    """Check that something is a value: it can be hashed, and what is ``printed`` of it reads back as its equal."""
+    try:
+        hash(value)
+    except TypeError:
+        raise AssertionError(f"{value!r} cannot be hashed: make it a frozen dataclass.") from None
+    try:
+        back = read()
+    except Exception as error:
+        raise AssertionError(f"{printed} does not {verb} back: {error}") from None
+    check(back == value and hash(back) == hash(value), f"{printed} {verb}s back as {back!r}.")
+
+
 def check_refusal(call: Callable[[], object], what: str) -> None:
     """Check that ``call`` raises ValueError with one sentence: a single line that ends in a full stop."""
     try:
@@ -26,8 +39,5 @@ def check_refusal(call: Callable[[], object], what: str) -> None:
 
 def check_sentence(error: Exception, what: str) -> None:
     """Check the message of a refusal: one line, not empty, ended by a full stop."""
-    text = str(error)
-    check(
-        re.fullmatch(r"[^\n]{10,}[.?]", text) is not None,
-        f"{what} must be refused in one sentence that ends in a full stop, not {text!r}.",
-    )
+    fits = re.fullmatch(r"[^\n]{10,}[.?]", str(error))
+    check(fits, f"{what} must be refused in one sentence that ends in a full stop, not {str(error)!r}.")

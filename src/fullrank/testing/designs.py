@@ -11,7 +11,7 @@ from fullrank._types import FloatArray, IntArray
 from fullrank.data.split import Split
 from fullrank.observing.observation import Observation
 from fullrank.ranks.design import ALL, Design, parse_design
-from fullrank.testing._say import check
+from fullrank.testing._say import check, check_value
 
 Draw = Callable[[int, int, np.random.Generator], tuple[int, int]]
 
@@ -54,7 +54,9 @@ def check_design(
     check(isinstance(design, Design), f"{design!r} lacks a method of the protocol fullrank.Design.")
     name = repr(design)
     N = int(n_items)
-    _check_value(design, name, parses)
+    read = (lambda: parse_design(str(design))) if parses else (lambda: design)
+    check_value(design, f"{name} prints as {str(design)!r}, which", "parse", read)
+    check(isinstance(design.replace, bool | np.bool_), f"`replace` of {name} must be True or False.")
     _check_stages(design, name, N)
     drawn, hits = (np.asarray(each) for each in design.outcomes(N))
     ranks = np.arange(1, N + 1)
@@ -65,21 +67,6 @@ def check_design(
     check(off < 1e-8, f"the AUC of {name} is biased: by {off:.2g} at the worst rank.")
     for rank, m, x in _drawings(design, N, draw, samples, np.random.default_rng(rng)):
         _check_drawing(design, N, drawn, hits, law, rank, m, x)
-
-
-def _check_value(design: Design, name: str, parses: bool) -> None:
-    try:
-        same = hash(design) == hash(design)
-    except TypeError:
-        raise AssertionError(f"{name} cannot be hashed: make it a frozen dataclass.") from None
-    check(same and design == design, f"{name} does not equal itself: make it a frozen dataclass.")
-    check(isinstance(design.replace, bool | np.bool_), f"`replace` of {name} must be True or False.")
-    if parses:
-        try:
-            back = parse_design(str(design))
-        except ValueError as error:
-            raise AssertionError(f"{name} prints as {str(design)!r}, which does not parse back: {error}") from None
-        check(back == design, f"{name} prints as {str(design)!r}, which parses back as {back!r}.")
 
 
 def _check_stages(design: Design, name: str, N: int) -> None:
@@ -103,24 +90,17 @@ def _check_law(design: Design, name: str, N: int, drawn: IntArray, hits: IntArra
     check(len(pairs) == len(hits), f"`outcomes` of {name} names an outcome twice.")
     size = np.where(drawn == ALL, N - 1, drawn)
     check(((hits >= 0) & (hits <= size)).all(), f"`outcomes` of {name} has more hits than negatives.")
-    check(
-        np.isin(drawn, design.stages(N)).all(),
-        f"`outcomes` of {name} has numbers of negatives that are no stage of it.",
-    )
+    check(np.isin(drawn, design.stages(N)).all(), f"`outcomes` of {name} has numbers of negatives that are no stage.")
     check(law.shape == (N, len(hits)), f"`law` of {name} must have a row per rank and a column per outcome.")
     check(np.isfinite(law).all() and (law >= 0).all(), f"`law` of {name} has negative or undefined probabilities.")
     total = law.sum(1)
     worst = int(np.abs(total - 1).argmax())
-    check(
-        abs(total[worst] - 1) < 1e-8,
-        f"the law of {name} adds to {total[worst]:.9f} at rank {worst + 1}, not to 1: an outcome is missing or miscounted.",
-    )
+    adds = f"adds to {total[worst]:.9f} at rank {worst + 1}, not to 1"
+    check(abs(total[worst] - 1) < 1e-8, f"the law of {name} {adds}: an outcome is missing or miscounted.")
     few = np.arange(0, len(hits), max(1, len(hits) // 7))
     part = np.asarray(design.law([2, N], N, drawn[few], hits[few]))
-    check(
-        np.allclose(part, law[[1, N - 1]][:, few], rtol=1e-9, atol=1e-12),
-        f"`law` of {name} gives other probabilities when asked for some outcomes only.",
-    )
+    same = np.allclose(part, law[[1, N - 1]][:, few], rtol=1e-9, atol=1e-12)
+    check(same, f"`law` of {name} gives other probabilities when asked for some outcomes only.")
     top = hits[law[0] > 1e-12]
     check((top == 0).all(), f"the law of {name} lets a target of rank 1 be beaten.")
 
@@ -137,18 +117,15 @@ def _drawings(
         return
     for rank in ranks:
         yield rank, *design.simulate(np.full(samples, rank), N, rng)
-    seen = _observed(design, np.repeat(ranks, samples), N, int(rng.integers(1 << 31)))
+    # observe cases of these ranks, of a model that scores every item below the one before
+    targets = np.repeat(ranks, samples) - 1
+    model = np.ones((len(targets), 1)), -np.arange(N, dtype=np.float64)[:, None]
+    split = Split(sp.csr_matrix((len(targets), N)), np.arange(len(targets)), targets)
+    seed = int(rng.integers(1 << 31))
+    seen = Observation(model, split, candidates="all", rng=seed, progress=False).advance(design)
     for place, rank in enumerate(ranks):
         part = slice(place * samples, (place + 1) * samples)
         yield rank, seen.drawn[part], seen.above[part]
-
-
-def _observed(design: Design, ranks: IntArray, N: int, seed: int) -> Observation:
-    """Observe cases of these ranks with a model that scores every item below the one before."""
-    users = np.arange(len(ranks))
-    model = np.ones((len(ranks), 1)), -np.arange(N, dtype=np.float64)[:, None]
-    split = Split(sp.csr_matrix((len(ranks), N)), users, ranks - 1)
-    return Observation(model, split, candidates="all", rng=seed, progress=False).advance(design)
 
 
 def _check_drawing(

@@ -3,6 +3,8 @@
 import dataclasses
 import warnings
 from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +14,7 @@ from fullrank.estimators import Estimate, Estimator, RankDistribution
 from fullrank.metrics import Metric, Recall, parse_metrics
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import ALL, Adaptive, Design, Exhaustive, Sample, Top
-from fullrank.testing._say import check, check_refusal, check_sentence
+from fullrank.testing._say import check, check_refusal, check_sentence, check_value
 
 #: Designs an estimator is tried on by default.
 DESIGNS: tuple[Design, ...] = (
@@ -64,115 +66,87 @@ def check_estimator(
     """
     check(isinstance(estimator, Estimator) and not isinstance(estimator, type), f"{estimator!r} has no method `fit`.")
     generator = np.random.default_rng(rng)
-    _check_value(estimator, repr(estimator))
-    trial = _Trial(estimator, parse_metrics(metrics), n_items, generator)
-    trial.check_exhaustive(cases, several_targets)
+    known = {**vars(fullrank), **vars(fullrank.estimators), type(estimator).__name__: type(estimator)}
+    check_value(estimator, f"the repr {estimator!r}", "evaluate", lambda: eval(repr(estimator), {}, known))
+    for name in getattr(estimator, "__dataclass_fields__", ()):
+        try:
+            setattr(estimator, name, getattr(estimator, name))
+        except dataclasses.FrozenInstanceError:
+            continue
+        raise AssertionError(f"`{name}` of {estimator!r} can be changed: make it a frozen dataclass.")
+    asked = parse_metrics(metrics)
+    _check_exhaustive(estimator, asked, n_items, cases, several_targets, generator)
     truth = 1 + np.floor((n_items - 1) * generator.random(cases) ** 3).astype(np.int64)
     for design in designs:
         if design not in refuses:
-            trial.check_design(design, truth, signed)
+            fitted = _check_design(estimator, asked, n_items, design, truth, generator)
+            _check_curve(fitted, f"{estimator!r} on the design '{design}'", n_items, signed)
     for design in refuses:
-        trial.check_refusal(design, truth)
-
-
-def _check_value(estimator: Estimator, name: str) -> None:
-    try:
-        hash(estimator)
-    except TypeError:
-        raise AssertionError(f"{name} cannot be hashed: make it a frozen dataclass.") from None
-    names = {**vars(fullrank), **vars(fullrank.estimators), type(estimator).__name__: type(estimator)}
-    try:
-        back = eval(name, {}, names)
-    except Exception as error:
-        raise AssertionError(f"the repr {name} does not evaluate back: {error}") from None
-    check(back == estimator, f"the repr {name} evaluates back to something that does not compare equal.")
-    check(hash(back) == hash(estimator), f"{name} and its copy have different hashes.")
-    if dataclasses.is_dataclass(estimator):
-        for each in dataclasses.fields(estimator):
-            try:
-                setattr(estimator, each.name, getattr(estimator, each.name))
-            except dataclasses.FrozenInstanceError:
-                continue
-            raise AssertionError(f"`{each.name}` of {name} can be changed: make it a frozen dataclass.")
-
-
-@dataclasses.dataclass(frozen=True)
-class _Trial:
-    """Puts an estimator on trial: holds what it is asked, and among how many items."""
-
-    estimator: Estimator
-    metrics: tuple[Metric, ...]
-    n_items: int
-    rng: np.random.Generator
-
-    def check_exhaustive(self, cases: int, several_targets: bool) -> None:
-        """Check that the answer is the truth where every rank is known."""
-        n_items, rng, where = self.n_items, self.rng, f"{self.estimator!r} on exhaustive counts"
-        ranks = rng.integers(1, n_items + 1, cases)
-        weights = rng.random(cases) + 0.1
-        fitted = self.estimator.fit(RankCounts.from_ranks(ranks, n_items, Exhaustive(), weights=weights))
-        for metric in self.metrics:
-            _check_truth(fitted, where, metric, np.average(metric.gain(ranks, n_items), weights=weights))
-        if not several_targets:
-            return
-        T = rng.integers(1, 4, cases // 2)
-        targets = np.repeat(T, T)
-        users = np.repeat(np.arange(len(T)), T)
-        order = np.concatenate([np.arange(1, each + 1) for each in T])
-        inner = 1 + np.floor((n_items - 1) * rng.random(len(targets))).astype(np.int64)
-        inner = np.concatenate([np.sort(inner[users == user]) for user in range(len(T))])
-        counts = RankCounts.from_ranks(inner, n_items, Exhaustive(), users=users, order=order, targets=targets)
-        fitted = self.estimator.fit(counts)
-        for metric in self.metrics:
-            wanted = metric.gain(inner, n_items, order, targets).sum() / len(T)
-            _check_truth(fitted, f"{where} of users with several targets", metric, wanted)
-
-    def check_design(self, design: Design, truth: IntArray, signed: bool | None) -> None:
-        """Check what must hold on counts of a design that draws."""
-        estimator, rng, where = self.estimator, self.rng, f"{self.estimator!r} on the design '{design}'"
-        drawn, hits = design.simulate(truth, self.n_items, rng)
-        users = rng.integers(0, 10**6, len(hits))
-        weights = rng.random(len(hits)) + 0.1
-
-        def counted(order: IntArray, scale: float = 1.0) -> RankCounts:
-            return RankCounts.from_outcomes(
-                drawn[order], hits[order], self.n_items, design, users=users[order], weights=scale * weights[order]
-            )
-
-        straight, name = np.arange(len(hits)), repr(estimator)
-        counts = counted(straight)
-        try:
-            fitted = estimator.fit(counts)
-        except ValueError as error:
-            raise AssertionError(f"{where} must work, or be named in `refuses`, got the error: {error}") from error
-        check(repr(estimator) == name, f"{where}: fitting changed the estimator to {estimator!r}.")
-        check(counts == counted(straight), f"{where}: fitting changed the counts.")
-        answers = self._answers(fitted, where)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            for again, tolerance, what in (
-                (counts, 0.0, "fitted twice gives different numbers"),
-                (counted(rng.permutation(len(hits))), 1e-7, "depends on the order of the cases"),
-                (counted(straight, 7.0), 1e-6, "changes when all weights are multiplied by 7"),
-            ):
-                for metric, value in self._answers(estimator.fit(again), where).items():
-                    check(
-                        abs(value - answers[metric]) <= tolerance * max(abs(value), 1e-3),
-                        f"{where} {what}: {metric} is {answers[metric]!r} and {value!r}.",
-                    )
-        _check_curve(fitted, where, self.n_items, signed)
-
-    def check_refusal(self, design: Design, truth: IntArray) -> None:
-        """Check that counts of a design are refused."""
-        drawn, hits = design.simulate(truth, self.n_items, self.rng)
+        drawn, hits = design.simulate(truth, n_items, generator)
         if (drawn == ALL).all() and not design.exhaustive:
-            raise AssertionError(f"'{design}' compares every one of {self.n_items} items: there is nothing to refuse.")
-        counts = RankCounts.from_outcomes(drawn, hits, self.n_items, design)
-        check_refusal(lambda: self.estimator.fit(counts), f"{self.estimator!r} on the design '{design}'")
+            raise AssertionError(f"'{design}' compares every one of {n_items} items: there is nothing to refuse.")
+        counts = RankCounts.from_outcomes(drawn, hits, n_items, design)
+        check_refusal(partial(estimator.fit, counts), f"{estimator!r} on the design '{design}'")
 
-    def _answers(self, fitted: Estimate, where: str) -> dict[str, float]:
-        found = {str(metric): _value(fitted, where, metric) for metric in self.metrics}
-        return {metric: value for metric, value in found.items() if value is not None}
+
+def _check_exhaustive(
+    estimator: Estimator, metrics: Sequence[Metric], n_items: int, cases: int, several_targets: bool, rng: Any
+) -> None:
+    """Check that the answer is the truth where every rank is known."""
+    where = f"{estimator!r} on exhaustive counts"
+    for T in (np.ones(cases, dtype=np.int64), rng.integers(1, 4, cases // 2))[: 1 + several_targets]:
+        users, targets = np.repeat(np.arange(len(T)), T), np.repeat(T, T)
+        order = np.arange(len(users)) - np.repeat(np.cumsum(T) - T, T) + 1
+        ranks = rng.integers(1, n_items + 1, len(users))
+        ranks = ranks[np.lexsort((ranks, users))]  # among the non-relevant, a user's best target first
+        weights = rng.random(len(T)) + 0.1
+        about: dict[str, Any] = {"users": users, "weights": weights[users], "order": order, "targets": targets}
+        fitted = estimator.fit(RankCounts.from_ranks(ranks, n_items, Exhaustive(), **about))
+        for metric in metrics:
+            gain = weights[users] * metric.gain(ranks, n_items, order, targets)
+            _check_truth(fitted, where, metric, gain.sum() / weights.sum())
+        where = f"{where} of users with several targets"
+
+
+def _check_design(
+    estimator: Estimator, metrics: Sequence[Metric], n_items: int, design: Design, truth: IntArray, rng: Any
+) -> Estimate:
+    """Check what must hold on counts of a design that draws; return the estimate."""
+    where = f"{estimator!r} on the design '{design}'"
+    drawn, hits = design.simulate(truth, n_items, rng)
+    users = rng.integers(0, 10**6, len(hits))
+    weights = rng.random(len(hits)) + 0.1
+
+    def counted(order: IntArray, scale: float = 1.0) -> RankCounts:
+        return RankCounts.from_outcomes(
+            drawn[order], hits[order], n_items, design, users=users[order], weights=scale * weights[order]
+        )
+
+    straight, name = np.arange(len(hits)), repr(estimator)
+    counts = counted(straight)
+    try:
+        fitted = estimator.fit(counts)
+    except ValueError as error:
+        raise AssertionError(f"{where} must work, or be named in `refuses`, got the error: {error}") from error
+    check(repr(estimator) == name, f"{where}: fitting changed the estimator to {estimator!r}.")
+    check(counts == counted(straight), f"{where}: fitting changed the counts.")
+    answers = _answers(fitted, metrics, where)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for again, tolerance, what in (
+            (counts, 0.0, "fitted twice gives different numbers"),
+            (counted(rng.permutation(len(hits))), 1e-7, "depends on the order of the cases"),
+            (counted(straight, 7.0), 1e-6, "changes when all weights are multiplied by 7"),
+        ):
+            for metric, value in _answers(estimator.fit(again), metrics, where).items():
+                near = abs(value - answers[metric]) <= tolerance * max(abs(value), 1e-3)
+                check(near, f"{where} {what}: {metric} is {answers[metric]!r} and {value!r}.")
+    return fitted
+
+
+def _answers(fitted: Estimate, metrics: Sequence[Metric], where: str) -> dict[str, float]:
+    found = {str(metric): _value(fitted, where, metric) for metric in metrics}
+    return {metric: value for metric, value in found.items() if value is not None}
 
 
 def _check_truth(fitted: Estimate, where: str, metric: Metric, wanted: float) -> None:
@@ -198,15 +172,12 @@ def _value(fitted: Estimate, where: str, metric: Metric) -> float | None:
 def _check_curve(fitted: Estimate, where: str, n_items: int, signed: bool | None) -> None:
     if isinstance(fitted, RankDistribution):
         mass = fitted.mass(np.arange(1, n_items + 1))
-        total = fitted.expect(Recall @ n_items)
+        sums, all_ = np.cumsum(mass), fitted.expect(Recall @ n_items)
         check(
-            abs(float(mass.sum()) - total) < 1e-9,
-            f"{where}: `mass` adds to {float(mass.sum()):.9f}, and recall@{n_items} is {total:.9f}.",
+            abs(sums[-1] - all_) < 1e-9, f"{where}: `mass` adds to {sums[-1]:.9f}, and recall@{n_items} is {all_:.9f}."
         )
-        check(
-            np.allclose(fitted.cdf([1, 3, 10]), np.cumsum(mass)[[0, 2, 9]], atol=1e-9),
-            f"{where}: `cdf` is not the running sum of `mass`.",
-        )
+        adds = np.allclose(fitted.cdf([1, 3, 10]), sums[[0, 2, 9]], atol=1e-9)
+        check(adds, f"{where}: `cdf` is not the running sum of `mass`.")
         if signed is None:
             signed = bool((mass < -1e-12).any())
     if signed is None or signed:

@@ -20,9 +20,7 @@ def from_arrays(model: Any, name: str | None) -> Any:
     """Take a pair (U, V), a users × items matrix or one score per item as a scorer; ``None`` for anything else."""
     if isinstance(model, tuple | list):
         if len(model) not in (2, 3):
-            raise TypeError(
-                f"`model` must be a pair of factor arrays (U, V), got a {type(model).__name__} of {len(model)}."
-            )
+            raise TypeError(f"`model` must be a pair of factors (U, V), got a {type(model).__name__} of {len(model)}.")
         users, items, *bias = (to_numpy(getattr(part, "weight", part)) for part in model)  # torch.nn.Embedding
         return Factors(users, items, bias[0] if bias else None, name=name or "factors")
     if sp.issparse(model):
@@ -80,9 +78,7 @@ def positions(names: Array, split: Any, what: str, name: str) -> IntArray:
     if ids is not None:
         return locate(names, ids)
     if names.dtype.kind not in "iu":
-        raise TypeError(
-            f"`{name}` names {what}s by {names.dtype}, and the split has no `{what}_ids` to translate them."
-        )
+        raise TypeError(f"`{name}` names {what}s by {names.dtype}, and the split has no `{what}_ids` to translate.")
     size = getattr(split, f"n_{what}s", None)
     if size is not None and (r := first_where((names < 0) | (names >= size))) is not None:
         raise ValueError(f"`{name}` holds {what} {names[r]}; the split has {size:,}: it must be from 0 to {size - 1}.")
