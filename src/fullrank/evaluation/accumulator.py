@@ -1,17 +1,16 @@
 """Accumulator: rank counts from scores as they stream by, in a loop of one's own. Nothing but counts is kept."""
 
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fullrank._checks import TIES, check_choice, check_whole, first_where
+from fullrank._checks import TIES, check_choice, check_whole
 from fullrank._types import Array, BoolArray, IntArray
 from fullrank.estimators import Estimator
 from fullrank.evaluation.correct import DEFAULT_METRICS, report_on
 from fullrank.metrics import Metric
-from fullrank.models.scorer import to_numpy
 from fullrank.ranks.counts import RankCounts, check_candidates
 from fullrank.ranks.design import Design, parse_design
 from fullrank.report import Report
@@ -20,55 +19,23 @@ from fullrank.report import Report
 def refuse_top(design: Design) -> Design:
     """Refuse `Top`: a row of scores is a sample or everything, and cannot show that a rank is beyond k."""
     if design.beyond is not None:
-        raise ValueError(f"`design` must be 'full', 'uni99' or the like, or 'adaptive', got '{design}'.")
+        raise ValueError(
+            f"`design` must be 'full', 'uni99' or the like, or 'adaptive' with rows of scores, got '{design}'."
+        )
     return design
 
 
-class RankedBatch(NamedTuple):
-    """The targets in a batch of scores: the row, user and score of each, how many negatives it has, how many beat it."""
+def beaten_by(scores: Any, own: Any, negative: Any, ties: str, chance: Any) -> Any:
+    """Count the negatives of every row that are ranked above its target; NumPy arrays or tensors, wherever they are.
 
-    shape: tuple[int, int]
-    row: IntArray
-    users: Array
-    own: Array
-    drawn: IntArray
-    above: IntArray
-
-
-def rank_batch(
-    scores: Any, target: Any, users: Any, before: int, ties: str, chance: Callable[[int], Array], also: str = ""
-) -> RankedBatch:
-    """Rank the targets of a batch among the negatives of their rows; see :meth:`Accumulator.update` for what may be given.
-
-    Rows without ``users`` are numbered from ``before``, the number of rows that came before them.
-    Of t negatives that score the same as a target, all rank above it (``"pessimistic"``), none (``"optimistic"``), or, at
-    random, 0 to t of them, as ``chance``, numbers in [0, 1) for so many rows, has it. ``also`` says in messages what else
-    ``target`` may be.
+    ``own`` are the targets' scores. Of t negatives that score the same, all count (``"pessimistic"``), none
+    (``"optimistic"``), or, at random, 0 to t of them, as ``chance``, uniform in [0, 1), has it.
     """
-    values = to_numpy(scores)
-    if values.ndim != 2 or values.shape[0] == 0:
-        raise ValueError(f"`scores` must have shape (rows, candidates), one row per case, got {values.shape}.")
-    if values.dtype.kind not in "iufb":
-        raise TypeError(f"`scores` must be numbers, got {values.dtype} values.")
-    values, relevant = _relevance(values, to_numpy(target), also)
-    if (first := first_where(np.isnan(values).any(1))) is not None:
-        raise ValueError(f"`scores` has NaN in row {first}: such a score cannot be ranked.")
-    rows = len(values)
-    ids = np.arange(before, before + rows) if users is None else to_numpy(users)
-    if ids.shape != (rows,):
-        raise ValueError(f"`users` must hold one id per row, got shape {ids.shape} for {rows} rows.")
-    row, column = np.nonzero(relevant)
-    own = values[row, column]
-    if (place := first_where(own == -np.inf)) is not None:
-        raise ValueError(f"`scores` is −inf for the target of row {row[place]}: −inf for a target is no score.")
-    negative = (~relevant & (values != -np.inf))[row]
-    above = (negative & (values[row] > own[:, None])).sum(1)
-    tied = (negative & (values[row] == own[:, None])).sum(1)
-    if ties == "pessimistic":
-        above += tied
-    elif ties == "random":
-        above += (chance(rows)[row] * (tied + 1)).astype(np.int64)
-    return RankedBatch(values.shape, row, ids[row], own, negative.sum(1), above)
+    above = (negative & (scores > own[:, None])).sum(1)
+    if ties == "optimistic":
+        return above
+    tied = (negative & (scores == own[:, None])).sum(1)
+    return above + (tied if ties == "pessimistic" else (chance * (tied + 1)) // 1)
 
 
 class Accumulator:
@@ -134,22 +101,41 @@ class Accumulator:
         ``users``: ids, so that cases of one user stay together and models can be compared in pairs; without them every row
         is its own user. ``n_items``: candidates of the full ranking per row, where they differ. ``weights``: one per row.
         """
-        also = ", or one score per row as floats"
-        batch = rank_batch(scores, target, users, self._rows, self.ties, self._rng.random, also)
-        row = batch.row
-        targets = np.bincount(row)
+        values = _array(scores)
+        if values.ndim != 2 or values.shape[0] == 0:
+            raise ValueError(f"`scores` must have shape (rows, candidates), one row per case, got {values.shape}.")
+        if values.dtype.kind not in "iufb":
+            raise TypeError(f"`scores` must be numbers, got {values.dtype} values.")
+        values, relevant = _relevance(values, _array(target))
+        if np.isnan(values).any():
+            first = int(np.flatnonzero(np.isnan(values).any(1))[0])
+            raise ValueError(f"`scores` has NaN in row {first}: such a score cannot be ranked.")
+        row, column = np.nonzero(relevant)
+        own = values[row, column]
+        if (own == -np.inf).any():
+            raise ValueError(
+                f"`scores` is −inf for the target of row {int(row[own == -np.inf][0])}: a target must be a candidate."
+            )
+        targets = relevant.sum(1)
+        negative = ~relevant & (values != -np.inf)
+        drawn = negative.sum(1)[row]
+        chance = self._rng.random(len(values))[row]
+        above = beaten_by(values[row], own, negative[row], self.ties, chance).astype(np.int64)
+        ids = np.arange(self._rows, self._rows + len(values)) if users is None else np.asarray(_array(users))
+        if ids.shape != (len(values),):
+            raise ValueError(f"`users` must hold one id per row, got shape {ids.shape} for {len(values)} rows.")
         several = bool((targets > 1).any())
-        pools = self._pool(n_items, batch)
+        pools = self._pool(n_items, drawn, row, len(values))
         if self.design.plain and not self.design.exhaustive:
-            self._check_drawn(batch, pools)
+            self._check_drawn(drawn, row, pools, values.shape[1] - 1)
         if weights is not None:
-            weights = to_numpy(weights).astype(np.float64)[row]
+            weights = np.asarray(_array(weights), dtype=np.float64)[row]
         self._parts.append(RankCounts.from_ranks(
-            batch.above + 1, pools, self.design, drawn=None if self.design.exhaustive else batch.drawn, users=batch.users,
-            weights=weights, order=_places(row, batch.own) if several else None, targets=targets[row] if several else None,
+            above + 1, pools, self.design, drawn=None if self.design.exhaustive else drawn, users=ids[row], weights=weights,
+            order=_places(row, own) if several else None, targets=targets[row] if several else None,
             candidates=self.candidates,
         ))  # fmt: skip
-        self._rows += batch.shape[0]
+        self._rows += len(values)
         if len(self._parts) >= 64:
             self._gather()
 
@@ -211,58 +197,78 @@ class Accumulator:
         self._counts, self._parts = (parts[0] if parts else None), []
         return self._counts
 
-    def _pool(self, n_items: ArrayLike | None, batch: RankedBatch) -> Array:
+    def _pool(self, n_items: ArrayLike | None, drawn: Array, row: Array, rows: int) -> Array:
         if self.design.exhaustive:
-            return np.asarray(batch.drawn + 1)
+            return np.asarray(drawn + 1)
         given = self.n_items if n_items is None else n_items
         if given is None:
             raise ValueError(
                 "`n_items` is missing: how many candidates (target included) the full ranking has; "
                 "give it to Accumulator or, one per row, to update."
             )
-        pools, rows = to_numpy(given), batch.shape[0]
-        if pools.shape not in ((), (rows,)):
+        pools = np.asarray(_array(given))
+        if pools.ndim and pools.shape != (rows,):
             raise ValueError(f"`n_items` must be one number, or one per row, got shape {pools.shape} for {rows} rows.")
-        return np.asarray(np.broadcast_to(pools, (rows,))[batch.row])
+        return np.asarray(np.broadcast_to(pools, (rows,))[row])
 
-    def _check_drawn(self, batch: RankedBatch, pools: Array) -> None:
+    def _check_drawn(self, drawn: Array, row: Array, pools: Array, room: int) -> None:
         """Refuse rows with other numbers of negatives than the design's; fewer are fine where rows are padded to it."""
         least, most = (int(self.design.stages(int(size))[0]) for size in (pools.min(), pools.max()))
-        if (place := first_where((batch.drawn > most) | (batch.shape[1] - 1 < least))) is not None:
-            drawn = batch.drawn[place]
+        wrong = (drawn > most) | (room < least)
+        if wrong.any():
+            place = int(np.argmax(wrong))
             raise ValueError(
-                f"row {batch.row[place]} of `scores` must hold the {most} negatives of '{self.design}' beside its target, "
-                f"got {drawn}: if that many were drawn, write Sample({drawn}); where some are missing, pad with −inf."
+                f"row {int(row[place])} of `scores` must hold the {most} negatives of '{self.design}' beside its target, "
+                f"got {int(drawn[place])}: if that many were drawn, write Sample({int(drawn[place])}); where some are "
+                "missing, pad the row with −inf."
             )
 
 
-def _relevance(scores: Array, target: Array, also: str) -> tuple[Array, BoolArray]:
+def _array(values: Any) -> Array:
+    """Return a NumPy array; tensors of torch leave their device and their graph."""
+    if hasattr(values, "detach"):
+        values = values.detach()
+        if str(values.dtype) == "torch.bfloat16":  # NumPy has no such type
+            values = values.float()
+        values = values.cpu().numpy()
+    return np.asarray(values)
+
+
+def _relevance(scores: Array, target: Array) -> tuple[Array, BoolArray]:
     """Return scores and, in their shape, which of them are targets."""
     rows, columns = scores.shape
-    if target.shape == scores.shape and columns > 1:
+    if target.ndim == 2 and target.shape == scores.shape and columns > 1:
         if not np.isin(target, (0, 1)).all():
             raise ValueError("`target` in the shape of `scores` must hold 0 and 1 only: which candidates are relevant.")
         relevant = target.astype(bool)
-        if (row := first_where(~relevant.any(1))) is not None:
+        if not relevant.any(1).all():
+            row = int(np.flatnonzero(~relevant.any(1))[0])
             raise ValueError(f"`target` has no relevant candidate in row {row}: leave such rows out.")
         return scores, relevant
-    if target.dtype.kind == "f" and also:
+    if target.dtype.kind == "f":
         if target.shape not in {(rows,), (rows, 1)}:
             raise ValueError(f"`target` as floats must be one score per row, got shape {target.shape} for {rows} rows.")
         scores = np.concatenate([target.reshape(rows, 1), scores], axis=1)
         target = np.zeros((), dtype=np.int64)
+    relevant = np.zeros(scores.shape, dtype=bool)
+    column = target_columns(target, rows, scores.shape[1], ", or one score per row as floats")
+    relevant[np.arange(rows), column] = True
+    return scores, relevant
+
+
+def target_columns(target: Array, rows: int, columns: int, also: str = "") -> Array:
+    """Return the column of each row's target, given as one for all or one per row; ``also``: what else may be given."""
     if target.dtype.kind not in "iu" or target.shape not in {(), (rows,), (rows, 1)}:
         raise ValueError(
             f"`target` must be a column, one per row, 0/1 in the shape of `scores` {rows, columns}{also}, got shape "
             f"{target.shape} and type {target.dtype}."
         )
-    columns = scores.shape[1]
     column = np.broadcast_to(target.reshape(-1), (rows,))
-    if (row := first_where((column < -columns) | (column >= columns))) is not None:
-        raise ValueError(f"`target` is column {column[row]} in row {row}: there are {columns} candidates.")
-    relevant = np.zeros(scores.shape, dtype=bool)
-    relevant[np.arange(rows), column] = True
-    return scores, relevant
+    outside = (column < -columns) | (column >= columns)
+    if outside.any():
+        row = int(np.argmax(outside))
+        raise ValueError(f"`target` is column {int(column[row])} in row {row}: there are {columns} candidates.")
+    return column
 
 
 def _places(row: Array, own: Array) -> IntArray:

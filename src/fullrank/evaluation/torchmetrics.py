@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from fullrank._checks import TIES, check_choice, check_whole, first_where, require
+from fullrank._checks import TIES, check_choice, check_whole, require
 from fullrank.estimators import Estimator, parse_estimator
-from fullrank.evaluation.accumulator import rank_batch, refuse_top
+from fullrank.evaluation.accumulator import beaten_by, refuse_top, target_columns
 from fullrank.evaluation.correct import DEFAULT_METRICS, report_on
 from fullrank.metrics import Metric, metrics_to_report
 from fullrank.ranks.counts import BLOCKS, RankCounts, check_candidates, user_blocks
@@ -79,32 +79,32 @@ class FullRankMetric(_Base):  # type: ignore[misc]  # a class of another package
 
         A candidate at −∞ is none. Under ``Adaptive`` every row must have as many negatives as one of the design's stages.
         """
-        if not len(scores):
-            return
-        seen = int(self.seen)
+        if scores.ndim != 2:
+            raise ValueError(f"`scores` must have shape (rows, candidates), got {tuple(scores.shape)}.")
+        scores = scores.detach()
+        if bool(torch.isnan(scores).any()):
+            raise ValueError("`scores` has NaN: such a score cannot be ranked.")
+        relevant = self._relevant(scores, target)
+        own = scores[relevant]
+        if bool((own == -torch.inf).any()):
+            raise ValueError("`scores` is −inf for a target: a target must be a candidate.")
+        negative = ~relevant & (scores != -torch.inf)
+        rows = torch.arange(len(scores), device=scores.device) + self.seen
         # chance is a golden-ratio sequence: even over rows, the same on every device, no state
-        batch = rank_batch(scores, target, users, seen, self.ties, lambda n: (np.arange(seen, seen + n) * GOLDEN) % 1)
-        if len(batch.row) > batch.shape[0]:
-            raise ValueError("`target` must mark one candidate per row: for several use fullrank.Accumulator.")
-        block = user_blocks(batch.users) % self._blocks
-        fits = batch.drawn[:, None] == np.array(self._sizes)  # the stage that drew as many negatives
-        if self._codes == (ALL,):
-            fits |= batch.drawn[:, None] <= self._sizes[0]
-        if (wrong := first_where(~fits.any(1))) is not None:
-            found, sizes = batch.drawn[wrong], ", ".join(map(str, self._sizes))
-            raise ValueError(
-                f"`scores` has a row with {found} negatives beside its target; '{self.design}' draws {sizes}."
-            )
-        cell = block * self.cells.shape[1] + self._starts[fits.argmax(1)] + batch.above
-        cell = torch.as_tensor(cell, device=self.cells.device)
-        self.cells.view(-1).index_add_(0, cell, torch.ones_like(cell))
-        self.seen += batch.shape[0]
+        above = beaten_by(scores, own, negative, self.ties, (rows.double() * GOLDEN).frac()).long()
+        block = self._block(rows, users)
+        self.cells.view(-1).index_add_(
+            0, block * self.cells.shape[1] + self._outcome(negative.sum(1), above), torch.ones_like(above)
+        )
+        self.seen += len(scores)
 
     def compute(self) -> Any:
         """Return the metric, or a dict of metrics, as scalars."""
         fit = self.estimator.fit(self.counts)
-        form = {"dtype": torch.float32, "device": self.cells.device}
-        values = {str(metric): torch.tensor(fit.expect(metric), **form) for metric in self.metrics}
+        values = {
+            str(metric): torch.tensor(fit.expect(metric), dtype=torch.float32, device=self.cells.device)
+            for metric in self.metrics
+        }
         return next(iter(values.values())) if self._single else values
 
     @property
@@ -118,13 +118,9 @@ class FullRankMetric(_Base):  # type: ignore[misc]  # a class of another package
         stage = np.searchsorted(self._starts, outcome, side="right") - 1
         hits = outcome - self._starts[stage]
         drawn = np.asarray(self._codes)[stage]
-        ids = np.arange(BLOCKS * 32)
-        in_block = ids[
-            np.unique(user_blocks(ids), return_index=True)[1]
-        ]  # for every block a user that is hashed into it
         return RankCounts.from_outcomes(
             np.repeat(drawn, number), np.repeat(hits, number), self.n_items, self.design,
-            users=np.repeat(in_block[block], number), candidates=self.candidates,
+            users=np.repeat(_user_of_block()[block], number), candidates=self.candidates,
         )  # fmt: skip
 
     def report(
@@ -138,3 +134,41 @@ class FullRankMetric(_Base):  # type: ignore[misc]  # a class of another package
         """Report on the state of this process so far."""
         asked = (self.metrics or DEFAULT_METRICS) if metrics is None else metrics
         return report_on({name: self.counts}, asked, estimator=self.estimator, level=level, target=target)
+
+    def _relevant(self, scores: torch.Tensor, target: torch.Tensor | int) -> torch.Tensor:
+        marks = torch.as_tensor(target, device=scores.device)
+        if marks.shape == scores.shape and scores.shape[1] > 1:
+            relevant = marks.bool()
+            if not bool((relevant.sum(1) == 1).all()):
+                raise ValueError("`target` must mark one candidate per row: for several use fullrank.Accumulator.")
+            return relevant
+        column = torch.as_tensor(target_columns(marks.cpu().numpy(), *scores.shape).copy(), device=scores.device)
+        relevant = torch.zeros_like(scores, dtype=torch.bool)
+        relevant[torch.arange(len(scores), device=scores.device), column] = True
+        return relevant
+
+    def _block(self, rows: torch.Tensor, users: Any) -> torch.Tensor:
+        ids = rows if users is None else torch.as_tensor(users)
+        if ids.shape != rows.shape:
+            raise ValueError(f"`users` must hold one id per row, got shape {tuple(ids.shape)} for {len(rows)} rows.")
+        return torch.as_tensor(user_blocks(ids.cpu().numpy()) % self._blocks, device=rows.device)
+
+    def _outcome(self, drawn: torch.Tensor, hits: torch.Tensor) -> torch.Tensor:
+        """Return the column of each case: the stage that drew as many negatives, then the hits."""
+        place = torch.full_like(hits, -1)
+        for start, size, code in zip(self._starts[:-1].tolist(), self._sizes, self._codes, strict=True):
+            fits = drawn <= size if code == ALL and len(self._sizes) == 1 else drawn == size
+            place = torch.where(fits, start + hits, place)
+        if bool((place < 0).any()):
+            wrong, sizes = int(drawn[place < 0][0]), ", ".join(map(str, self._sizes))
+            raise ValueError(
+                f"`scores` has a row with {wrong} negatives beside its target; '{self.design}' draws {sizes}."
+            )
+        return place
+
+
+def _user_of_block() -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return for every block a whole number that is hashed into it."""
+    ids = np.arange(BLOCKS * 32)
+    _, first = np.unique(user_blocks(ids), return_index=True)
+    return np.asarray(ids[first])
