@@ -105,8 +105,8 @@ def panels_of(shown: Digest, style: Style, kind: str) -> list[Panel]:
 def results_panel(shown: Digest, metric: str, style: Style, colours: Mapping[str, str]) -> Panel:
     """Draw a row per model: value and interval, faintly the bounds, hollow the uncorrected metric, a bar the truth.
 
-    Bounds do not stretch the axis: where they reach further than all the rest, the band goes to the edge. Names and values
-    stand above the rows; with many models rows are low, names stand on an axis and values in the table below.
+    Bounds do not stretch the axis: where they reach further than all the rest, the band goes to the edge. With many models
+    rows are low, names stand on an axis and numbers in the table below.
     """
     alt = load()
     rows = [cell for cell in shown.column(metric) if not math.isnan(cell.value)]
@@ -122,14 +122,13 @@ def results_panel(shown: Digest, metric: str, style: Style, colours: Mapping[str
         least, most = (None, None) if row.bounds is None else (min(max(end, low), high) for end in row.bounds)
         inner = row.interval or (row.value, row.value)  # a dotted line runs from its end to the uncorrected metric
         data.append({
-            "row": place, "name": (name := clean(shown.labels[row.model], LONGEST)), "colour": colours[row.model],
+            "row": place, "name": clean(shown.labels[row.model], LONGEST), "colour": colours[row.model],
             "value": row.value, "low": lower, "high": upper, "least": least, "most": most, "truth": row.truth,
             "from": None if row.naive is None else min(max(row.naive, inner[0]), inner[1]),
             "naive": row.naive if _apart(shown, metric, row) else None, "tip": _tip(shown, metric, row),
-            "head": f"{name}: {shown.text(metric, row.value)}",
         })  # fmt: skip
     names = [row["name"] for row in data] if many else None
-    base, x = _rows(data, names, low, high, None)
+    base, x, y = _rows(data, names, low, high, None)
     band, line, dot = (9, 5, 40) if many else (13, 7, 72)
     hollow = base.mark_point(
         shape="circle", size=0.9 * dot, filled=True, fill=style.paper, stroke=style.muted, strokeWidth=1.5, opacity=1
@@ -146,8 +145,10 @@ def results_panel(shown: Digest, metric: str, style: Style, colours: Mapping[str
         layers.append(base.mark_tick(thickness=2, size=20, color=style.ink).encode(x="truth:Q", **tips()))
     if not many:
         words = base.mark_text(align="left", dy=-15, fontSize=12, fontWeight=600, color=style.ink)
-        layers.append(words.encode(x=alt.value(0), text="head:N"))
-    chart = alt.layer(*layers).properties(width=WIDTH, height=(24 if many else 44) * len(rows) + 36)
+        layers.append(words.encode(x=alt.value(0), text="name:N"))
+        marks = [mark for place, row in enumerate(rows) for mark in _placed(shown, metric, place, row, low, high)]
+        layers += _number_layers(marks, y, style)
+    chart = alt.layer(*layers).properties(width=WIDTH, height=(24 if many else 54) * len(rows) + 36)
     about = f"{clean(metric)} of {len(rows)} model{'s' * (len(rows) != 1)}: " + "; ".join(row["tip"] for row in data)
     return Panel(chart, clean(metric), about, metric=metric)
 
@@ -167,7 +168,7 @@ def difference_panel(found: Any, style: Style, most: int) -> Panel:
     reach = [0.0, *(row[end] for row in data for end in ("low", "high", "value"))]
     low, high = min(reach), max(reach)
     names = [clean(other, LONGEST) for other in found.models[1 : most + 1]]
-    base, x = _rows(data, names, low, high if high > low else low + 1.0, f"{leader} is ahead by")
+    base, x, _ = _rows(data, names, low, high if high > low else low + 1.0, f"{leader} is ahead by")
     zero = chart_of([{"value": 0}]).mark_rule(color=style.ink).encode(x=x)
     chart = alt.layer(zero, *_interval_and_dot(base, x, 5, 56)).properties(width=WIDTH, height=26 * len(data) + 44)
     return Panel(chart, f"Lead of {leader}", "; ".join(row["tip"] for row in data))
@@ -175,8 +176,8 @@ def difference_panel(found: Any, style: Style, most: int) -> Panel:
 
 def _rows(
     data: Sequence[Mapping[str, Any]], names: Sequence[str] | None, low: float, high: float, title: str | None
-) -> tuple[Any, Any]:
-    """Return a chart with one row per entry, the names on its axis if there are any, and its x over ``low`` to ``high``."""
+) -> tuple[Any, Any, Any]:
+    """Return a chart with one row per entry, its x over ``low`` to ``high`` and its y, which has an axis of the names."""
     alt = load()
     axis = None
     if names is not None:
@@ -187,7 +188,7 @@ def _rows(
     ticks = alt.Axis(tickCount=4, grid=True, format=axis_format(high - low), labelFlush=True)
     # zero=False: the layers share this axis, and those without a scale of their own would stretch it to zero
     x = alt.X("value:Q", title=title, axis=ticks, scale=alt.Scale(domain=[low, high], nice=False, zero=False))
-    return chart_of(data).encode(y=y), x
+    return chart_of(data).encode(y=y), x, y
 
 
 def _interval_and_dot(base: Any, x: Any, line: float, dot: float) -> tuple[Any, Any]:
@@ -217,6 +218,40 @@ def _tip(shown: Digest, metric: str, cell: Row) -> str:
 def _apart(shown: Digest, metric: str, cell: Row) -> bool:
     """Tell whether the uncorrected value is another number to the reader."""
     return cell.naive is not None and shown.text(metric, cell.naive) != shown.text(metric, cell.value)
+
+
+def _placed(shown: Digest, metric: str, place: int, cell: Row, low: float, high: float) -> list[dict[str, Any]]:
+    """Put number labels under their dots, turned outwards where the two are near each other or near the edge."""
+    dots = [("value", cell.value), *([("naive", cell.naive)] if _apart(shown, metric, cell) else [])]
+    marks: list[dict[str, Any]] = [
+        {"row": place, "kind": kind, "at": at, "text": shown.text(metric, at)} for kind, at in dots
+    ]
+    marks.sort(key=lambda mark: mark["at"])
+    pixels = [WIDTH * (mark["at"] - low) / (high - low) for mark in marks]
+    crowded = len(marks) == 2 and pixels[1] - pixels[0] < 44
+    for turn, mark in enumerate(marks):
+        mark["align"] = ("right", "left")[turn] if crowded else "center"
+    if pixels[-1] > WIDTH - 20:
+        marks[-1]["align"] = "right"
+    if pixels[0] < 20:
+        marks[0]["align"] = "left"
+    if crowded and marks[0]["align"] == marks[1]["align"]:  # both pushed the same way: one label has to say both
+        marks = [{**marks[0], "kind": "value", "text": " · ".join(mark["text"] for mark in marks)}]
+    return marks
+
+
+def _number_layers(marks: Sequence[Mapping[str, Any]], y: Any, style: Style) -> list[Any]:
+    """Return the labels of dots, a layer for every alignment and kind."""
+    layers = []
+    for align, shift in (("left", 2), ("center", 0), ("right", -2)):
+        for kind, tone, weight in (("value", style.ink, 600), ("naive", style.muted, 400)):
+            here = [mark for mark in marks if mark["align"] == align and mark["kind"] == kind]
+            if here:
+                text = chart_of(here).mark_text(
+                    align=align, dx=shift, dy=17, fontSize=11, fontWeight=weight, color=tone
+                )
+                layers.append(text.encode(x="at:Q", y=y.copy(), text="text:N"))
+    return layers
 
 
 # -------------------------------------------------------------------------------------------------- curves
