@@ -29,7 +29,7 @@ import numpy as np
 
 import fullrank as fr
 from catalogues import FOLDS, fold_of, kind, rank_files, split_name
-from fullrank.estimators.hyperprior import HyperPrior, models_in_words
+from fullrank.estimators.hyperprior import FOLLOWED, HyperPrior, models_in_words
 from fullrank.estimators.logspline import LogSpline
 
 KS = range(1, 51)
@@ -93,7 +93,7 @@ def draw(
 @cache
 def _prior(fold: int, name: str) -> HyperPrior:
     prior = HyperPrior.from_json((PRIORS / f"fold-{fold}.json").read_text(), name)
-    return prior.following(_prior(fold, "unseen")) if name == "several" else prior
+    return prior.following(_prior(fold, FOLLOWED[name][0])) if name in FOLLOWED else prior
 
 
 def logspline(catalogue: str, prior: str) -> LogSpline:

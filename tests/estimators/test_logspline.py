@@ -150,7 +150,8 @@ def test_converges_with_very_many_cases(cases):
 
 def test_a_mode_lost_on_the_way_is_looked_for_from_its_own_mean(monkeypatch):
     _, counts = simulated(2, 800, 4000)
-    wanted = fr.LogSpline().fit(counts)
+    prior = replace(shipped("unseen"), follows=None)
+    wanted = fr.LogSpline(prior).fit(counts)
     starts = []
 
     def losing(model, data, μ, Q, start):
@@ -160,8 +161,7 @@ def test_a_mode_lost_on_the_way_is_looked_for_from_its_own_mean(monkeypatch):
         return replace(mode, β=μ, value=mode.value - 1e6, steps=60) if lost else mode
 
     monkeypatch.setattr(posterior, "posterior_mode", losing)
-    found = fr.LogSpline().fit(counts)
-    prior = shipped("unseen")
+    found = fr.LogSpline(prior).fit(counts)
     assert len(starts) == len(prior.kinds) * len(prior.scales) + 2 + 1  # two for anything, and one a second time
     assert found.fit_info.converged
     assert found.expect("ndcg@10") == pytest.approx(wanted.expect("ndcg@10"), rel=1e-4)
@@ -312,8 +312,9 @@ def test_members_are_averaged_by_evidence():
     Among the prior's own members the likelihood weighs to the power ``trust``; what they weigh together is as it was.
     """
     _, counts = simulated(4, 600, 3000)
-    dist = fr.LogSpline().fit(counts)
-    post, prior = dist.posterior, shipped()
+    prior = replace(shipped(), follows=None)
+    dist = fr.LogSpline(prior).fit(counts)
+    post = dist.posterior
     evidence, logs, chosen = [], [], []
     from fullrank.estimators.hyperprior import anything
 
@@ -360,12 +361,12 @@ def test_the_prior_is_that_of_the_counts_candidates():
         fr.LogSpline("unseen")
 
 
-def assert_follows(counts, plain, prior, how_far):
-    """The laws of strata against a naive use of the prior for unseen items on ``plain``, the same cases as one stratum."""
+def assert_follows(counts, plain, prior, other, how_far):
+    """The laws of strata against a naive use of the other prior on ``plain``, the same cases as one stratum."""
     apart = fr.LogSpline(replace(prior, follows=None)).fit(counts).posterior
     both = fr.LogSpline().fit(counts).posterior
-    together = fr.LogSpline().fit(plain).posterior
-    assert prior.follows == (shipped("unseen"), how_far)
+    together = fr.LogSpline(replace(other, follows=None)).fit(plain).posterior
+    assert prior.follows == (other, how_far)
     np.testing.assert_array_equal(apart.problem.grid.hi, together.problem.grid.hi)
     share = np.bincount(apart.problem.strata[counts.group_of], counts.weight) / counts.weight.sum()
     average = sum(each * law for each, law in zip(share, apart.blended, strict=True))
@@ -383,7 +384,7 @@ def test_laws_given_what_is_ahead_follow_a_prior_of_all_of_them_together():
     about = {"candidates": "all", "ahead": ahead, "rest": np.full(len(ranks), 2999)}
     counts = fr.RankCounts.from_ranks(hits + 1, np.full(len(ranks), 3060), design, **about)
     rests = fr.RankCounts.from_ranks(hits + 1, 3000, design)  # whatever is ahead
-    assert_follows(counts, rests, shipped("compared"), 0.65)
+    assert_follows(counts, rests, shipped("compared"), shipped("unseen"), 0.65)
 
 
 def test_laws_of_several_targets_follow_a_prior_of_all_of_them_together():
@@ -392,4 +393,13 @@ def test_laws_of_several_targets_follow_a_prior_of_all_of_them_together():
     sampled = 1 + rng.binomial(99, (true - 1) / (N - 1))
     about = {"users": np.repeat(np.arange(500), 2), "order": np.tile([1, 2], 500), "targets": np.full(1000, 2)}
     counts = fr.RankCounts.from_ranks(sampled, N, "uni99", **about)
-    assert_follows(counts, fr.RankCounts.from_ranks(sampled, N, "uni99"), shipped("several"), 0.4)
+    plain = fr.RankCounts.from_ranks(sampled, N, "uni99")
+    assert_follows(counts, plain, shipped("several"), shipped("unseen"), 0.4)
+
+
+@pytest.mark.parametrize("design", ["uni99", "adaptive 20..400 stop 1"])
+def test_the_law_of_one_target_follows_a_stiffer_prior(design):
+    how, true = fr.parse_design(design), ranks(np.random.default_rng(7), 600, 5000)
+    drawn, hits = how.simulate(true, np.full(600, 5000), np.random.default_rng(1))
+    counts = fr.RankCounts.from_outcomes(drawn, hits, 5000, how)
+    assert_follows(counts, counts, shipped("unseen"), shipped("steady"), 0.5)

@@ -39,9 +39,10 @@ ANYTHING = ((0.3, 0.003), (0.02, 0.003))
 ANYTHING_WEIGHT = 0.0005
 #: Of the hits in a compared part whose places are not known, so many are taken to have come late.
 LATE_SHARE = 0.4
-#: How far, in logs, laws given (j, T) or what is ahead follow the prior for unseen items, which has seen them all together.
-#: Chosen on families outside ``benchmarks/guided.py``, and on ten folds of ``benchmarks/accuracy.py`` without the last.
-FOLLOWED = {"several": 0.4, "compared": 0.65}
+#: Priors that follow another, and how far in logs. Laws given (j, T) or what is ahead follow the prior for unseen items,
+#: which has seen them all together; that one follows a stiffer one of a single kind. Chosen on families outside
+#: ``benchmarks/guided.py``, and on ten folds of ``benchmarks/accuracy.py`` without the last.
+FOLLOWED = {"unseen": ("steady", 0.5), "several": ("unseen", 0.4), "compared": ("unseen", 0.65)}
 
 
 def bins_of(order: IntArray, targets: IntArray) -> IntArray:
@@ -108,7 +109,7 @@ class HyperPrior:
     #: Power of the evidence by which members are weighed: below one, since a real rank distribution is a draw from none of
     #: them, and thousands of cases would otherwise be sure of one that is merely the least unlike.
     trust: float = 1.0
-    #: Of laws by strata: the prior of all of them together, which they follow, and how far in logs.
+    #: The prior that it follows (of laws by strata, one of all of them together), and how far in logs.
     follows: "tuple[HyperPrior, float] | None" = None
 
     @classmethod
@@ -208,9 +209,9 @@ class HyperPrior:
         means = np.stack([kind.means[0] + self.trend(n_items) * kind.slope for kind in self.kinds])
         return weights / weights.sum(), means
 
-    def following(self, together: "HyperPrior") -> "HyperPrior":
-        """Return this prior of laws by strata as one that follows another of all strata together."""
-        return replace(self, follows=(together, FOLLOWED[self.name]))
+    def following(self, other: "HyperPrior") -> "HyperPrior":
+        """Return this prior as one that follows another."""
+        return replace(self, follows=(other, FOLLOWED[self.name][1]))
 
     def for_several(self, several: "HyperPrior") -> "HyperPrior":
         """Return the kinds of this prior for one target, with the bins of (j, T) of one learned from several targets.
@@ -278,7 +279,7 @@ def anything(bins: int, coefficients: int) -> list[tuple[float, FloatArray, Floa
 
 
 def priors_to_json(priors: Mapping[str, HyperPrior]) -> str:
-    """Write priors by name: ``unseen``, ``all``, ``several``."""
+    """Write priors by name: ``unseen``, ``all``, ``several``, ``steady``."""
     return json.dumps({"format": FORMAT, "priors": {name: prior.to_dict() for name, prior in priors.items()}})
 
 
@@ -288,7 +289,9 @@ def _rounded(values: FloatArray) -> Any:
 
 @lru_cache(maxsize=8)
 def shipped(name: str = "unseen") -> HyperPrior:
-    """Return a prior that comes with fullrank: ``unseen``, ``all``, ``several``, ``guided``, ``patient`` or ``compared``."""
+    """Return a prior that comes with fullrank: ``unseen``, ``steady``, ``all``, ``several``, ``guided``, ``patient`` or
+    ``compared``.
+    """
     file = "hyperprior_compared.json" if name in ("guided", "patient", "compared") else "hyperprior.json"
     prior = HyperPrior.from_json(resources.files(__package__).joinpath(file).read_text(), name)
-    return prior.following(shipped("unseen")) if name in FOLLOWED else prior
+    return prior.following(shipped(FOLLOWED[name][0])) if name in FOLLOWED else prior

@@ -75,8 +75,10 @@ class LogSpline:
         with ONE_BLAS_THREAD:
             model = SplineModel.on(problem.grid, prior.coefficients)
             posterior = Posterior.of(problem, model, prior, bins, data, trend)
-            # where a design goes on, the cases that matter tell more than any prior
-            if prior.follows is not None and counts.design.plain and not (compared and counts.several_targets):
+            # of laws by strata the cases that matter tell more than any other prior where a design goes on
+            by_strata = len(prior.kinds[0].means) > 1
+            follows = not by_strata or (counts.design.plain and not (compared and counts.several_targets))
+            if prior.follows is not None and follows:
                 posterior = posterior.following(*prior.follows)
         if compared and counts.design.compares:
             posterior = replace(posterior, guided=True, led_nowhere=guide_lift(counts) < USELESS_LIFT)

@@ -119,9 +119,9 @@ class Posterior:
         )  # fmt: skip
 
     def following(self, together: HyperPrior, how_far: float) -> "Posterior":
-        """Return the same with laws that follow, so far in logs, what a prior of all strata together says of their average.
+        """Return the same with laws that follow, so far in logs, what another prior says of all strata together.
 
-        That prior has seen ranks whatever their stratum, and its errors are hardly related to those of the laws of strata.
+        That prior has seen ranks whatever their stratum, or is stiffer; its errors are only partly those of the laws here.
         """
         model = SplineModel.on(self.problem.grid, together.coefficients)
         seen = self.data.seen.sum(0, keepdims=True)
