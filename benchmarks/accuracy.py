@@ -69,8 +69,8 @@ def draw(
 ) -> fr.RankCounts:  # fmt: skip
     """One sample of every case, by the design's own stages, as counts.
 
-    ``users``: keep users apart, for the population and for differences of models. The counts are those of ``RankCounts.from_ranks`` but for
-    AUC, which nobody asks for here and which takes most of its time.
+    ``users``: keep users apart, for the population and for differences of models. The counts are those of
+    ``RankCounts.from_ranks`` but for AUC, which nobody asks for here and which takes most of its time.
     """
     design = design.resolve(int(pool.max()))
     drawn, hits = design.simulate(ranks, pool, rng)

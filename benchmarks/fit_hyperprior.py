@@ -60,11 +60,13 @@ KINDS: dict[str, dict[str, tuple[str, ...]] | int] = {
 #: Of ``steady``, which ``unseen`` follows: beyond so many leading directions its variance is cut to this part. Samples say
 #: nearly nothing about those directions, and what they seem to say is noise.
 LEADING, BEYOND = 9, 0.2
+#: Factors of the covariance, and their weights: heavy tails.
+WIDE = ((0.5, 0.4), (1.0, 0.3), (3.0, 0.2), (12.0, 0.1))
 SCALES = {
-    "unseen": ((0.5, 0.4), (1.0, 0.3), (3.0, 0.2), (12.0, 0.1)),
-    "all": ((0.5, 0.4), (1.0, 0.3), (3.0, 0.2), (12.0, 0.1)),
+    "unseen": WIDE,
+    "all": WIDE,
     "several": ((1.0, 0.8), (4.0, 0.2)),
-    "steady": ((0.5, 0.4), (1.0, 0.3), (3.0, 0.2), (12.0, 0.1)),
+    "steady": WIDE,
 }
 #: Of each prior: pull towards the median, factor of posterior spreads, and power of the evidence (see HyperPrior).
 #: Few catalogues have been ranked with several targets: left-out families would do with a spread of 1.1, but recommenders of

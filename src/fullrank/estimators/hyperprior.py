@@ -289,8 +289,9 @@ def _rounded(values: FloatArray) -> Any:
 
 @lru_cache(maxsize=8)
 def shipped(name: str = "unseen") -> HyperPrior:
-    """Return a prior that comes with fullrank: ``unseen``, ``steady``, ``all``, ``several``, ``guided``, ``patient`` or
-    ``compared``.
+    """Return a prior that comes with fullrank, by its name.
+
+    ``unseen``, ``steady``, ``all`` and ``several``, and those behind a compared part: ``guided``, ``patient``, ``compared``.
     """
     file = "hyperprior_compared.json" if name in ("guided", "patient", "compared") else "hyperprior.json"
     prior = HyperPrior.from_json(resources.files(__package__).joinpath(file).read_text(), name)
