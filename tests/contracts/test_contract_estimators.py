@@ -24,7 +24,7 @@ VARIANTS = [
     fr.BiasVariance(0.1, n_items="bins"),
     fr.BiasVariance(0.01, prior=fr.MaxEntropy("authors")),
     fr.MLE(iterations=3),
-    fr.MLE(start="log", tolerance=1e-7),
+    fr.MLE(start="log"),
     fr.MLE(n_items="mean"),
     fr.WeightedMLE("ap", 5),
     fr.MaxEntropy("authors"),

@@ -409,8 +409,8 @@ def test_replicates_of_samples_of_very_many_sizes_multiply_what_speaks_about_the
         monkeypatch.setattr(likelihood, "FEW_ROWS", few)
 
         def solve(replicates):
-            work.append(sum(len(part.ratio) * part.law.size for part in likelihood._parts(replicates)))
-            return likelihood.em(replicates, 10, "uniform", 0.0)
+            work.append(sum(len(weight) * law.size for _, law, weight in likelihood._parts(replicates)))
+            return likelihood.em(replicates, 10)
 
         masses.append(simulated(problem, solve, 8, np.random.default_rng(0)).masses)
     np.testing.assert_allclose(masses[0], masses[1], rtol=1e-11, atol=1e-15)

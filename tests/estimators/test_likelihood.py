@@ -50,8 +50,8 @@ def test_weighted_mle_is_em_with_weighted_cases(weight, c, rng):
     r = naive.draw(naive.power_law_ranks(120, N, rng), N, m, True, rng)
     counts = fr.RankCounts.from_ranks(r, N, fr.Sample(m))
     w = 1 / np.log2(r / c + 1) if weight == "ndcg" else c / r  # jin21 eq. 22-23
-    wanted, _ = naive.per_user_em(naive.law(N, m)[:, r - 1].T, 60, weights=w)
-    close(fr.WeightedMLE(weight, c, iterations=60).fit(counts).mass(range(1, N + 1)), wanted)
+    wanted, _ = naive.per_user_em(naive.law(N, m)[:, r - 1].T, 100, weights=w)
+    close(fr.WeightedMLE(weight, c).fit(counts).mass(range(1, N + 1)), wanted)
 
 
 def test_case_weights(rng):
@@ -134,12 +134,10 @@ def test_the_likelihood_never_decreases(hits, n_items, replace, start):
     assert (np.diff(values) >= -1e-9 * np.abs(values[-1])).all()
 
 
-def test_tolerance_stops_and_says_so(rng):
+def test_a_fit_says_whether_it_has_converged(rng):
     r = naive.draw(naive.power_law_ranks(500, N, rng), N, m, True, rng)
     counts = fr.RankCounts.from_ranks(r, N, fr.Sample(m))
-    early = fr.MLE(iterations=100_000, tolerance=1e-6).fit(counts).fit_info
-    assert early.iterations < 100_000
-    assert early.converged
+    assert fr.MLE(iterations=20_000).fit(counts).fit_info.converged
     assert not fr.MLE(iterations=3).fit(counts).fit_info.converged
 
 
@@ -155,11 +153,11 @@ def test_mle_recovers_a_smooth_truth(rng):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: fr.MLE(iterations=0), "`iterations` must be a positive whole number or None"),
-        (lambda: fr.MLE(iterations=True), "`iterations` must be a positive whole number or None"),
+        (lambda: fr.MLE(iterations=0), "`iterations` must be a whole number of at least 1 or None"),
+        (lambda: fr.MLE(iterations=True), "`iterations` must be a whole number of at least 1 or None"),
         (lambda: fr.MLE(start="random"), "`start` must be 'uniform' or 'log', got 'random'"),
         (lambda: fr.WeightedMLE(weight="auc"), "`weight` must be 'ndcg' or 'ap', got 'auc'"),
-        (lambda: fr.WeightedMLE(c=0), "`c` must be positive, got 0"),
+        (lambda: fr.WeightedMLE(c=0), "`c` must be a finite number above 0, got 0"),
         (
             lambda: fr.MLE(n_items="median").fit(fr.RankCounts.from_ranks([1], 9, "uni3")),
             "`n_items` must be 'bins' or 'mean'",

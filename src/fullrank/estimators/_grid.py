@@ -5,8 +5,8 @@ log R. So every rank to 1000 is its own cell, and beyond that a cell is at most 
 wide. Within a cell mass is spread evenly and the law is averaged (three Gauss-Legendre ranks).
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -30,6 +30,8 @@ class Grid:
 
     lo: IntArray
     hi: IntArray
+    #: The gains last asked for: a metric is commonly asked for many times in a row
+    _kept: dict[tuple[Metric, str, float], Any] = field(default_factory=dict, repr=False)
 
     @classmethod
     def dense(cls, n_items: int) -> "Grid":
@@ -53,7 +55,6 @@ class Grid:
     def for_tables(cls, tables: list[PoolTable], replace: bool) -> "Grid":
         """Return the grid for these outcomes: fine where some observed outcome can tell neighbouring ranks apart."""
         N = int(np.ceil(max(table.n_items for table in tables) - 1e-6))  # a mean of equal pools may be off by rounding
-        known = np.concatenate([table.hits[table.drawn == ALL] + 1 for table in tables])
         if N <= 2 * HEAD:
             return cls.dense(N)
         # places to weigh the width at: dense in log R, and in log(N − R) towards the other end
@@ -67,23 +68,19 @@ class Grid:
                 x = table.hits[table.drawn == m]
                 # outcomes of this size speak about ranks near xN/m: beyond the largest their law is flat at zero
                 reach = (x.max() + 8 * np.sqrt(x.max() + 4.0) + 4) / m * pool
-                rest = np.maximum(pool - probe, 0.0)
                 thin = 1 / m if replace else max(1 / m - 1 / pool, 0.0)
-                width = FINENESS * np.sqrt(probe * rest * thin)
+                width = FINENESS * np.sqrt(probe * np.maximum(pool - probe, 0.0) * thin)
                 step = np.where(probe <= reach, np.minimum(step, np.maximum(width, 1.0)), step)
         step = np.maximum(step, 1.0)
         # edges where the integral of 1/step passes whole numbers
         position = np.concatenate([[0.0], np.cumsum(np.diff(probe) * 0.5 * (1 / step[1:] + 1 / step[:-1]))])
         cells = int(min(np.ceil(position[-1]), MOST_CELLS, N - HEAD))
         edges = np.interp(np.linspace(0, position[-1], cells + 1), position, probe)
-        tops = np.unique(np.round(edges[1:]).astype(np.int64))
-        # the last ranks one by one too: with few items below the target, the hypergeometric law knows whole ranks only
-        tops = np.union1d(tops, np.arange(N - 32, N))
-        tops = tops[(tops > HEAD) & (tops < N)]
-        hi = np.concatenate([np.arange(1, HEAD + 1), tops, [N]]).astype(np.int64)
-        if len(known):  # a rank that is known keeps a cell of its own
-            hi = np.unique(np.concatenate([hi, known, np.maximum(known - 1, 1)]))
-        return cls.ending_at(hi)
+        # the last ranks one by one too: with few items below the target, the hypergeometric law knows whole ranks only; and
+        # a rank that is known keeps a cell of its own
+        known = np.concatenate([table.hits[table.drawn == ALL] for table in tables])
+        single = np.concatenate([np.arange(1, HEAD + 1), np.arange(N - 32, N + 1), known + 1, np.maximum(known, 1)])
+        return cls.ending_at(np.union1d(single, np.round(edges[1:]).astype(np.int64)))
 
     def __len__(self) -> int:
         return len(self.lo)
@@ -160,27 +157,19 @@ class Grid:
 
     def gains(
         self, metric: Metric, n_items: float, groups: Groups, rows: IntArray
-    ) -> Iterator[tuple[int, IntArray, FloatArray]]:
-        """:meth:`mean_gain` of many (j, T) by j and row: the row, which they are, and a line of gains for each.
-
-        A metric is commonly asked for many times in a row: its gains are kept until another is.
-        """
+    ) -> Iterable[tuple[int, IntArray, FloatArray]]:
+        """:meth:`mean_gain` of many (j, T) by j and row: the row, which they are, and a line of gains for each."""
         # with several targets, metrics that are equal for one part by their word
-        asked = metric, metric.word, n_items, groups.order, groups.targets, groups.ahead, rows
-        kept = self._kept.get("gains")
-        if kept is None or not all(
-            a is b or (isinstance(a, Metric | str | float) and a == b) for a, b in zip(kept[0], asked, strict=True)
-        ):
+        asked, cases = (metric, metric.word, n_items), (*groups[:3], rows)
+        kept = self._kept.get(asked)
+        if kept is None or any(one is not other for one, other in zip(kept[0], cases, strict=True)):
+            found = self._gains(metric, n_items, groups, rows)
             last = len(self) if metric.k is None else int(np.searchsorted(self.lo, metric.k, side="right"))
             if len(rows) * last > MOST_KEPT:
-                yield from self._gains(metric, n_items, groups, rows)
-                return
-            self._kept["gains"] = kept = asked, list(self._gains(metric, n_items, groups, rows))
-        yield from kept[1]
-
-    @cached_property
-    def _kept(self) -> dict[str, Any]:
-        return {}
+                return found
+            self._kept.clear()
+            kept = self._kept[asked] = cases, list(found)
+        return kept[1]
 
     def _gains(
         self, metric: Metric, n_items: float, groups: Groups, rows: IntArray

@@ -187,7 +187,7 @@ def simulated(problem: Problem, solve: Solve, size: int, rng: np.random.Generato
     """
     from fullrank.estimators.likelihood import em
 
-    masses = em(problem, 50, "uniform", 0.0)[0]
+    masses = em(problem, 50)[0]
     centre = masses / masses.sum(1, keepdims=True)
     tables = []
     for table, law in zip(problem.tables, problem.laws, strict=True):

@@ -7,16 +7,17 @@ the answer: at the optimum π is a few spikes. The authors start uniform and tak
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
 
-from fullrank._checks import check_choice
-from fullrank._types import FloatArray, IntArray
+from fullrank._checks import check_choice, check_number, check_whole
+from fullrank._types import FloatArray
 from fullrank.estimators.estimate import RankDistribution, fit_distribution
-from fullrank.estimators.problem import Fit, Problem, check_counts
+from fullrank.estimators.problem import Fit, Problem
 from fullrank.metrics import parse_metric
-from fullrank.ranks.counts import PoolTable, RankCounts
+from fullrank.ranks.counts import RankCounts
 
 #: From so many rows of each stratum (replicates) and so many outcomes on, the likelihood is taken in parts of so many
 #: outcomes, each with the ranks at which it is more than so much of its largest value.
@@ -28,24 +29,22 @@ class MLE:
     """Maximum likelihood by EM, as its authors run it (jin21 eq. 19-21; on unequal samples li23 eq. 12).
 
     ``iterations=None``: 100, and 50 on ``Adaptive``. ``start``: ``"uniform"`` as published, or ``"log"`` (∝ 1/R).
-    ``tolerance`` stops earlier, when a step raises the log-likelihood per case by less. ``n_items="mean"`` gives every
-    case the mean number of candidates instead of its own. With every candidate sampled it is exact.
+    ``n_items="mean"`` gives every case the mean number of candidates instead of its own. With every candidate sampled it is
+    exact.
     """
 
     iterations: int | None = None
     start: Literal["uniform", "log"] = "uniform"
-    tolerance: float = 0.0
     n_items: Literal["bins", "mean"] = "bins"
 
     def __post_init__(self) -> None:
-        _check_em(self.iterations, self.start)
+        check_whole("iterations", self.iterations, 1, none=True)
+        check_choice("start", self.start, ("uniform", "log"))
 
     def fit(self, counts: RankCounts) -> RankDistribution:
         """Return π after the given number of EM steps."""
-        steps = _steps(self.iterations, counts)
-        return fit_distribution(
-            self, counts, lambda p: em(p, steps, self.start, self.tolerance), n_items=self.n_items, compared=True
-        )
+        solve = partial(em, iterations=self.iterations, start=self.start)
+        return fit_distribution(self, counts, solve, n_items=self.n_items, compared=True)
 
 
 @dataclass(frozen=True)
@@ -57,71 +56,48 @@ class WeightedMLE:
 
     weight: Literal["ndcg", "ap"] = "ndcg"
     c: float = 10.0
-    iterations: int | None = None
-    start: Literal["uniform", "log"] = "uniform"
-    n_items: Literal["bins", "mean"] = "bins"
 
     def __post_init__(self) -> None:
-        _check_em(self.iterations, self.start)
         check_choice("weight", self.weight, ("ndcg", "ap"))
-        if not self.c > 0:
-            raise ValueError(f"`c` must be positive, got {self.c!r}.")
+        check_number("c", self.c, above=0)
 
     def fit(self, counts: RankCounts) -> RankDistribution:
-        """Return π after the given number of weighted EM steps."""
-        metric, steps = parse_metric(self.weight), _steps(self.iterations, counts)
+        """Return π after as many weighted EM steps as the authors take."""
+        metric = parse_metric(self.weight)
 
         def solve(problem: Problem) -> tuple[FloatArray, Fit]:
-            def weigh(table: PoolTable) -> PoolTable:
-                return replace(table, weight=table.weight * metric.gain((table.hits + 1) / self.c))
+            tables = [replace(t, weight=t.weight * metric.gain((t.hits + 1) / self.c)) for t in problem.tables]
+            return em(replace(problem, tables=tables))
 
-            weighted = replace(problem, tables=[weigh(table) for table in problem.tables])
-            return em(weighted, steps, self.start, 0.0)
-
-        return fit_distribution(self, counts, solve, n_items=self.n_items)
+        return fit_distribution(self, counts, solve)
 
 
-def em(problem: Problem, iterations: int, start: str, tolerance: float) -> tuple[FloatArray, Fit]:
-    """Iterate π ← π ∘ Σ_b A_b (c_b / A_bᵀπ) / M, for all (j, T) groups at once."""
+def em(problem: Problem, iterations: int | None = None, start: str = "uniform") -> tuple[FloatArray, Fit]:
+    """Iterate π ← π ∘ Σ_b A_b (c_b / A_bᵀπ) / M for all (j, T) groups at once, as often as the authors do unless told.
+
+    It ends before that where a step lowers the likelihood: then nothing but rounding is left.
+    """
     π = problem.uniform() if start == "uniform" else np.log1p(problem.grid.width / (problem.grid.lo - 0.5))
     π = np.tile(π / π.sum(), (len(problem.group_weight), 1))
     parts = list(_parts(problem))
-    before, gain, step = -np.inf, np.inf, 0
-    for step in range(1, iterations + 1):
+    before, gain = -np.inf, np.inf
+    for step in range(1, 1 + (iterations or (50 if problem.counts.design.grows else 100))):  # noqa: B007 - reported below
         pull = np.zeros_like(π)
         loglik = 0.0
-        for part in parts:
-            likely = np.maximum((π[part.where] @ part.law).ravel()[part.seen], 1e-300)
-            part.ratio.ravel()[part.seen] = part.weight / likely
-            pull[part.where] += part.ratio @ part.law.T
-            loglik += float(part.weight @ np.log(likely))
+        for where, law, weight in parts:
+            likely = np.maximum(π[where] @ law, 1e-300)
+            pull[where] += (weight / likely) @ law.T
+            loglik += float((weight * np.log(likely)).sum())
         π *= pull
         π /= π.sum(1, keepdims=True)
         gain, before = loglik - before, loglik
-        if step > 1 and gain < tolerance * problem.group_weight.sum():
+        if gain < 0:
             break
-    return π, Fit(step, before, bool(gain < max(tolerance, 1e-8) * problem.group_weight.sum()))
+    return π, Fit(step, before, bool(gain < 1e-8 * problem.group_weight.sum()))
 
 
-@dataclass(frozen=True, eq=False)
-class _Part:
-    """A part of the likelihood: rows and cells of π, the laws of some outcomes there, and which were seen how often."""
-
-    where: tuple[slice, slice]
-    law: FloatArray  # cells × outcomes
-    seen: IntArray  # places in rows × outcomes that have a weight
-    weight: FloatArray  # of these places
-    ratio: FloatArray  # room for weight over likelihood, rows × outcomes: zero where nothing was seen
-
-    @classmethod
-    def of(cls, where: tuple[slice, slice], weight: FloatArray, law: FloatArray) -> "_Part":
-        """Note where outcomes were seen."""
-        seen = np.flatnonzero(weight)
-        return cls(where, law, seen, weight.ravel()[seen], np.zeros(weight.shape))
-
-
-def _parts(problem: Problem) -> Iterator[_Part]:
-    """Yield the likelihood in parts that add up to it.
+def _parts(problem: Problem) -> Iterator[tuple[tuple[slice, slice], FloatArray, FloatArray]]:
+    """Yield the likelihood in parts that add up to it: rows and cells of π, the law of some outcomes there, their weights.
 
     A fit has one part per table. Replicates are many rows of every stratum, and where sample sizes differ outcomes are very
     many, of which a stratum has few, and each of which speaks about few ranks: nothing else is multiplied.
@@ -129,7 +105,7 @@ def _parts(problem: Problem) -> Iterator[_Part]:
     strata = int(problem.strata.max()) + 1
     for table, law in zip(problem.tables, problem.laws, strict=True):
         if len(table.weight) < FEW_ROWS * strata or law.shape[1] < MANY_COLUMNS:
-            yield _Part.of((slice(None), slice(None)), table.weight, law)
+            yield (slice(None), slice(None)), law, table.weight
             continue
         likely = law > NOTHING * law.max(0)
         first, last = likely.argmax(0), len(law) - likely[::-1].argmax(0)
@@ -140,19 +116,4 @@ def _parts(problem: Problem) -> Iterator[_Part]:
             for place in range(0, len(here), COLUMNS):
                 some = here[place : place + COLUMNS]
                 cells = slice(int(first[some].min()), int(last[some].max()))
-                yield _Part.of(
-                    (slice(row, None, strata), cells), weight[:, some], np.ascontiguousarray(law[cells, some])
-                )
-
-
-def _steps(iterations: int | None, counts: RankCounts) -> int:
-    check_counts(counts)
-    if iterations is not None:
-        return iterations
-    return 50 if counts.design.grows else 100
-
-
-def _check_em(iterations: int | None, start: str) -> None:
-    if iterations is not None and (isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1):
-        raise ValueError(f"`iterations` must be a positive whole number or None (as published), got {iterations!r}.")
-    check_choice("start", start, ("uniform", "log"))
+                yield (slice(row, None, strata), cells), np.ascontiguousarray(law[cells, some]), weight[:, some]
