@@ -14,7 +14,7 @@ import numpy as np
 from fullrank._types import BoolArray, FloatArray, IntArray, Pair
 from fullrank.estimators import problem
 from fullrank.estimators._grid import Grid
-from fullrank.estimators.intervals import check_interval, reach
+from fullrank.estimators.intervals import cell_gains, check_interval, reach
 from fullrank.estimators.problem import Estimate
 from fullrank.metrics import Metric, parse_metric
 from fullrank.ranks.counts import RankCounts
@@ -127,7 +127,7 @@ class CompatibleRanks:
         """
         counts, low = self.counts, 0.0
         if self.known is not None:
-            low = problem.empirical_value(self.known, metric, counts.n_items) / counts.users_weight
+            low = float(self.known.weight @ cell_gains(self.known, metric, counts.n_items)) / counts.users_weight
         high = low
         if self.silent is not None:
             worst, best = reach(self.silent, metric, counts.n_items)

@@ -18,7 +18,6 @@ from fullrank._types import FloatArray, IntArray, Pair
 from fullrank.estimators import intervals
 from fullrank.estimators._grid import Grid
 from fullrank.estimators.bounds import bounds_of
-from fullrank.estimators.intervals import Replicates
 from fullrank.estimators.posterior import Posterior
 from fullrank.estimators.problem import (
     Estimator,
@@ -28,7 +27,6 @@ from fullrank.estimators.problem import (
     Target,
     build_problem,
     check_counts,
-    empirical_value,
     is_exhaustive,
     refuse_closed,
     refuse_compared,
@@ -55,9 +53,9 @@ class PointEstimate:
     def interval(self, metric: Metric | str, level: float = 0.95, target: Target = "cases") -> Pair:
         """Return (low, high) by refitting to simulated counts; the estimator's own bias is not covered."""
         metric = parse_metric(metric)
-        return intervals.final_interval(
-            self, metric, self.expect(metric), level, target, lambda: intervals.refit_interval(self, metric, level)
-        )
+        intervals.check_interval(level, target)
+        span = intervals.refit_interval(self, metric, level)
+        return intervals.final_interval(self, metric, self.expect(metric), span, level, target)
 
     def bounds(self, metric: Metric | str, level: float = 0.95) -> Pair:
         """The least and largest value that the counts alone allow, as :meth:`RankDistribution.bounds` gives them."""
@@ -65,7 +63,8 @@ class PointEstimate:
 
     def curve(self, metric: Metric | str, ks: int | Iterable[int]) -> FloatArray:
         """Return the metric at every cut-off in ``ks`` (a number means 1..ks)."""
-        return np.array([self.expect(parse_metric(metric) @ k) for k in cut_offs(ks)])
+        cuts = range(1, ks + 1) if isinstance(ks, int) else ks
+        return np.array([self.expect(parse_metric(metric) @ k) for k in cuts])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -106,15 +105,11 @@ class RankDistribution:
         if metric.whole_auc and self.n_items is None:
             return self.counts.auc
         refuse_closed(self.counts, metric)
-        total = self._smooth_sum(metric)
-        if self.known is not None:
-            own = self.known.pool_weight / self.known.weight if self.n_items is None else self.n_items
-            total += empirical_value(self.known, metric, own)
-        return total / self.counts.users_weight
+        return self._exact_part(metric)[0] + self._smooth_sum(metric) / self.counts.users_weight
 
     def curve(self, metric: Metric | str, ks: int | Iterable[int]) -> FloatArray:
         """Return the metric at every cut-off in ``ks`` (a number means 1..ks)."""
-        metric, cuts = parse_metric(metric), list(cut_offs(ks))
+        metric, cuts = parse_metric(metric), list(range(1, ks + 1) if isinstance(ks, int) else ks)
         top = max(cuts, default=0)
         plain = self.known is None and not len(self.counts.groups.weight) > 1 and metric.name != "precision"
         if plain and min(cuts, default=0) >= 1 and top <= len(self.grid) and self.grid.hi[top - 1] == top:
@@ -156,11 +151,11 @@ class RankDistribution:
         simulated counts, which does not cover the estimator's own bias. Nothing is scored again.
         """
         metric = parse_metric(metric)
+        intervals.check_interval(level, target)
         value = self.expect(metric)
-        return intervals.final_interval(
-            self, metric, value, level, target, lambda: self._cases_interval(metric, value, level),
-            lambda: self._case_variance(metric, value),
-        )  # fmt: skip
+        span = self._cases_interval(metric, value, level)
+        variance = self._case_variance(metric, value) if target == "population" else None
+        return intervals.final_interval(self, metric, value, span, level, target, variance)
 
     def bounds(self, metric: Metric | str, level: float = 0.95) -> Pair:
         """The least and largest value of the metric that the counts alone allow: what :func:`fullrank.bounds` says.
@@ -172,11 +167,10 @@ class RankDistribution:
     def _cases_interval(self, metric: Metric, value: float, level: float) -> Pair:
         """Return the estimator's own interval for these cases; a point where it knows every rank that matters."""
         counts = self.counts
-        from_counts = metric.whole_auc and self.n_items is None
         decided = bool((counts.all_compared | counts.closed).all())
         if is_exhaustive(counts) or (metric.k is not None and (decided or metric.k <= counts.design.exact_to)):
             return value, value
-        if from_counts:
+        if metric.whole_auc and self.n_items is None:
             return intervals.auc_interval(counts, level)
         exact, share = self._exact_part(metric)
         if self.posterior is not None:
@@ -186,11 +180,12 @@ class RankDistribution:
             span = exact + share * low, exact + share * high
             unlike = self.posterior.unlike_shape and not metric.whole_auc
             return intervals.hull(span, self.bounds(metric, level)) if unlike else span
-        if self.refit is None or getattr(self.estimator, "prior", None) is not None:
+        if self._replicates is None:
             return intervals.refit_interval(self, metric, level)
-        fitted = self.refit[0].counts
-        values = exact + share * self._simulated.values(metric, fitted, self._pool)
-        return intervals.replicate_interval(values, exact + self._smooth_sum(metric) / counts.users_weight, level)
+        problem, masses = self._replicates
+        pooled, _ = problem.grid.pooled_gains(metric, self._pool, problem.counts.groups, problem.strata)
+        values = share * np.tensordot(masses, pooled, 2) / problem.counts.users_weight
+        return intervals.replicate_interval(values, value, level)
 
     @property
     def _pool(self) -> float:
@@ -202,18 +197,20 @@ class RankDistribution:
         if self.known is None:
             return 0.0, 1.0
         whole = self.counts.users_weight
-        return empirical_value(self.known, metric, self._pool) / whole, 1 - self.known.users_weight / whole
+        total = float(self.known.weight @ intervals.cell_gains(self.known, metric, self.n_items))
+        return total / whole, 1 - self.known.users_weight / whole
 
     def _case_variance(self, metric: Metric, value: float) -> float:
         """Return Σ w²(gain − value/T)² over the cases, their weights taken as alike."""
         counts = self.counts
         squares = first = 0.0
-        parts = [counts] if metric.whole_auc and self.n_items is None else [] if self.known is None else [self.known]
-        for known in parts:
+        from_counts = metric.whole_auc and self.n_items is None
+        known = counts if from_counts else self.known
+        if known is not None:
             gain = intervals.cell_gains(known, metric)
             squares += float(known.weight @ gain**2)
             first += float(known.weight @ (gain / known.column("targets")))
-        if self.fitted is not None and parts != [counts]:
+        if self.fitted is not None and not from_counts:
             groups, rows = self.fitted.groups, self.rows
             squares += float((self.masses * self.grid.pooled_gains(metric, self._pool, groups, rows)[1]).sum())
             by_user = groups._replace(weight=groups.weight / groups.targets)
@@ -257,13 +254,12 @@ class RankDistribution:
         return self.posterior.heads
 
     @cached_property
-    def _simulated(self) -> Replicates:
-        if self.refit is None:
-            raise ValueError("there is nothing to solve again: all ranks are known.")
-        problem, solve = self.refit
+    def _replicates(self) -> tuple[Problem, FloatArray] | None:
+        """Fits of what was solved to simulated counts; None where nothing was, or where a prior is fitted with it."""
+        if self.refit is None or getattr(self.estimator, "prior", None) is not None:
+            return None
         with ONE_BLAS_THREAD:
-            rough = problem.coarser(intervals.REPLICATE_POOLS)
-            return intervals.simulated(rough, solve, intervals.REPLICATES, np.random.default_rng(0))
+            return intervals.simulated(*self.refit)
 
     def cdf(self, k: ArrayLike) -> FloatArray | float:
         """Return P̂(R ≤ k), which is Recall@k."""
@@ -361,8 +357,3 @@ def describe(estimator: object) -> str:
         if not isinstance(value := getattr(estimator, each.name), np.ndarray) and value != each.default
     ]
     return f"{name}({', '.join(parameters)})" if parameters else name
-
-
-def cut_offs(ks: int | Iterable[int]) -> Iterable[int]:
-    """Return the cut-offs a user means: a number stands for 1..ks."""
-    return range(1, ks + 1) if isinstance(ks, int) else ks

@@ -10,9 +10,8 @@ Nothing is scored again. Two things are not known, and they add up (:func:`final
 What assumes nothing at all about the shape of P(R) is in :mod:`fullrank.estimators.bounds`.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -20,7 +19,6 @@ import numpy as np
 
 from fullrank._checks import check_choice
 from fullrank._types import FloatArray, IntArray, Pair
-from fullrank.estimators._grid import Grid
 from fullrank.estimators.problem import Estimate, Problem, Solve, Target, build_problem, size_shares
 from fullrank.metrics import Metric
 from fullrank.ranks.counts import PoolTable, RankCounts
@@ -69,24 +67,23 @@ def final_interval(
     estimate: Estimate,
     metric: Metric,
     value: float,
+    span: Pair,
     level: float,
     target: Target,
-    cases: Callable[[], Pair],
-    variance: Callable[[], float] | None = None,
+    variance: float | None = None,
 ) -> Pair:
-    """Return the interval around ``value`` that is reported, from what the estimator says of these ``cases``.
+    """Return the interval around ``value`` that is reported, from the ``span`` that the estimator gives for these cases.
 
     Where cases that were ranked in full refute the estimate, the interval reaches as far as they say (``audit``). About the
     population there is more to know: what these cases leave open, and what their full ranking would, are independent, so
-    that their variances add up. It is clipped to the values the metric can take; one of a user's own may take any.
+    that their variances add up (``variance``: see :func:`users_interval`). It is clipped to the values the metric can take;
+    one of a user's own may take any.
     """
-    check_interval(level, target)
-    span = cases()
     found = getattr(estimate, "audit", {}).get(metric)
     if found is not None:
         span = hull(span, (found[0] - z_of(level) * found[1], found[0] + z_of(level) * found[1]))
     if target == "population":
-        users = users_interval(estimate.counts, metric, value, level, None if variance is None else variance())
+        users = users_interval(estimate.counts, metric, value, level, variance)
         below, above = (float(np.hypot(value - one, value - other)) for one, other in zip(span, users, strict=True))
         span = value - below, value + above
     low, high = span
@@ -152,34 +149,25 @@ def design_effect(counts: RankCounts, metric: Metric) -> float:
     return max(len(blocks) / (len(blocks) - 1) * float(together @ together) / (M / (M - 1) * alone), 1.0)
 
 
-def cell_gains(counts: RankCounts, metric: Metric) -> FloatArray:
-    """The gain of a case in each cell of the counts, its outcome taken as its rank; AUC is known whatever the outcome."""
+def cell_gains(counts: RankCounts, metric: Metric, n_items: float | None = None) -> FloatArray:
+    """The gain of a case in each cell of the counts, its outcome taken as its rank among ``n_items`` or its own candidates.
+
+    AUC among their own is known whatever the outcome.
+    """
     targets = counts.column("targets")
-    if metric.whole_auc:
+    if metric.whole_auc and n_items is None:
         return np.asarray(counts.auc_weight / counts.weight / targets)
-    pool = counts.pool_weight / counts.weight
+    pool = counts.pool_weight / counts.weight if n_items is None else n_items
     return metric.gain(counts.above + 1, pool, counts.column("order"), targets)
 
 
 # -------------------------------------------------------------------------------------------------- replicates
 
 
-@dataclass(frozen=True, eq=False)
-class Replicates:
-    """Many fits at once: the masses of every replicate."""
-
-    grid: Grid
-    masses: FloatArray  # replicates × strata × cells
-
-    def values(self, metric: Metric, counts: RankCounts, n_items: float) -> FloatArray:
-        """The metric in every replicate."""
-        pooled, _ = self.grid.pooled_gains(metric, n_items, counts.groups, counts.strata)
-        return np.asarray(np.tensordot(self.masses, pooled, 2) / counts.users_weight)
-
-
-def simulated(problem: Problem, solve: Solve, size: int, rng: np.random.Generator) -> Replicates:
+def simulated(problem: Problem, solve: Solve, size: int = REPLICATES) -> tuple[Problem, FloatArray]:
     """Return fits to counts drawn from a likelihood fit of P(R) and the design's law, the ranks held fixed.
 
+    They are of the problem on a rough grid, which comes with them: replicates × strata × cells.
     Given the ranks, p̃ has covariance Σ_R P̂(R)(diag a_R − a_R a_Rᵀ)/M; it is drawn by stratified sampling of ranks: each
     case takes its own quantile of P̂, so that P̂ itself hardly varies between replicates; its sample has one of the sizes that
     its stratum has, as often as they are there. P̂ is MLE's whatever the estimator:
@@ -187,6 +175,7 @@ def simulated(problem: Problem, solve: Solve, size: int, rng: np.random.Generato
     """
     from fullrank.estimators.likelihood import em
 
+    problem, rng = problem.coarser(REPLICATE_POOLS), np.random.default_rng(0)
     masses = em(problem, 50)[0]
     centre = masses / masses.sum(1, keepdims=True)
     tables = []
@@ -210,10 +199,9 @@ def simulated(problem: Problem, solve: Solve, size: int, rng: np.random.Generato
             weight[:, row, here] = drawn * (total / cases)
         tables.append(replace(table, weight=weight.reshape(-1, len(table.hits))))
     fitted, _ = solve(replace(problem, tables=tables))
-    return Replicates(problem.grid, fitted.reshape(size, -1, len(problem.grid)))
+    return problem, fitted.reshape(size, -1, len(problem.grid))
 
 
-@lru_cache(maxsize=32)
 def z_of(level: float) -> float:
     """How many standard errors an interval at ``level`` reaches to each side."""
     from scipy.special import ndtri

@@ -78,7 +78,7 @@ class Multinomial:
         return _fit_linear(self, counts)
 
     def _bin(self, A: FloatArray, P: FloatArray, p: FloatArray, problem: Problem) -> tuple[FloatArray, str | None]:
-        M, width = problem.cases, problem.grid.width
+        M, width = len(problem.counts), problem.grid.width
         kept, scale = _scaled(width @ A)
         A = A * scale
         gram = A.T @ ((P - width / M)[:, None] * A)

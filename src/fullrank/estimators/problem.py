@@ -80,7 +80,7 @@ class Estimate(Protocol):
 class Problem:
     """What an estimator sees: a grid of ranks and, per pool-size bin, outcomes with their law and weights.
 
-    ``laws[b]`` is cells × outcomes; ``tables[b].weight`` strata × outcomes; ``cases`` the number of cases in all.
+    ``laws[b]`` is cells × outcomes; ``tables[b].weight`` strata × outcomes.
     """
 
     counts: RankCounts
@@ -102,11 +102,6 @@ class Problem:
         return build_problem(
             counts, "mean" if mean else "bins", self.all_outcomes, most=most, grid=grid, strata=self.strata
         )
-
-    @property
-    def cases(self) -> int:
-        """M, the number of cases."""
-        return len(self.counts)
 
     @cached_property
     def group_weight(self) -> FloatArray:
@@ -209,13 +204,10 @@ def with_few_sizes(counts: RankCounts) -> RankCounts:
 
     RecBole's do: a user's negatives are put together and repeats are counted once.
     """
-    if (
-        not counts.design.plain
-        or len(counts.sizes) <= MANY_SIZES
-        or len(unique_rows(counts.outcomes)[0]) <= MANY_OUTCOMES
-    ):
-        return counts
-    return with_like_samples(counts, SHARE_WIDTH)
+    many = counts.design.plain and len(counts.sizes) > MANY_SIZES
+    if many and len(unique_rows(counts.outcomes)[0]) > MANY_OUTCOMES:
+        return with_like_samples(counts, SHARE_WIDTH)
+    return counts
 
 
 def coarse_cells(grid: Grid, tables: list[PoolTable], design: Design) -> Grid:
@@ -297,12 +289,6 @@ def positive_solve(gram: FloatArray, right: FloatArray) -> FloatArray:
     return np.asarray(np.linalg.lstsq(gram, right, rcond=None)[0])
 
 
-def empirical_value(known: RankCounts, metric: Metric, n_items: float | FloatArray) -> float:
-    """Σ weight · gain over cases at the ranks they show, among ``n_items`` candidates (one number, or one per cell)."""
-    gain = metric.gain(known.above + 1, n_items, known.column("order"), known.column("targets"))
-    return float(known.weight @ gain)
-
-
 def refuse_compared(counts: RankCounts, name: str) -> None:
     """Refuse counts with a part compared in full: they have no law P(outcome | R), since P(ahead | R) is unknown."""
     if counts.has_compared_part:
@@ -311,9 +297,8 @@ def refuse_compared(counts: RankCounts, name: str) -> None:
 
 def refuse_closed(counts: RankCounts, metric: Metric) -> None:
     """For metrics that reach beyond where cases were closed: of those, only that R is at least j + ahead is known."""
-    closed = counts.closed
     reach = np.inf if metric.k is None else metric.k
-    beyond = closed & (rank_offset(counts.column("order"), counts.column("ahead")) < reach)
+    beyond = counts.closed & (rank_offset(counts.column("order"), counts.column("ahead")) < reach)
     if beyond.any():
         most = "None" if metric.k is None else f"at least {metric.k}"
         raise ValueError(
