@@ -84,7 +84,7 @@ def test_words_with_numbers_and_words_that_are_none():
     assert fr.parse_estimator("beta0.5") == fr.Mapping("beta", 0.5)
     assert fr.parse_estimator("bv_mle") == fr.BiasVariance(prior=fr.MLE())
     assert fr.parse_estimator("mn_mes") == fr.Multinomial(prior=fr.MaxEntropy())
-    with pytest.raises(ValueError, match=r"unknown estimator 'mel': did you mean 'mle'\?"):
+    with pytest.raises(ValueError, match=r"unknown estimator 'mel'; did you mean 'mle'\?"):
         fr.parse_estimator("mel")
     with pytest.raises(ValueError, match="unknown estimator 'xxxxx': known words are"):
         fr.parse_estimator("xxxxx")

@@ -310,7 +310,7 @@ def test_cls_has_no_distribution(rng):
 
 @pytest.mark.parametrize("gamma", [-0.1, 1.1, float("nan")])
 def test_gamma_out_of_range(gamma):
-    with pytest.raises(ValueError, match=r"`gamma` must be between 0 and 1"):
+    with pytest.raises(ValueError, match=r"`gamma` must be a finite number between 0 and 1"):
         fr.BiasVariance(gamma)
 
 

@@ -14,10 +14,10 @@
 | ``linear`` ``bound`` ``beta`` ``beta0.5`` | mappings | li20 |
 """
 
-import difflib
 import re
 from collections.abc import Callable
 
+from fullrank._checks import did_you_mean
 from fullrank.estimators.bounds import bounds
 from fullrank.estimators.estimate import PointEstimate, RankDistribution, describe
 from fullrank.estimators.hyperprior import HyperPrior
@@ -74,6 +74,5 @@ def parse_estimator(text: str | Estimator | None) -> Estimator:
     if found := re.fullmatch(r"(bv|beta)[ @_-]?([\d.]+)", word):
         number = float(found[2])
         return BiasVariance(number) if found[1] == "bv" else Mapping("beta", number)
-    close = difflib.get_close_matches(word, ESTIMATORS, n=1, cutoff=0.5)
-    hint = f"did you mean {close[0]!r}?" if close else f"known words are {', '.join(ESTIMATORS)}."
-    raise ValueError(f"unknown estimator {text!r}: {hint}")
+    known = f": known words are {', '.join(ESTIMATORS)}."
+    raise ValueError(f"unknown estimator {text!r}{did_you_mean(word, ESTIMATORS, known)}")

@@ -4,15 +4,15 @@ A[R, o] = P(o | R), D = diag(P) for a prior P(R), b[R] = M(R), p̃(o) the share 
 M̂ on outcomes whose expectation A M̂ is close to b. All but CLS are linear in b and hence a (possibly signed) mass P̂(R).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
 import numpy as np
 
+from fullrank._checks import check_number
 from fullrank._threads import ONE_BLAS_THREAD
-from fullrank._types import BoolArray, FloatArray
+from fullrank._types import FloatArray
 from fullrank.estimators.estimate import PointEstimate, RankDistribution, empirical, fit_distribution
 from fullrank.estimators.problem import Estimator, Fit, Problem, build_problem, is_exhaustive, one_size, positive_solve
 from fullrank.metrics import Metric
@@ -34,16 +34,15 @@ class BiasVariance:
     n_items: Literal["mean", "bins"] = "mean"
 
     def __post_init__(self) -> None:
-        if not 0 <= self.gamma <= 1:
-            raise ValueError(f"`gamma` must be between 0 and 1, got {self.gamma!r}.")
+        check_number("gamma", self.gamma, most=1)
         _check_prior(self.prior)
 
     def fit(self, counts: RankCounts) -> RankDistribution:
         """Return signed masses P̂(R)."""
         return _fit_linear(self, counts)
 
-    def _bin(self, A: FloatArray, P: FloatArray, p: FloatArray, problem: Problem) -> tuple[FloatArray, str | None]:
-        kept, scale = _scaled(P @ A)
+    def _bin(self, A: FloatArray, P: FloatArray, p: FloatArray, problem: Problem) -> tuple[FloatArray, FloatArray]:
+        scale = _scale(P @ A)
         root = np.sqrt(P)[:, None] * A * scale  # eigenvalues of rootᵀroot lie in 0..1: γ alone conditions the problem
         right = p * scale
         if self.gamma > 1e-9:
@@ -54,7 +53,7 @@ class BiasVariance:
             u, s, vt = np.linalg.svd(root, full_matrices=False)
             kept_s = s > s[0] * 1e-13 * max(root.shape)
             mass = ((right @ vt[kept_s].T) / s[kept_s]) @ u[:, kept_s].T
-        return mass * np.sqrt(P), _lost(p, kept)
+        return mass * np.sqrt(P), scale
 
 
 @dataclass(frozen=True)
@@ -77,14 +76,14 @@ class Multinomial:
         """Return signed masses P̂(R)."""
         return _fit_linear(self, counts)
 
-    def _bin(self, A: FloatArray, P: FloatArray, p: FloatArray, problem: Problem) -> tuple[FloatArray, str | None]:
+    def _bin(self, A: FloatArray, P: FloatArray, p: FloatArray, problem: Problem) -> tuple[FloatArray, FloatArray]:
         M, width = len(problem.counts), problem.grid.width
-        kept, scale = _scaled(width @ A)
+        scale = _scale(width @ A)
         A = A * scale
         gram = A.T @ ((P - width / M)[:, None] * A)
-        gram[np.diag_indices_from(gram)] += np.where(kept, 1 / M, 1.0)
+        gram[np.diag_indices_from(gram)] += np.where(scale > 0, 1 / M, 1.0)
         y = positive_solve(gram, (p * scale).T).T
-        return (y @ A.T) * P, _lost(p, kept)
+        return (y @ A.T) * P, scale
 
 
 @dataclass(frozen=True)
@@ -99,45 +98,33 @@ class CLS:
 
     def fit(self, counts: RankCounts) -> PointEstimate | RankDistribution:
         """Return a function from metrics to values."""
+        from scipy.optimize import nnls  # takes a fifth of a second to import, and only CLS needs it
+
         if is_exhaustive(counts):
             return empirical(self, counts)
         one_size(counts, "CLS")
         problem = build_problem(counts, "mean", all_outcomes=True)
-        (table,) = problem.tables
-        corrected = constrained(problem)
+        (table,), (A,) = problem.tables, problem.laws
+        P = problem.uniform()
         shares = table.weight / table.weight.sum(1, keepdims=True)
+        # M̂_r = low + Σ_{s ≥ r} d_s with d ≥ 0: non-negative least squares in d, whose columns are running sums of A
+        with ONE_BLAS_THREAD:
+            q, upper = np.linalg.qr(np.sqrt(P)[:, None] * np.cumsum(A, axis=1))
 
-        def value(metric: Metric) -> float:
-            total = sum(
-                w * float(shares[row] @ corrected(metric, metric.word, j, T))
-                for j, T, _, w, row in zip(*(each.tolist() for each in (*counts.groups, counts.strata)), strict=True)
-            )
-            return float(total / counts.users_weight)
+        @lru_cache(maxsize=256)
+        def value(metric: Metric, word: str) -> float:
+            # `word` only keys the cache: hr == recall, but they part once a user has several targets
+            total = 0.0
+            for j, T, _, w, row in zip(*counts.groups, counts.strata, strict=True):
+                b = np.zeros(len(P))
+                gain = problem.grid.mean_gain(metric, table.n_items, j, T)
+                b[: len(gain)] = gain
+                low = min(float(b.min()), 0.0)
+                d, _ = nnls(upper, q.T @ (np.sqrt(P) * (b - low)), maxiter=50 * upper.shape[1])
+                total += w * float(shares[row] @ (low + np.cumsum(d[::-1])[::-1]))
+            return total / counts.users_weight
 
-        return PointEstimate(counts, self, value)
-
-
-def constrained(problem: Problem) -> Callable[[Metric, str, int, int], FloatArray]:
-    """Return M̂ of kr20 §5.2 for the outcomes of a problem with one table: a function of (metric, its word, j, T)."""
-    from scipy.optimize import nnls  # takes a fifth of a second to import, and only CLS needs it
-
-    (table,), (A,) = problem.tables, problem.laws
-    P = problem.uniform()
-    # M̂_r = low + Σ_{s ≥ r} d_s with d ≥ 0: non-negative least squares in d, whose columns are running sums of A
-    with ONE_BLAS_THREAD:
-        q, upper = np.linalg.qr(np.sqrt(P)[:, None] * np.cumsum(A, axis=1))
-
-    @lru_cache(maxsize=256)
-    def corrected(metric: Metric, word: str, j: int, T: int) -> FloatArray:
-        # `word` only keys the cache: hr == recall, but they part once a user has several targets
-        b = np.zeros(len(P))
-        gain = problem.grid.mean_gain(metric, table.n_items, j, T)
-        b[: len(gain)] = gain
-        low = min(float(b.min()), 0.0)
-        d, _ = nnls(upper, q.T @ (np.sqrt(P) * (b - low)), maxiter=50 * upper.shape[1])
-        return np.asarray(low + np.cumsum(d[::-1])[::-1])
-
-    return corrected
+        return PointEstimate(counts, self, lambda metric: value(metric, metric.word))
 
 
 def prior_mass(prior: Estimator | None, problem: Problem) -> FloatArray:
@@ -163,28 +150,24 @@ def _fit_linear(estimator: BiasVariance | Multinomial, counts: RankCounts) -> Ra
         P = prior_mass(estimator.prior, problem)
         total = problem.group_weight
         masses = np.zeros((len(total), len(problem.grid)))
-        notes: set[str | None] = set()
+        notes: set[str] = set()
         for table, A in zip(problem.tables, problem.laws, strict=True):
             possible = np.where(problem.grid.lo <= table.n_items + 0.5, P, 0.0)
-            mass, note = estimator._bin(A, possible / possible.sum(), table.weight / total[:, None], problem)
+            p = table.weight / total[:, None]
+            mass, scale = estimator._bin(A, possible / possible.sum(), p, problem)
             masses += mass
-            notes.add(note)
-        return masses, Fit(notes=tuple(sorted(filter(None, notes))))
+            lost = float(p[:, scale == 0].sum())
+            if lost > 0:
+                notes.add(f"{lost:.2%} of the cases have outcomes that the prior deems impossible: they are left out.")
+        return masses, Fit(notes=tuple(sorted(notes)))
 
     return fit_distribution(estimator, counts, solve, n_items=estimator.n_items, all_outcomes=True)
 
 
-def _scaled(likely: FloatArray) -> tuple[BoolArray, FloatArray]:
-    """Tell the outcomes that have a probability, and what scales each of them to one: 1/√ of it, 0 for the others."""
+def _scale(likely: FloatArray) -> FloatArray:
+    """Return what scales each outcome to a probability of one, 1/√ of its own; 0 for those that have none."""
     kept = likely > 1e-13 * likely.max()
-    return kept, np.where(kept, 1 / np.sqrt(np.where(kept, likely, 1.0)), 0.0)
-
-
-def _lost(p: FloatArray, kept: BoolArray) -> str | None:
-    lost = float(p[:, ~kept].sum())
-    if lost <= 0:
-        return None
-    return f"{lost:.2%} of the cases have outcomes that the prior deems impossible: they are left out."
+    return np.where(kept, 1 / np.sqrt(np.where(kept, likely, 1.0)), 0.0)
 
 
 def _check_prior(prior: object) -> None:

@@ -34,18 +34,14 @@ class MaxEntropy:
         (table,), (law,) = problem.tables, problem.laws
         law = law * size_shares(problem.counts, table)
         η = 0.01 / (int(table.drawn.max()) + 1) if self.eta == "authors" else float(self.eta)
-        rows, fits = [], []
-        for weight in table.weight:
-            seen = weight > 0
-            π, fit = maximum_entropy(law[:, seen], weight[seen] / weight.sum(), problem.grid.width, η)
-            rows.append(π)
-            fits.append(fit)
-        worst = max(fits, key=lambda fit: (not fit.converged, fit.iterations))
-        return np.stack(rows), worst
+        shares = [weight / weight.sum() for weight in table.weight]
+        fits = [maximum_entropy(law[:, p > 0], p[p > 0], problem.grid.width, η) for p in shares]
+        worst = max((fit for _, fit in fits), key=lambda fit: (not fit.converged, fit.iterations))
+        return np.stack([π for π, _ in fits]), worst
 
 
 def maximum_entropy(
-    A: FloatArray, p: FloatArray, width: FloatArray, eta: float, tolerance: float = 1e-11, most: int = 500
+    A: FloatArray, p: FloatArray, width: FloatArray, eta: float, most: int = 500
 ) -> tuple[FloatArray, Fit]:
     """Minimise the dual η log Σ w exp(−Av/η) + v·p + Σ v²/4p over v; return the primal π (per cell) and how it went.
 
@@ -68,8 +64,6 @@ def maximum_entropy(
 
     u = np.zeros(len(p))
     value, π = dual(u)
-    step = 0
-    decrement = np.inf
     for step in range(1, most + 1):  # noqa: B007 - reported afterwards
         mean = π @ B
         gradient = right + u - mean
@@ -83,7 +77,7 @@ def maximum_entropy(
             hessian[np.diag_indices_from(hessian)] += 1.0
             move[active] = -positive_solve(hessian, gradient[active])
         decrement = float(-gradient @ move)
-        if decrement < tolerance * eta:
+        if decrement < 1e-11 * eta:
             break
         length = 1.0
         while True:
@@ -94,4 +88,4 @@ def maximum_entropy(
         u, value, π = u + length * move, trial, π_trial
     fit_term = float((p * (π @ A - p) ** 2).sum())
     entropy = -float((π * (np.log(np.maximum(π, 1e-300)) - log_width)).sum())
-    return π, Fit(step, fit_term - eta * entropy, decrement < tolerance * eta * 1e3)
+    return π, Fit(step, fit_term - eta * entropy, decrement < 1e-8 * eta)
