@@ -172,8 +172,9 @@ def dense_bounds(counts, metric, level=0.95):
 
     from fullrank.estimators.bounds import CUTS, CompatibleRanks
 
-    prepared = CompatibleRanks.of(counts, level)
-    held = prepared._programme(prepared.unknown.weight, np.ones(len(counts.keys), dtype=bool), (1 - level) / CUTS)
+    prepared = CompatibleRanks(counts, level)
+    everywhere = np.ones(len(counts.keys), dtype=bool)
+    held = prepared._programme(prepared.unknown, prepared.unknown.weight, everywhere, (1 - level) / CUTS)
     gain = np.zeros(len(prepared.grid))
     head = prepared.grid.mean_gain(fr.parse_metric(metric), counts.n_items)
     gain[: len(head)] = head

@@ -6,7 +6,6 @@ is compatible with the counts, and the least and largest value of a metric over 
 """
 
 from dataclasses import dataclass
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -53,7 +52,7 @@ def bounds(counts: RankCounts, metric: Metric | str, level: float = 0.95) -> Pai
     metric = parse_metric(metric)
     if metric.whole_auc:
         raise ValueError("AUC needs no bounds: its estimate is unbiased for any sample; ask for its interval instead.")
-    return CompatibleRanks.of(counts, level).bounds(metric)
+    return CompatibleRanks(counts, level).bounds(metric)
 
 
 def bounds_of(estimate: Estimate, metric: Metric, level: float = 0.95) -> Pair:
@@ -65,48 +64,38 @@ def bounds_of(estimate: Estimate, metric: Metric, level: float = 0.95) -> Pair:
     except TypeError:  # an estimate from outside need not have a hash
         prepared = {}
     if level not in prepared:
-        prepared[level] = CompatibleRanks.of(estimate.counts, level)
+        prepared[level] = CompatibleRanks(estimate.counts, level)
     return prepared[level].bounds(metric)
 
 
-@dataclass(frozen=True, eq=False)
 class CompatibleRanks:
     """What all metrics of the same counts share: how likely each rank makes an outcome up to each cut, and what was seen."""
 
-    counts: RankCounts
-    known: RankCounts | None
-    silent: RankCounts | None  # cases of which nothing is known but that R is at least j + ahead
-    unknown: RankCounts | None
-    level: float
-    grid: Grid
-    before: FloatArray  # bins of pool sizes × cells × cuts: probability of an outcome up to the cut
-    possible: BoolArray  # bins × cells: ranks that a case whose rank is not known can have
-    bins: IntArray  # of every cell of the counts whose ranks are not known
-    places: IntArray  # of the same, the first cut that its outcome is up to
-
-    @classmethod
-    def of(cls, counts: RankCounts, level: float) -> "CompatibleRanks":
-        """Prepare the programmes of these counts."""
+    def __init__(self, counts: RankCounts, level: float) -> None:
         check_interval(level, "cases")
-        known, unknown = counts.known()
-        silent = None
+        self.counts, self.level = counts, level
+        self.known, unknown = counts.known()
+        self.silent = None  # cases of which nothing is known but that R is at least j + ahead
         if unknown is not None:
-            silent, unknown = unknown.drawn_from()
-        if unknown is not None and (_too_many_outcomes(unknown) or _chosen_by_outcome(unknown)):
-            silent, unknown = unknown if silent is None else silent + unknown, None
-        if unknown is None:
-            none, nowhere = np.empty(0, dtype=np.int64), np.empty((0, 0), dtype=bool)
-            return cls(counts, known, silent, None, level, Grid.dense(0), np.empty((0, 0, 0)), nowhere, none, none)
-        unknown = problem.with_few_sizes(unknown)
-        bins = np.unique(_bins(unknown), return_inverse=True)[1]
-        tables = [problem.with_all_outcomes(unknown, table) for table in unknown.tables(bins)]
-        grid = problem.coarse_cells(problem.cells_for(tables, counts.design), tables, counts.design)
+            self.silent, unknown = unknown.drawn_from()
+        if unknown is not None and _says_nothing(unknown):
+            self.silent, unknown = unknown if self.silent is None else self.silent + unknown, None
+        self.unknown = unknown if unknown is None else problem.with_few_sizes(unknown)
+        if self.unknown is not None:
+            self._prepare(self.unknown)
+
+    def _prepare(self, unknown: RankCounts) -> None:
+        """Find the laws of the cases whose ranks are not known, and where along the order of outcomes these are."""
+        design = unknown.design
+        self.bins = np.unique(_bins(unknown), return_inverse=True)[1]
+        tables = [problem.with_all_outcomes(unknown, table) for table in unknown.tables(self.bins)]
+        self.grid = problem.coarse_cells(problem.cells_for(tables, design), tables, design)
         # places along the order of outcomes, dense where the head is decided; a function of the design and N alone
         N, finest = unknown.n_items, max(int(size) for size in unknown.sizes if size != ALL)
         cuts = np.geomspace((1 + (N - 1) * 0.5 / (finest + 1)) * 1.001, N * 0.9, CUTS)
         before, possible = [], []
         for table in tables:
-            law = grid.law(counts.design, table.n_items, table.drawn, table.hits) * problem.size_shares(unknown, table)
+            law = self.grid.law(design, table.n_items, table.drawn, table.hits) * problem.size_shares(unknown, table)
             sampled = table.drawn != ALL
             if not sampled.all():  # the others: cases whose rank is known are not among these
                 law[:, ~sampled] = 0.0
@@ -114,10 +103,12 @@ class CompatibleRanks:
             spoken = _speaks_for(table.drawn, table.hits, table.n_items)
             before.append(np.clip(law @ (spoken[:, None] <= cuts), 0.0, 1.0))
             # a rank that would have been seen to be what it is, is not theirs
-            possible.append((law.sum(1) > 0) & (grid.lo <= table.n_items + 0.5))
-        pool = np.array([table.n_items for table in tables])[bins]
-        places = np.searchsorted(cuts, _speaks_for(unknown.column("drawn"), unknown.column("hits"), pool))
-        return cls(counts, known, silent, unknown, level, grid, np.array(before), np.array(possible), bins, places)
+            possible.append((law.sum(1) > 0) & (self.grid.lo <= table.n_items + 0.5))
+        self.before = np.array(before)  # bins of pool sizes × cells × cuts: probability of an outcome up to the cut
+        self.possible = np.array(possible)  # bins × cells: ranks that a case whose rank is not known can have
+        pool = np.array([table.n_items for table in tables])[self.bins]
+        # the first cut that the outcome of every cell of the counts is up to
+        self.places = np.searchsorted(cuts, _speaks_for(unknown.column("drawn"), unknown.column("hits"), pool))
 
     def bounds(self, metric: Metric) -> Pair:
         """Return the least and largest value of the metric.
@@ -141,7 +132,7 @@ class CompatibleRanks:
         strata = np.unique(stratum[scale > 0])
         for each in strata:
             here = (stratum[group] == each) & (weight > 0)
-            programme = self._programme(weight, here, (1 - self.level) / (CUTS * len(strata)))
+            programme = self._programme(unknown, weight, here, (1 - self.level) / (CUTS * len(strata)))
             share = float(weight[here].sum()) / counts.users_weight
             low += share * programme.least(least[each])
             high -= share * programme.least(-most[each])
@@ -149,12 +140,12 @@ class CompatibleRanks:
             high = min(high, exact + reach(unknown, metric, counts.n_items)[1] / counts.users_weight)
         return min(low, high), high
 
-    def _programme(self, weight: FloatArray, here: BoolArray, alpha: float) -> "_Programme":
+    def _programme(self, unknown: RankCounts, weight: FloatArray, here: BoolArray, alpha: float) -> "_Programme":
         """The rank distributions compatible with the cases of some cells, weighted."""
-        w, cases = weight[here], self.counts.cases if self.unknown is None else self.unknown.cases
+        w = weight[here]
         total = float(w.sum())
         seen = np.cumsum(np.bincount(self.places[here], w, CUTS + 1))[:CUTS] / total
-        low, high = _clopper_pearson(seen, total**2 / float((w**2 / cases[here]).sum()), alpha)
+        low, high = _clopper_pearson(seen, total**2 / float((w**2 / unknown.cases[here]).sum()), alpha)
         shares = np.bincount(self.bins[here], w, len(self.before)) / total
         kept = shares > 0
         before = (shares[kept, None, None] * self.before[kept]).reshape(-1, CUTS).T
@@ -174,15 +165,29 @@ class _Programme:
     def least(self, gain: FloatArray) -> float:
         """Return the least mean gain of a case, by column generation.
 
-        A programme over a few of the ranks prices all others; those that would lower it join until none does by more than
-        ``ENOUGH``. The prices bound the whole programme from below, and that bound is returned.
+        A programme over a few ranks (some along the way, and where the gain ends) prices all others; those that would lower
+        it join until none does by more than ``ENOUGH``. The prices bound it from below, and that bound is returned.
         """
+        from scipy.optimize import linprog
+
         if not gain.any():
             return 0.0
         cost = np.outer(self.shares, gain)
-        active = self._start(gain)
+        active = np.zeros(self.possible.shape, dtype=bool)
+        active[:, :: max(len(gain) // START, 1)] = True
+        ends = np.flatnonzero(np.diff(gain != 0))
+        active[:, np.concatenate([ends, ends + 1])] = True
         while True:
-            found = self._solved(cost, active)
+            kept = np.flatnonzero((active & self.possible).ravel())
+            found = linprog(
+                cost.ravel()[kept],
+                A_ub=np.concatenate([self.before[:, kept], -self.before[:, kept]]),
+                b_ub=np.concatenate([self.high, -self.low]) + 1e-9,
+                A_eq=(kept // len(gain) == np.arange(len(cost))[:, None]).astype(np.float64),
+                b_eq=np.ones(len(cost)),
+                method="highs-ds",
+                options={"presolve": False},  # of a small dense programme it takes longer than the dual simplex
+            )
             if not found.success:
                 if active.all():  # the counts are unlikely under any ranks: nothing is ruled out
                     return float(gain.min())
@@ -197,29 +202,6 @@ class _Programme:
             if missing > -ENOUGH or not more.any():
                 return max(float(found.fun) + missing, float(gain.min()))
             active |= more
-
-    def _start(self, gain: FloatArray) -> BoolArray:
-        """Some ranks of each bin to begin with: a few along the way, and where the gain ends."""
-        active = np.zeros(self.possible.shape, dtype=bool)
-        ends = np.flatnonzero(np.diff(gain != 0))
-        active[:, :: max(len(gain) // START, 1)] = True
-        active[:, np.concatenate([ends, ends + 1])] = True
-        return active
-
-    def _solved(self, cost: FloatArray, active: BoolArray) -> Any:
-        from scipy.optimize import linprog
-
-        kept = np.flatnonzero((active & self.possible).ravel())
-        bins, cells = cost.shape
-        return linprog(
-            cost.ravel()[kept],
-            A_ub=np.concatenate([self.before[:, kept], -self.before[:, kept]]),
-            b_ub=np.concatenate([self.high, -self.low]) + 1e-9,
-            A_eq=(kept // cells == np.arange(bins)[:, None]).astype(np.float64),
-            b_eq=np.ones(bins),
-            method="highs-ds",
-            options={"presolve": False},  # of a small dense programme it takes longer than the dual simplex
-        )
 
 
 def _bins(counts: RankCounts) -> IntArray:
@@ -269,20 +251,16 @@ def _extreme_gains(
     return stratum, scale, least, most
 
 
-def _chosen_by_outcome(counts: RankCounts) -> bool:
-    """Whether samples behind a guide end where the design goes on: how many were drawn was chosen by what was seen."""
-    if not counts.design.compares:
-        return False
-    course, *_ = counts.design.courses(round(counts.n_items))
-    drawn, hits = counts.column("drawn"), counts.column("hits")
-    return bool(((hits < course.stop_at) & (drawn > 0) & (drawn != course.stages[-1])).any())
-
-
-def _too_many_outcomes(counts: RankCounts) -> bool:
-    """Whether the outcomes that these samples could have had are too many to go through."""
-    if counts.design.plain:
-        return int(counts.column("drawn").max()) > MOST_OUTCOMES
-    return sum(size or counts.n_items for size in counts.design.stages(round(counts.n_items))) > MOST_BY_STAGES
+def _says_nothing(counts: RankCounts) -> bool:
+    """Whether outcomes are too many to go through, or sizes were chosen by them: behind a guide, before the design's end."""
+    design, drawn, N = counts.design, counts.column("drawn"), round(counts.n_items)
+    if design.plain:
+        return int(drawn.max()) > MOST_OUTCOMES
+    many = sum(size or counts.n_items for size in design.stages(N)) > MOST_BY_STAGES
+    if many or not design.compares:
+        return many
+    course, *_ = design.courses(N)
+    return bool(((counts.column("hits") < course.stop_at) & (drawn > 0) & (drawn != course.stages[-1])).any())
 
 
 def _speaks_for(drawn: IntArray, hits: IntArray, n_items: float | FloatArray) -> FloatArray:
