@@ -1,18 +1,4 @@
-"""Stage 4: from counts to estimates. One file per idea; the table of names is here.
-
-| word | estimator | source |
-|---|---|---|
-| ``logspline`` | the default: smooth in log-rank, learned prior | see logspline.py |
-| ``naive`` | what sampled evaluation reports | kr20 §4 |
-| ``rank-estimate`` | metric at the rescaled rank | kr20 eq. 20 |
-| ``cls`` | constrained least squares | kr20 §5.2 |
-| ``bv`` ``bv0.1`` | bias-variance, γ = 0.01 or as written | kr20 eq. 25 |
-| ``mle`` ``wmle`` | EM, weighted EM | jin21 eq. 19-23 |
-| ``mes`` | maximum entropy | jin21 eq. 25-27 |
-| ``mn`` | multinomial | li23 eq. 11 |
-| ``bv_mle`` ``bv_mes`` ``mn_mle`` ``mn_mes`` | with another estimator's P̂ as prior | li23 §3.2 |
-| ``linear`` ``bound`` ``beta`` ``beta0.5`` | mappings | li20 |
-"""
+"""Stage 4: from counts to estimates. One file per idea; the table of words is here."""
 
 import re
 from collections.abc import Callable
@@ -35,24 +21,24 @@ __all__ = [
     "describe", "parse_estimator",
 ]  # fmt: skip
 
-#: Words for the command line. Add yours with one line.
+#: Words for the command line, and where each is from. Add yours with one line.
 ESTIMATORS: dict[str, Callable[[], Estimator]] = {
-    "logspline": LogSpline,
-    "naive": Naive,
-    "rank-estimate": RankEstimate,
-    "cls": CLS,
-    "bv": BiasVariance,
-    "mle": MLE,
-    "wmle": WeightedMLE,
-    "mes": MaxEntropy,
-    "mn": Multinomial,
-    "bv_mle": lambda: BiasVariance(prior=MLE()),
+    "logspline": LogSpline,  # the default: smooth in log-rank, learned prior
+    "naive": Naive,  # what sampled evaluation reports, kr20 §4
+    "rank-estimate": RankEstimate,  # metric at the rescaled rank, kr20 eq. 20
+    "cls": CLS,  # constrained least squares, kr20 §5.2
+    "bv": BiasVariance,  # bias-variance, γ = 0.01 or, in bv0.1, as written; kr20 eq. 25
+    "mle": MLE,  # EM, jin21 eq. 19-21
+    "wmle": WeightedMLE,  # weighted EM, jin21 eq. 22-23
+    "mes": MaxEntropy,  # maximum entropy, jin21 eq. 25-27
+    "mn": Multinomial,  # li23 eq. 11
+    "bv_mle": lambda: BiasVariance(prior=MLE()),  # with another estimator's P̂ as prior, li23 §3.2
     "bv_mes": lambda: BiasVariance(prior=MaxEntropy()),
     "mn_mle": lambda: Multinomial(prior=MLE()),
     "mn_mes": lambda: Multinomial(prior=MaxEntropy()),
-    "linear": lambda: Mapping("linear"),
+    "linear": lambda: Mapping("linear"),  # mappings, li20
     "bound": lambda: Mapping("bound"),
-    "beta": lambda: Mapping("beta"),
+    "beta": lambda: Mapping("beta"),  # a fitted to the sample or, in beta0.5, as written
 }
 
 

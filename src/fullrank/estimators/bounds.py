@@ -205,10 +205,7 @@ class _Programme:
 
 
 def _bins(counts: RankCounts) -> IntArray:
-    """Return the bin of each cell of the counts: of pool sizes, or of sample sizes where these are many.
-
-    Sizes often go with (j, T): a bin of them may have ranks of its own.
-    """
+    """Return the bin of each cell of the counts: of pool sizes, or of sample sizes where many: they often go with (j, T)."""
     if not counts.design.plain or len(counts.sizes) <= problem.MANY_SIZES:
         return problem.pool_bins(counts, most=MOST_POOLS)
     sizes, which = np.unique(counts.column("drawn"), return_inverse=True)

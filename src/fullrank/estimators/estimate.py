@@ -136,11 +136,8 @@ class RankDistribution:
             if self._heads is not None:
                 line[: self._heads.shape[1]] = self._heads[group]
             inner = wanted - rank_offset(j, ahead)
-            cell = np.searchsorted(self.grid.hi, inner)
-            inside = (cell < len(self.grid)) & (inner >= 1)
-            cell = np.minimum(cell, len(self.grid) - 1)
-            inside &= self.grid.lo[cell] <= inner
-            out += np.where(inside, line[cell] / self.grid.width[cell], 0.0) / T
+            density = np.append(line / self.grid.width, 0.0)  # none past the last cell
+            out += np.where(inner >= 1, density[np.searchsorted(self.grid.hi, inner)], 0.0) / T
         return out / self.counts.users_weight
 
     def interval(self, metric: Metric | str, level: float = 0.95, target: Target = "cases") -> Pair:

@@ -185,9 +185,7 @@ def simulated(problem: Problem, solve: Solve, size: int = REPLICATES) -> tuple[P
             if total <= 0:
                 continue
             cases = max(round(total), 1)
-            edges = np.minimum(np.round(np.cumsum(centre[row]) * cases), cases).astype(np.int64)
-            number = np.diff(np.concatenate([[0], edges]))
-            number[np.argmax(centre[row])] += cases - number.sum()
+            number = np.diff(np.round(np.cumsum(centre[row]) * cases), prepend=0).astype(np.int64)
             used = np.flatnonzero(number > 0)
             share = size_shares(problem.counts, table, table.weight[row])
             if problem.all_outcomes:  # the laws have the shares of all strata
@@ -247,10 +245,7 @@ def auc_interval(counts: RankCounts, level: float) -> Pair:
 
 
 def _compared_auc_error(counts: RankCounts) -> Pair:
-    """The standard error of AUC behind a compared part, of what was drawn and of closed cases that others stand for.
-
-    With it come its degrees of freedom.
-    """
+    """Return the standard error of AUC behind a compared part, of samples and closed cases, and its degrees of freedom."""
     drawn, hits, rest = (counts.column(name).astype(np.float64) for name in ("drawn", "hits", "rest"))
     size = counts.pool_weight / counts.weight - 1 - counts.compared_weight / counts.weight  # of the rest
     whole = counts.pool_weight / counts.weight - 1
@@ -307,10 +302,7 @@ def _drawn_from(law: FloatArray, number: IntArray, rng: np.random.Generator, siz
         lost = np.maximum(1.0 - law.sum(1, keepdims=True), 0.0)
         shares = np.concatenate([law, lost], axis=1)
         shares /= shares.sum(1, keepdims=True)
-        drawn = np.zeros((size, law.shape[1]), dtype=np.int64)
-        for index in range(size):
-            drawn[index] = rng.multinomial(number, shares).sum(0)[:-1]
-        return drawn
+        return np.stack([rng.multinomial(number, shares).sum(0)[:-1] for _ in range(size)])
     ends, width = np.cumsum(law * share, axis=1), law.shape[1] + 1  # the last outcome: lost
     ends /= np.where(ends[:, -1:] > 0, ends[:, -1:], 1.0)
     lines = np.arange(size)[:, None] * width

@@ -78,30 +78,26 @@ class Estimate(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What an estimator sees: a grid of ranks and, per pool-size bin, outcomes with their law and weights.
-
-    ``laws[b]`` is cells × outcomes; ``tables[b].weight`` strata × outcomes.
-    """
+    """What an estimator sees: a grid of ranks and, per pool-size bin, outcomes with their law and weights."""
 
     counts: RankCounts
     grid: Grid
-    tables: list[PoolTable]
-    laws: list[FloatArray]
+    tables: list[PoolTable]  # of each bin; weights are strata × outcomes
+    laws: list[FloatArray]  # of each bin: cells × outcomes
     all_outcomes: bool
     pools: IntArray  # the table that every cell of the counts went into
     strata: IntArray  # the row of tables of each (j, T)
 
     def coarser(self, most: int) -> "Problem":
         """The same problem with at most ``most`` bins of pool sizes, on a grid that is just fine enough for the laws."""
-        counts, grid, mean = self.counts, self.grid, len(self.tables) == 1
+        counts, grid = self.counts, self.grid
+        n_items, most = ("mean", 1) if len(self.tables) == 1 else ("bins", most)
         if may_merge(self.tables, counts.design):
-            pools = [counts.n_items] if mean else [table.n_items for table in counts.tables(pool_bins(counts, most))]
+            pools = [table.n_items for table in counts.tables(pool_bins(counts, most))]
             grid = merge_cells(grid, counts.design, max(counts.sizes), pools, ROUGHNESS)
         if len(self.tables) <= most and len(grid) == len(self.grid):
             return self
-        return build_problem(
-            counts, "mean" if mean else "bins", self.all_outcomes, most=most, grid=grid, strata=self.strata
-        )
+        return build_problem(counts, n_items, self.all_outcomes, most=most, grid=grid, strata=self.strata)
 
     @cached_property
     def group_weight(self) -> FloatArray:
@@ -132,12 +128,14 @@ def build_problem(
     together where outcomes are very many.
     """
     check_choice("n_items", n_items, ("bins", "mean"))
-    if n_items == "bins":
+    if n_items == "mean":
+        most, smooth = 1, False
+    else:
         few = with_few_sizes(counts)
         smooth = smooth and few is not counts
         counts = with_like_hits(few, HITS_WIDTH) if smooth else few
     while True:
-        pools = np.zeros(len(counts.keys), dtype=np.int64) if n_items == "mean" else pool_bins(counts, most)
+        pools = pool_bins(counts, most)
         tables = counts.tables(pools, strata)
         cells = grid or cells_for(tables, counts.design)
         if smooth and grid is None and may_merge(tables, counts.design):  # whatever the samples can tell apart
