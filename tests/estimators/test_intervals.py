@@ -170,11 +170,11 @@ def dense_bounds(counts, metric, level=0.95):
     """All ranks at once, for one pool size: what column generation must agree with."""
     from scipy.optimize import linprog
 
-    from fullrank.estimators.bounds import CUTS, CompatibleRanks
+    from fullrank.estimators.bounds import CUTS, CompatibleRanks, _Programme
 
     prepared = CompatibleRanks(counts, level)
     everywhere = np.ones(len(counts.keys), dtype=bool)
-    held = prepared._programme(prepared.unknown, prepared.unknown.weight, everywhere, (1 - level) / CUTS)
+    held = _Programme(prepared, prepared.unknown.weight, everywhere, (1 - level) / CUTS)
     gain = np.zeros(len(prepared.grid))
     head = prepared.grid.mean_gain(fr.parse_metric(metric), counts.n_items)
     gain[: len(head)] = head

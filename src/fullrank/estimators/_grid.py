@@ -60,7 +60,6 @@ class Grid:
         # places to weigh the width at: dense in log R, and in log(N − R) towards the other end
         half = max(N / 2, HEAD + 1)
         probe = np.unique(np.concatenate([np.geomspace(HEAD, half, 1024), N - np.geomspace(half, 0.5, 1024)]))
-        probe = probe[probe >= HEAD]
         step = RATIO * probe
         for table in tables:
             pool = table.n_items
@@ -71,13 +70,12 @@ class Grid:
                 thin = 1 / m if replace else max(1 / m - 1 / pool, 0.0)
                 width = FINENESS * np.sqrt(probe * np.maximum(pool - probe, 0.0) * thin)
                 step = np.where(probe <= reach, np.minimum(step, np.maximum(width, 1.0)), step)
-        step = np.maximum(step, 1.0)
         # edges where the integral of 1/step passes whole numbers
         position = np.concatenate([[0.0], np.cumsum(np.diff(probe) * 0.5 * (1 / step[1:] + 1 / step[:-1]))])
         cells = int(min(np.ceil(position[-1]), MOST_CELLS, N - HEAD))
         edges = np.interp(np.linspace(0, position[-1], cells + 1), position, probe)
-        # the last ranks one by one too: with few items below the target, the hypergeometric law knows whole ranks only; and
-        # a rank that is known keeps a cell of its own
+        # the last ranks one by one too: with few items below the target, the hypergeometric law knows whole ranks only;
+        # and a rank that is known keeps a cell of its own
         known = np.concatenate([table.hits[table.drawn == ALL] for table in tables])
         single = np.concatenate([np.arange(1, HEAD + 1), np.arange(N - 32, N + 1), known + 1, np.maximum(known, 1)])
         return cls.ending_at(np.union1d(single, np.round(edges[1:]).astype(np.int64)))
@@ -187,12 +185,10 @@ class Grid:
         self, metric: Metric, n_items: float, groups: Groups, rows: IntArray
     ) -> tuple[FloatArray, FloatArray]:
         """Σ weight · gain and Σ weight · gain² over the (j, T) of each row (a stratum that shares its law)."""
-        weight = groups.weight
-        shape = int(rows.max(initial=0)) + 1, len(self)
-        first, second = np.zeros(shape), np.zeros(shape)
+        first, second = np.zeros((2, int(rows.max(initial=0)) + 1, len(self)))
         for row, which, gain in self.gains(metric, n_items, groups, rows):
-            first[row, : gain.shape[1]] += weight[which] @ gain
-            second[row, : gain.shape[1]] += weight[which] @ gain**2
+            first[row, : gain.shape[1]] += groups.weight[which] @ gain
+            second[row, : gain.shape[1]] += groups.weight[which] @ gain**2
         return first, second
 
 

@@ -5,7 +5,6 @@ Clopper-Pearson interval, jointly at the level asked for (Bonferroni); every ran
 is compatible with the counts, and the least and largest value of a metric over these is a linear programme.
 """
 
-from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -86,7 +85,7 @@ class CompatibleRanks:
 
     def _prepare(self, unknown: RankCounts) -> None:
         """Find the laws of the cases whose ranks are not known, and where along the order of outcomes these are."""
-        design = unknown.design
+        design, self.cases = unknown.design, unknown.cases
         self.bins = np.unique(_bins(unknown), return_inverse=True)[1]
         tables = [problem.with_all_outcomes(unknown, table) for table in unknown.tables(self.bins)]
         self.grid = problem.coarse_cells(problem.cells_for(tables, design), tables, design)
@@ -132,7 +131,7 @@ class CompatibleRanks:
         strata = np.unique(stratum[scale > 0])
         for each in strata:
             here = (stratum[group] == each) & (weight > 0)
-            programme = self._programme(unknown, weight, here, (1 - self.level) / (CUTS * len(strata)))
+            programme = _Programme(self, weight, here, (1 - self.level) / (CUTS * len(strata)))
             share = float(weight[here].sum()) / counts.users_weight
             low += share * programme.least(least[each])
             high -= share * programme.least(-most[each])
@@ -140,33 +139,31 @@ class CompatibleRanks:
             high = min(high, exact + reach(unknown, metric, counts.n_items)[1] / counts.users_weight)
         return min(low, high), high
 
-    def _programme(self, unknown: RankCounts, weight: FloatArray, here: BoolArray, alpha: float) -> "_Programme":
-        """The rank distributions compatible with the cases of some cells, weighted."""
-        w = weight[here]
-        total = float(w.sum())
-        seen = np.cumsum(np.bincount(self.places[here], w, CUTS + 1))[:CUTS] / total
-        low, high = _clopper_pearson(seen, total**2 / float((w**2 / unknown.cases[here]).sum()), alpha)
-        shares = np.bincount(self.bins[here], w, len(self.before)) / total
-        kept = shares > 0
-        before = (shares[kept, None, None] * self.before[kept]).reshape(-1, CUTS).T
-        return _Programme(shares[kept], before, low, high, self.possible[kept])
 
-
-@dataclass(frozen=True, eq=False)
 class _Programme:
     """A linear programme over one P(R) per bin of pool sizes, with limits on the share of outcomes up to each cut."""
 
-    shares: FloatArray  # of the cases in each bin
-    before: FloatArray  # cuts × (bins × cells), times the share of the bin
-    low: FloatArray
-    high: FloatArray
-    possible: BoolArray
+    def __init__(self, ranks: CompatibleRanks, weight: FloatArray, here: BoolArray, alpha: float) -> None:
+        from scipy.special import betaincinv
+
+        w = weight[here]
+        total = float(w.sum())
+        # Clopper and Pearson's limits of the share of so many cases, which miss it with a probability of at most alpha
+        cases = total**2 / float((w**2 / ranks.cases[here]).sum())
+        k = np.cumsum(np.bincount(ranks.places[here], w, CUTS + 1))[:CUTS] / total * cases
+        self.low = np.where(k > 0, betaincinv(np.maximum(k, 1e-12), cases - k + 1, alpha / 2), 0.0)
+        self.high = np.where(k < cases, betaincinv(k + 1, np.maximum(cases - k, 1e-12), 1 - alpha / 2), 1.0)
+        shares = np.bincount(ranks.bins[here], w, len(ranks.before)) / total
+        kept = shares > 0
+        self.shares, self.possible = shares[kept], ranks.possible[kept]
+        # cuts × (bins × cells), times the share of the bin
+        self.before = (shares[kept, None, None] * ranks.before[kept]).reshape(-1, CUTS).T
 
     def least(self, gain: FloatArray) -> float:
         """Return the least mean gain of a case, by column generation.
 
-        A programme over a few ranks (some along the way, and where the gain ends) prices all others; those that would lower
-        it join until none does by more than ``ENOUGH``. The prices bound it from below, and that bound is returned.
+        A programme over a few ranks (some along the way, and where the gain ends) prices all others; those that would
+        lower it join until none does by more than ``ENOUGH``. The prices bound it from below: that bound is returned.
         """
         from scipy.optimize import linprog
 
@@ -205,23 +202,13 @@ class _Programme:
 
 
 def _bins(counts: RankCounts) -> IntArray:
-    """Return the bin of each cell of the counts: of pool sizes, or of sample sizes where many: they often go with (j, T)."""
+    """Return the bin of each cell of the counts: of pool sizes, or of sample sizes if many (they go with (j, T))."""
     if not counts.design.plain or len(counts.sizes) <= problem.MANY_SIZES:
         return problem.pool_bins(counts, most=MOST_POOLS)
     sizes, which = np.unique(counts.column("drawn"), return_inverse=True)
     weight = np.bincount(which.ravel(), counts.weight, len(sizes))
     place = (np.cumsum(weight) - weight / 2) / weight.sum()
     return np.asarray((place * MOST_POOLS).astype(np.int64)[which.ravel()])
-
-
-def _clopper_pearson(share: FloatArray, cases: float, alpha: float) -> tuple[FloatArray, FloatArray]:
-    """Return limits of each share of so many cases that miss it with a probability of at most ``alpha``."""
-    from scipy.special import betaincinv
-
-    k = share * cases
-    low = np.where(k > 0, betaincinv(np.maximum(k, 1e-12), cases - k + 1, alpha / 2), 0.0)
-    high = np.where(k < cases, betaincinv(k + 1, np.maximum(cases - k, 1e-12), 1 - alpha / 2), 1.0)
-    return low, high
 
 
 def _extreme_gains(
@@ -249,7 +236,7 @@ def _extreme_gains(
 
 
 def _says_nothing(counts: RankCounts) -> bool:
-    """Whether outcomes are too many to go through, or sizes were chosen by them: behind a guide, before the design's end."""
+    """Whether outcomes are too many to go through, or (behind a guide, before the design's end) decided the sizes."""
     design, drawn, N = counts.design, counts.column("drawn"), round(counts.n_items)
     if design.plain:
         return int(drawn.max()) > MOST_OUTCOMES

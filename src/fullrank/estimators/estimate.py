@@ -19,20 +19,9 @@ from fullrank.estimators import intervals
 from fullrank.estimators._grid import Grid
 from fullrank.estimators.bounds import bounds_of
 from fullrank.estimators.posterior import Posterior
-from fullrank.estimators.problem import (
-    Estimator,
-    Fit,
-    Problem,
-    Solve,
-    Target,
-    build_problem,
-    check_counts,
-    is_exhaustive,
-    refuse_closed,
-    refuse_compared,
-)
+from fullrank.estimators.problem import Estimator, Fit, Problem, Solve, Target, build_problem, is_exhaustive
 from fullrank.metrics import Metric, Recall, parse_metric, rank_offset
-from fullrank.ranks.counts import RankCounts
+from fullrank.ranks.counts import NO_RANK_LAW, RankCounts
 
 
 @dataclass(frozen=True, eq=False)
@@ -306,22 +295,20 @@ def fit_distribution(
     ``compared``: whether a law of the rank among the rest will do, where a part of the candidates was compared.
     Where every rank is known (``Exhaustive``), the answer is the empirical distribution whatever the estimator.
     """
-    check_counts(counts)
-    known, unknown = counts.known()
-    if unknown is None:
+    if is_exhaustive(counts):
         return empirical(estimator, counts)
-    if counts.has_compared_part:
-        if not compared:
-            refuse_compared(counts, type(estimator).__name__)
-        known, unknown = counts.sampled_part()
-        if unknown is None:
-            return taken_as_known(estimator, counts, counts, None)
-    elif not counts.design.plain:  # whether an adaptive case ends up known depends on its rank: it stays in
+    behind = counts.has_compared_part
+    if behind and not compared:  # there is no law P(outcome | R), since P(ahead | R) is unknown
+        raise ValueError(f"`{type(estimator).__name__}` cannot use these counts: {NO_RANK_LAW}")
+    known, unknown = counts.sampled_part() if behind else counts.known()
+    if unknown is None:
+        return taken_as_known(estimator, counts, counts, None)
+    if not (behind or counts.design.plain):  # whether a case is known in the end depends on its rank: it stays in
         known, unknown = None, counts
     problem = build_problem(unknown, n_items, all_outcomes)
     with ONE_BLAS_THREAD:
         masses, fit = solve(problem)
-    alone = len(problem.tables) == 1 and known is None and not counts.has_compared_part
+    alone = len(problem.tables) == 1 and known is None and not behind
     single = problem.tables[0].n_items if alone else None
     return RankDistribution(counts, estimator, problem.grid, masses, single, fit, known, (problem, solve))
 
@@ -336,6 +323,18 @@ def taken_as_known(
 ) -> RankDistribution:
     """A distribution with no smooth part: every case of ``known`` stands at the rank it shows."""
     return RankDistribution(counts, estimator, Grid.dense(0), np.empty((0, 0)), n_items, known=known)
+
+
+def refuse_closed(counts: RankCounts, metric: Metric) -> None:
+    """For metrics that reach beyond where cases were closed: of those, only that R is at least j + ahead is known."""
+    reach = np.inf if metric.k is None else metric.k
+    beyond = counts.closed & (rank_offset(counts.column("order"), counts.column("ahead")) < reach)
+    if beyond.any():
+        most = "None" if metric.k is None else f"at least {metric.k}"
+        raise ValueError(
+            f"`{metric}` is not known: {int(counts.cases[beyond].sum()):,} cases were closed when "
+            f"{int(counts.column('ahead')[beyond].min())} items had beaten their target; `stop_at` must be {most}."
+        )
 
 
 def describe(estimator: object) -> str:

@@ -1,13 +1,10 @@
 """Intervals: what full evaluation of *these* cases would show, or of the population they come from.
 
-Nothing is scored again. Two things are not known, and they add up (:func:`final_interval`, for every estimator):
-
-- what other negatives of these cases would show. Ranks that are known leave nothing open; an estimator without a posterior
-  is fitted again to counts simulated from a likelihood fit of P(R) and the design's law. All replicates are rows of one
-  problem, so a hundred fits cost about as much as a few;
-- about the population, what users who were not seen leave open of any mean of bounded values (:func:`users_interval`).
-
-What assumes nothing at all about the shape of P(R) is in :mod:`fullrank.estimators.bounds`.
+Nothing is scored again. Two things are not known, and they add up (:func:`final_interval`, for every estimator): what
+other negatives of these cases would show, and, of the population, what users who were not seen leave open of a mean of
+bounded values (:func:`users_interval`). Ranks that are known leave nothing open of the first; an estimator without a
+posterior is fitted again to counts simulated from a likelihood fit of P(R) and the design's law. Replicates are rows of
+one problem: a hundred fits cost about as much as a few. :mod:`fullrank.estimators.bounds` assumes nothing about P(R).
 """
 
 from collections.abc import Iterator
@@ -60,9 +57,6 @@ def hull(*spans: Pair) -> Pair:
     return min(low for low, _ in spans), max(high for _, high in spans)
 
 
-# -------------------------------------------------------------------------------------------------- the population
-
-
 def final_interval(
     estimate: Estimate,
     metric: Metric,
@@ -72,12 +66,11 @@ def final_interval(
     target: Target,
     variance: float | None = None,
 ) -> Pair:
-    """Return the interval around ``value`` that is reported, from the ``span`` that the estimator gives for these cases.
+    """Return the interval around ``value`` that is reported, from the ``span`` the estimator gives for these cases.
 
-    Where cases that were ranked in full refute the estimate, the interval reaches as far as they say (``audit``). About the
-    population there is more to know: what these cases leave open, and what their full ranking would, are independent, so
-    that their variances add up (``variance``: see :func:`users_interval`). It is clipped to the values the metric can take;
-    one of a user's own may take any.
+    It reaches as far as cases say that were ranked in full and refute the estimate (``audit``). For the population the
+    variances of what these cases leave open and of what their full ranking would, which are independent, add up. It is
+    clipped to the values the metric can take; one of a user's own may take any.
     """
     found = getattr(estimate, "audit", {}).get(metric)
     if found is not None:
@@ -114,8 +107,7 @@ def users_interval(
         return -np.inf, np.inf
     if best <= worst:
         return value, value
-    targets = counts.column("targets")
-    users = counts.users_weight**2 / float((counts.weight**2 / counts.cases / targets).sum())
+    users = counts.users_weight**2 / float((counts.weight**2 / counts.cases / counts.column("targets")).sum())
     mean = float(np.clip((value - worst) / (best - worst), 0.0, 1.0))
     most = mean * (1 - mean)
     if variance is not None:
@@ -134,10 +126,7 @@ def users_interval(
 
 
 def design_effect(counts: RankCounts, metric: Metric) -> float:
-    """How much more the mean varies between user blocks than it would if all cases were independent; at least 1.
-
-    Where ranks are not known, the outcomes' own tell: cases of one user go together in both.
-    """
+    """How much more the mean varies between user blocks, outcomes taken as ranks, than between cases; at least 1."""
     gain, targets = cell_gains(counts, metric), counts.column("targets")
     left = counts.weight * (gain - float(counts.weight @ gain) / counts.users_weight / targets)
     alone = float((left**2 / counts.cases).sum())
@@ -150,18 +139,15 @@ def design_effect(counts: RankCounts, metric: Metric) -> float:
 
 
 def cell_gains(counts: RankCounts, metric: Metric, n_items: float | None = None) -> FloatArray:
-    """The gain of a case in each cell of the counts, its outcome taken as its rank among ``n_items`` or its own candidates.
+    """The gain of a case in each cell of the counts, its outcome taken as its rank.
 
-    AUC among their own is known whatever the outcome.
+    It is a rank among ``n_items`` or the case's own candidates; AUC among these is known whatever the outcome.
     """
     targets = counts.column("targets")
     if metric.whole_auc and n_items is None:
         return np.asarray(counts.auc_weight / counts.weight / targets)
     pool = counts.pool_weight / counts.weight if n_items is None else n_items
     return metric.gain(counts.above + 1, pool, counts.column("order"), targets)
-
-
-# -------------------------------------------------------------------------------------------------- replicates
 
 
 def simulated(problem: Problem, solve: Solve, size: int = REPLICATES) -> tuple[Problem, FloatArray]:
@@ -176,8 +162,7 @@ def simulated(problem: Problem, solve: Solve, size: int = REPLICATES) -> tuple[P
     from fullrank.estimators.likelihood import em
 
     problem, rng = problem.coarser(REPLICATE_POOLS), np.random.default_rng(0)
-    masses = em(problem, 50)[0]
-    centre = masses / masses.sum(1, keepdims=True)
+    centre, _ = em(problem, 50)
     tables = []
     for table, law in zip(problem.tables, problem.laws, strict=True):
         weight = np.zeros((size, *table.weight.shape))
@@ -245,7 +230,7 @@ def auc_interval(counts: RankCounts, level: float) -> Pair:
 
 
 def _compared_auc_error(counts: RankCounts) -> Pair:
-    """Return the standard error of AUC behind a compared part, of samples and closed cases, and its degrees of freedom."""
+    """Return AUC's standard error behind a compared part, of samples and closed cases, and its degrees of freedom."""
     drawn, hits, rest = (counts.column(name).astype(np.float64) for name in ("drawn", "hits", "rest"))
     size = counts.pool_weight / counts.weight - 1 - counts.compared_weight / counts.weight  # of the rest
     whole = counts.pool_weight / counts.weight - 1
@@ -276,14 +261,13 @@ def _samples(counts: RankCounts) -> Iterator[RankCounts]:
     """Counts as they might have been: of the same cases with other negatives."""
     from fullrank.estimators.likelihood import MLE
 
-    rng = np.random.default_rng(0)
     problem = build_problem(counts, "mean")
     pilot = MLE(n_items="mean").fit(counts)
     (table,), (law,) = problem.tables, problem.laws
     centre = np.average(np.maximum(pilot.masses, 0), axis=0, weights=problem.group_weight)
     # whole cases per rank that add up to all of them: rounded one by one, few cases over many ranks would come to none
     number = np.diff(np.round(np.cumsum(centre) / centre.sum() * len(counts)), prepend=0).astype(np.int64)
-    for drawn in _drawn_from(law, number, rng, REFITS, size_shares(counts, table)):
+    for drawn in _drawn_from(law, number, np.random.default_rng(0), REFITS, size_shares(counts, table)):
         # all its outcomes unseen: no sample to learn from
         seen = drawn if drawn.any() else np.ceil(table.weight.sum(0)).astype(np.int64)
         yield RankCounts.from_outcomes(

@@ -29,8 +29,7 @@ class MLE:
     """Maximum likelihood by EM, as its authors run it (jin21 eq. 19-21; on unequal samples li23 eq. 12).
 
     ``iterations=None``: 100, and 50 on ``Adaptive``. ``start``: ``"uniform"`` as published, or ``"log"`` (∝ 1/R).
-    ``n_items="mean"`` gives every case the mean number of candidates instead of its own. With every candidate sampled it is
-    exact.
+    ``n_items="mean"`` gives every case the mean number of candidates, not its own. Exact with every candidate sampled.
     """
 
     iterations: int | None = None
@@ -81,7 +80,7 @@ def em(problem: Problem, iterations: int | None = None, start: str = "uniform") 
     π = np.tile(π / π.sum(), (len(problem.group_weight), 1))
     parts = list(_parts(problem))
     before, gain = -np.inf, np.inf
-    for step in range(1, 1 + (iterations or (50 if problem.counts.design.grows else 100))):  # noqa: B007 - reported below
+    for step in range(1, 1 + (iterations or (50 if problem.counts.design.grows else 100))):  # noqa: B007 - reported
         pull = np.zeros_like(π)
         loglik = 0.0
         for where, law, weight in parts:
@@ -97,7 +96,7 @@ def em(problem: Problem, iterations: int | None = None, start: str = "uniform") 
 
 
 def _parts(problem: Problem) -> Iterator[tuple[tuple[slice, slice], FloatArray, FloatArray]]:
-    """Yield the likelihood in parts that add up to it: rows and cells of π, the law of some outcomes there, their weights.
+    """Yield the likelihood in parts: rows and cells of π, the law of some outcomes there, and the outcomes' weights.
 
     A fit has one part per table. Replicates are many rows of every stratum, and where sample sizes differ outcomes are very
     many, of which a stratum has few, and each of which speaks about few ranks: nothing else is multiplied.

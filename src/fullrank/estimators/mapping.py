@@ -79,10 +79,8 @@ class Mapping:
             raise ValueError("`Mapping` is defined for one target per user; use LogSpline or MLE.")
         mapping = self.fitted(counts) if self.kind == "beta" and self.a is None else self
         ranks, weight = counts.sampled_ranks()
-        shares = np.zeros(m + 1)
-        shares[ranks - 1] = weight / weight.sum()
-        at, recall = mapping.f(np.arange(1, m + 2), m, counts.n_items), np.cumsum(shares)
-        N = counts.n_items
+        N, recall = counts.n_items, np.cumsum(np.bincount(ranks - 1, weight / weight.sum(), m + 1))
+        at = mapping.f(np.arange(1, m + 2), m, N)
 
         def value(metric: Metric) -> float:
             if metric.name not in {"recall", "precision"} or metric.function is not None:

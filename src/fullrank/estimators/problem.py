@@ -11,7 +11,7 @@ from fullrank._checks import check_choice
 from fullrank._types import FloatArray, IntArray, Pair
 from fullrank.estimators import _grid
 from fullrank.estimators._grid import Grid
-from fullrank.metrics import Metric, rank_offset
+from fullrank.metrics import Metric
 from fullrank.ranks.counts import MAX_POOLS, NO_RANK_LAW, PoolTable, RankCounts, unique_rows
 from fullrank.ranks.design import ALL, Design
 from fullrank.ranks.groups import with_like_hits, with_like_samples
@@ -90,11 +90,10 @@ class Problem:
 
     def coarser(self, most: int) -> "Problem":
         """The same problem with at most ``most`` bins of pool sizes, on a grid that is just fine enough for the laws."""
-        counts, grid = self.counts, self.grid
+        counts = self.counts
         n_items, most = ("mean", 1) if len(self.tables) == 1 else ("bins", most)
-        if may_merge(self.tables, counts.design):
-            pools = [table.n_items for table in counts.tables(pool_bins(counts, most))]
-            grid = merge_cells(grid, counts.design, max(counts.sizes), pools, ROUGHNESS)
+        pools = [table.n_items for table in counts.tables(pool_bins(counts, most))]
+        grid = merge_cells(self.grid, self.tables, counts.design, pools, ROUGHNESS)
         if len(self.tables) <= most and len(grid) == len(self.grid):
             return self
         return build_problem(counts, n_items, self.all_outcomes, most=most, grid=grid, strata=self.strata)
@@ -193,7 +192,7 @@ def cells_for(tables: list[PoolTable], design: Design) -> Grid:
     head = _grid.HEAD
     if grid.hi[-1] <= 2 * head:
         return grid
-    merged = _merged(Grid.dense(head), tables, design)
+    merged = merge_cells(Grid.dense(head), tables, design)
     return Grid.ending_at(np.union1d(merged.hi, grid.hi[grid.hi > head]))
 
 
@@ -210,18 +209,11 @@ def with_few_sizes(counts: RankCounts) -> RankCounts:
 
 def coarse_cells(grid: Grid, tables: list[PoolTable], design: Design) -> Grid:
     """Merge ranks that no sample can tell apart, from the first on, where laws would take too much memory."""
-    return _merged(grid, tables, design) if _too_large(grid, tables) else grid
+    return merge_cells(grid, tables, design) if _too_large(grid, tables) else grid
 
 
 def _too_large(grid: Grid, tables: list[PoolTable]) -> bool:
     return len(grid) * sum(len(table.hits) for table in tables) > MOST_NUMBERS
-
-
-def _merged(grid: Grid, tables: list[PoolTable], design: Design) -> Grid:
-    if not may_merge(tables, design):
-        return grid
-    largest, least = max(int(table.drawn.max()) for table in tables), min(table.n_items for table in tables)
-    return merge_cells(grid, design, largest, [least], COARSENESS)
 
 
 def may_merge(tables: list[PoolTable], design: Design) -> bool:
@@ -229,13 +221,17 @@ def may_merge(tables: list[PoolTable], design: Design) -> bool:
     return not design.exact_to and not any((table.drawn == ALL).any() for table in tables)
 
 
-def merge_cells(grid: Grid, design: Design, drawn: int, pools: list[float], share: float) -> Grid:
-    """The grid with cells put together while they are at most ``share`` of their rank and 0.3 standard errors of it wide.
+def merge_cells(
+    grid: Grid, tables: list[PoolTable], design: Design, pools: list[float] | None = None, share: float = COARSENESS
+) -> Grid:
+    """The grid with cells put together that may be, up to ``share`` of their rank and 0.3 standard errors of it.
 
-    The largest sample, ``drawn``, from the smallest of the ``pools`` that has a rank resolves it best.
+    The largest sample from the smallest of the ``pools`` (the tables' smallest) that has a rank resolves it best.
     """
-    R, m = grid.hi.astype(np.float64), float(drawn)
-    sizes = np.sort(pools)
+    if not may_merge(tables, design):
+        return grid
+    R, m = grid.hi.astype(np.float64), float(max(table.drawn.max() for table in tables))
+    sizes = np.sort(pools or [min(table.n_items for table in tables)])
     pool = sizes[np.minimum(np.searchsorted(sizes, R), len(sizes) - 1)]
     rest = np.maximum(pool - R, 0.0) * (1 / m if design.replace else np.maximum(1 / m - 1 / pool, 0.0))
     return _in_steps(grid, np.maximum(np.minimum(share * R, _grid.FINENESS * np.sqrt(R * rest)), 1.0))
@@ -262,10 +258,7 @@ def with_all_outcomes(counts: RankCounts, table: PoolTable) -> PoolTable:
 
 
 def size_shares(counts: RankCounts, table: PoolTable, weight: FloatArray | None = None) -> FloatArray:
-    """With unequal samples, the share of cases of each size: sizes are part of the outcome, whatever the rank.
-
-    ``weight`` of the outcomes, where not all strata are meant.
-    """
+    """Return the share of cases that have the sample size of each outcome; by ``weight``, where not of all strata."""
     if not counts.design.plain:
         return np.ones(len(table.drawn))
     sizes, which = np.unique(table.drawn, return_inverse=True)
@@ -287,27 +280,10 @@ def positive_solve(gram: FloatArray, right: FloatArray) -> FloatArray:
     return np.asarray(np.linalg.lstsq(gram, right, rcond=None)[0])
 
 
-def refuse_compared(counts: RankCounts, name: str) -> None:
-    """Refuse counts with a part compared in full: they have no law P(outcome | R), since P(ahead | R) is unknown."""
-    if counts.has_compared_part:
-        raise ValueError(f"`{name}` cannot use these counts: {NO_RANK_LAW}")
-
-
-def refuse_closed(counts: RankCounts, metric: Metric) -> None:
-    """For metrics that reach beyond where cases were closed: of those, only that R is at least j + ahead is known."""
-    reach = np.inf if metric.k is None else metric.k
-    beyond = counts.closed & (rank_offset(counts.column("order"), counts.column("ahead")) < reach)
-    if beyond.any():
-        most = "None" if metric.k is None else f"at least {metric.k}"
-        raise ValueError(
-            f"`{metric}` is not known: {int(counts.cases[beyond].sum()):,} cases were closed when "
-            f"{int(counts.column('ahead')[beyond].min())} items had beaten their target; `stop_at` must be {most}."
-        )
-
-
 def refuse_unordered(counts: RankCounts, name: str) -> None:
     """Refuse designs whose outcomes have no order: on ``Adaptive``, a rank of 2 in 99 and one in 3199 differ."""
-    refuse_compared(counts, name)
+    if counts.has_compared_part:
+        raise ValueError(f"`{name}` cannot use these counts: {NO_RANK_LAW}")
     if not counts.design.plain:
         raise ValueError(
             f"`{name}` is not defined on the design '{counts.design}': its outcomes have no order; "
@@ -327,16 +303,11 @@ def one_size(counts: RankCounts, name: str) -> int:
     return int(sizes[0])
 
 
-def check_counts(counts: object) -> None:
-    """Refuse what an estimator cannot be fitted to, such as ranks."""
+def is_exhaustive(counts: object) -> bool:
+    """Whether every rank is known; refuse what an estimator cannot be fitted to, such as ranks."""
     if not isinstance(counts, RankCounts):
         raise TypeError(
             f"`counts` must be RankCounts, got {type(counts).__name__}: make them with RankCounts.from_ranks(ranks, "
             "n_items, design), or give ranks to fr.correct."
         )
-
-
-def is_exhaustive(counts: RankCounts) -> bool:
-    """Whether every rank is known."""
-    check_counts(counts)
     return bool(counts.all_compared.all())
