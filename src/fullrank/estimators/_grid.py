@@ -113,6 +113,8 @@ class Grid:
     def law(self, design: Design, n_items: float, drawn: IntArray, hits: IntArray) -> FloatArray:
         """Return P(outcome | cell), the law averaged over the ranks of each cell that are not past ``n_items``."""
         ranks, weights, start = self.nodes
+        if len(ranks) == len(self):
+            return design.law(ranks, n_items, drawn, hits)
         out = np.empty((len(self), len(drawn)))
         chunk = max(1, 2**18 // len(ranks))  # what is added up next is still in the cache
         for first in range(0, len(drawn), chunk):

@@ -58,9 +58,8 @@ class Mapping:
         for _ in range(most):
             total = logs = 0.0
             for each in several:
-                m = one_size(each, "Mapping")
                 ranks, weight = each.sampled_ranks()
-                f = Mapping("beta", a).f(ranks, m, each.n_items)
+                f = Mapping("beta", a).f(ranks, one_size(each, "Mapping"), each.n_items)
                 total += float(weight.sum())
                 logs += float(weight @ np.log((f - 1) / (each.n_items - 1)))
             if logs >= 0:

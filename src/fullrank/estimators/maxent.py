@@ -40,9 +40,7 @@ class MaxEntropy:
         return np.stack([π for π, _ in fits]), worst
 
 
-def maximum_entropy(
-    A: FloatArray, p: FloatArray, width: FloatArray, eta: float, most: int = 500
-) -> tuple[FloatArray, Fit]:
+def maximum_entropy(A: FloatArray, p: FloatArray, width: FloatArray, eta: float) -> tuple[FloatArray, Fit]:
     """Minimise the dual η log Σ w exp(−Av/η) + v·p + Σ v²/4p over v; return the primal π (per cell) and how it went.
 
     With v = u √(2p) the Hessian is I + K, K = √(2p) Aᵀ(diag π − ππᵀ) A √(2p)/η. Most outcomes are rare and add next to
@@ -64,7 +62,7 @@ def maximum_entropy(
 
     u = np.zeros(len(p))
     value, π = dual(u)
-    for step in range(1, most + 1):  # noqa: B007 - reported afterwards
+    for step in range(1, 501):  # noqa: B007 - reported afterwards
         mean = π @ B
         gradient = right + u - mean
         diagonal = np.maximum(π @ B2 - mean * mean, 0.0) / eta
