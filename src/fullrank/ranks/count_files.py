@@ -61,4 +61,5 @@ def _of_version_2(arrays: dict[str, Array]) -> dict[str, Array]:
     ahead, rest, hits = np.where(known, hits, 0), np.where(known, 0, pool), np.where(known, 0, hits)
     keys = [block, pool, ahead, rest, drawn, hits, order, targets]
     sums = [arrays[name] for name in SUMS[:5]]
-    return dict(zip(("keys", *SUMS), grouped(keys, [*sums, none.astype(np.float64)]), strict=True))
+    columns, *sums = grouped(keys, [*sums, none.astype(np.float64)])
+    return dict(zip(("keys", *SUMS), (columns.T, *sums), strict=True))

@@ -457,8 +457,10 @@ class RankCounts:
 
     def _grouped(self, keys: IntArray, sums: Sequence[Array], level: int | None = None) -> RankCounts:
         """Return counts of cells with other keys, equal ones put together."""
-        keys, *sums = cells.grouped(keys.T, sums)
-        return replace(self._holding(keys, sums), level=self.level if level is None else level)
+        columns, *sums = cells.grouped(keys.T, sums)
+        return replace(
+            self._holding(np.ascontiguousarray(columns.T), sums), level=self.level if level is None else level
+        )
 
     def _holding(self, keys: IntArray, sums: Sequence[Array]) -> RankCounts:
         """Return counts of other cells that are otherwise what these are."""
