@@ -31,6 +31,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -38,8 +39,8 @@ from numpy.typing import ArrayLike
 from fullrank._checks import check_whole
 from fullrank._types import FloatArray, IntArray
 from fullrank.ranks.checks import constant, refuse
-from fullrank.ranks.laws import ALL, compared, known_law, log_hypergeom, sampled_law, share
-from fullrank.ranks.protocol import Course, Design, given, kinds, possible, register_design
+from fullrank.ranks.laws import ALL, compared, log_hypergeom, sampled_law, share
+from fullrank.ranks.protocol import Course, Design, kinds, possible, register_design
 
 __all__ = ["ALL", "Adaptive", "Course", "Design", "Exhaustive", "Sample", "Top", "parse_design", "register_design"]
 
@@ -58,16 +59,8 @@ class Exhaustive(Design):
     """
 
     plain = True
-
-    @property
-    def replace(self) -> bool:
-        """No candidate is compared twice."""
-        return False
-
-    @property
-    def exact_to(self) -> float:
-        """Every rank is known."""
-        return math.inf
+    replace = False
+    exact_to = math.inf
 
     def __str__(self) -> str:
         return "exhaustive"
@@ -83,11 +76,11 @@ class Exhaustive(Design):
 
     def law(self, ranks: ArrayLike, n_items: float, drawn: ArrayLike, hits: ArrayLike) -> FloatArray:
         """1[R = x + 1]."""
-        return known_law(np.asarray(ranks, dtype=np.float64), np.asarray(hits, dtype=np.float64))
+        return sampled_law(ranks, n_items, drawn, hits, self.replace)
 
     def auc(self, drawn: ArrayLike, hits: ArrayLike, n_items: ArrayLike) -> FloatArray:
         """(N−R)/(N−1), exactly."""
-        return 1.0 - share(hits, np.asarray(n_items, dtype=np.float64) - 1)
+        return 1.0 - share(hits, compared(drawn, n_items))
 
     def check(self, drawn: IntArray | None, hits: IntArray, n_items: IntArray) -> IntArray:
         """Ranks lie among the candidates, and nothing is drawn."""
@@ -99,7 +92,7 @@ class Exhaustive(Design):
     @classmethod
     def parse(cls, word: str) -> Exhaustive | None:
         """``full``, ``exhaustive`` or ``all``."""
-        return cls() if _ending(word)[0] in {"full", "exhaustive", "all"} else None
+        return cls() if word in {"full", "exhaustive", "all"} else None
 
 
 @register_design
@@ -280,7 +273,7 @@ class Adaptive(Design):
 
     def check(self, drawn: IntArray | None, hits: IntArray, n_items: IntArray) -> IntArray:
         """Check that the number drawn is that of a stage, and of the last one if the case was not beaten often enough."""
-        m = possible(self, given(self, drawn), hits, n_items, least=1 if self.replace else 0)
+        m = possible(self, drawn, hits, n_items, least=1 if self.replace else 0)
         stages = np.asarray(self.stages(int(n_items.max())))
         seen_all = ((m == ALL) | (m == n_items - 1)) & (not self.replace)
         allowed = f"one of the stages of '{self}': {', '.join(map(str, stages))}"
@@ -299,13 +292,8 @@ class Adaptive(Design):
         found = re.fullmatch(rf"adaptive(?: ({_SIZE})\.\.({_SIZE}|all))?(?: stop (\d+))?", begin)
         if found is None:
             return None
-        start, ceiling, stop = found.groups()
-        return cls(
-            None if start is None else _number(start),
-            None if ceiling is None else ceiling if ceiling == "all" else _number(ceiling),
-            None if stop is None else int(stop),
-            replace,
-        )
+        start, ceiling, stop = map(_number, found.groups())
+        return cls(start, ceiling, stop, replace)
 
     @property
     def _stop(self) -> int:
@@ -393,7 +381,7 @@ class Top(Design):
 
     def check(self, drawn: IntArray | None, hits: IntArray, n_items: IntArray) -> IntArray:
         """Check that the rank is exact and at most ``k``, unless there are few candidates; or that so many were drawn."""
-        m = possible(self, given(self, drawn), hits, n_items, least=0)
+        m = possible(self, drawn, hits, n_items, least=0)
         whole = self.negatives >= n_items - 1
         refuse(~np.isin(m, (ALL, self.negatives)), "drawn", m, f"{self.negatives}, or 0 where the rank is exact")
         refuse(whole & (m != ALL), "drawn", m, f"0 (the rank is exact) among no more than {self.negatives + 1} items")
@@ -411,9 +399,7 @@ class Top(Design):
 
 # The least error for the items scored on real rank files: `benchmarks/accuracy.py --choices` prints the alternatives.
 # li23's own setting is (99, 3199, 1); a ceiling in shares of N sees as deep into a large catalogue as into a small one.
-DEFAULT_START: int | float = 49
-DEFAULT_CEILING: int | float | str = 0.25
-DEFAULT_STOP = 1
+DEFAULT_START, DEFAULT_CEILING, DEFAULT_STOP = 49, 0.25, 1
 
 
 def parse_design(text: str | Design) -> Design:
@@ -448,17 +434,18 @@ def parse_design(text: str | Design) -> Design:
 
 def _ending(word: str) -> tuple[str, bool]:
     """Return a word without its ending, and whether negatives may be drawn twice."""
-    for ending in (" without replacement", "/without-replacement", "-without-replacement"):
-        if word.endswith(ending):
-            return word.removesuffix(ending), False
-    return word, True
+    start = word.removesuffix(" without replacement")
+    return start, start == word
 
 
 #: A size as it prints: 99, 0.1, 1e-05
 _SIZE = r"\d+(?:\.\d+)?(?:e-\d+)?"
 
 
-def _number(text: str) -> int | float:
+def _number(text: str | None) -> Any:
+    """Return a size as it was before it was printed; what is left out is None."""
+    if text is None or text == "all":
+        return text
     return int(text) if text.isdigit() else float(text)
 
 

@@ -22,19 +22,17 @@ def share(hits: ArrayLike, of: FloatArray) -> FloatArray:
     return np.asarray(np.asarray(hits, dtype=np.float64) / np.maximum(of, 1.0))
 
 
-def known_law(R: FloatArray, x: FloatArray) -> FloatArray:
-    """1[R = x + 1], a row per rank and a column per outcome."""
-    return np.asarray(R[:, None] == x[None, :] + 1, dtype=np.float64)
-
-
 def sampled_law(ranks: ArrayLike, n_items: float, drawn: ArrayLike, hits: ArrayLike, replace: bool) -> FloatArray:
-    """P(x of m beat the target | R) for every rank and outcome; ranks past ``n_items`` cannot be: zero."""
+    """P(x of m beat the target | R) for every rank and outcome; ranks past ``n_items`` cannot be: zero.
+
+    1[R = x + 1] where every candidate was compared, 1 where nothing was drawn.
+    """
     R = np.asarray(ranks, dtype=np.float64)
     m = np.asarray(drawn, dtype=np.int64)
     x = np.asarray(hits, dtype=np.float64)
     out = np.empty((len(R), len(x)))
     known, drawn_from = m == ALL, m > 0
-    out[:, known] = known_law(R, x[known])
+    out[:, known] = R[:, None] == x[known] + 1
     out[:, m == NOTHING] = 1.0
     sizes = m[drawn_from].astype(np.float64)[None, :]
     xs = x[drawn_from][None, :]

@@ -159,7 +159,7 @@ class Design(Protocol):
         if self.plain:
             first = self.stages(int(n_items.max()))[0]
             return possible(self, constant(first, len(hits)) if drawn is None else drawn, hits, n_items)
-        m = possible(self, given(self, drawn), hits, n_items, least=0)
+        m = possible(self, drawn, hits, n_items, least=0)
         fits = np.zeros(len(m), dtype=bool)
         every = np.zeros(len(m), dtype=bool)
         for N in np.unique(n_items):
@@ -251,16 +251,11 @@ def kinds() -> Iterator[type[Design]]:
         yield entry.load()
 
 
-def given(design: Design, drawn: IntArray | None) -> IntArray:
-    """Return the numbers drawn, which this design cannot do without."""
-    if drawn is None:
+def possible(design: Design, m: IntArray | None, hits: IntArray, N: IntArray, least: int = 1) -> IntArray:
+    """Return the numbers drawn, or refuse those that no sample can have, whatever the design."""
+    if m is None:
         kind = type(design).__name__
         raise ValueError(f"`drawn` is missing: with `{kind}` every case has its own number of negatives.")
-    return drawn
-
-
-def possible(design: Design, m: IntArray, hits: IntArray, N: IntArray, least: int = 1) -> IntArray:
-    """Refuse numbers that no sample can have, whatever the design."""
     refuse(m < least, "drawn", m, "a number of negatives of at least 1")
     size = m if (m != ALL).all() else np.where(m == ALL, N - 1, m)
     refuse((hits < 0) | (hits > size), "ranks", hits + 1, "a rank in 1..negatives+1 (ranks are one-based)")
