@@ -136,6 +136,21 @@ def _keyed(
     return [block, pool, a, rest, key, x, late, j, T], sums
 
 
+def from_version(version: int, arrays: dict[str, Array]) -> tuple[Any, ...]:
+    """Return the keys and the sums that a file of counts holds, as the newest version would have them."""
+    keys, *sums = (arrays[name] for name in ("keys", *SUMS[: 5 if version < 3 else 6]))
+    if version < 3:  # nothing could be compared before the draws, and 0 drawn meant that every candidate was compared
+        block, pool, drawn, hits, order, targets = keys.T
+        known = drawn == ALL
+        ahead, rest, hits = np.where(known, hits, 0), np.where(known, 0, pool), np.where(known, 0, hits)
+        columns = [block, pool, ahead, rest, drawn, hits, order, targets]
+        keys, *sums = grouped(columns, [*sums, np.zeros(len(drawn))])
+        keys = keys.T
+    if version < 4:  # what was compared had no order
+        keys = np.insert(keys, KEYS.index("recent"), np.where(keys[:, 3] == 0, 0, keys[:, 2]), axis=1)
+    return keys, *sums
+
+
 def _joined(lots: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
     """Several lots of cells as one."""
     if len(lots) == 1:
