@@ -380,7 +380,7 @@ def test_candidates_are_printed_compared_and_kept(rng):
     derived = {
         "+": mine + mine,
         "sum": sum([mine, mine]),
-        "coarsened": mine._coarsened(),
+        "coarsened": mine._at(mine.level - 1),
         "resample": mine.resample(0),
         "with_mean_pool": mine.with_mean_pool(),
         "with_like_samples": with_like_samples(mine, 0.05),

@@ -166,10 +166,11 @@ class RankCounts:
                     f"cannot add counts {what} '{mine}' to counts {what} '{its}': {different} follow different laws; fit "
                     "each on its own."
                 )
-        level = min(self.level, other.level)
-        keys = np.concatenate([self._keys_at(level), other._keys_at(level)])
-        sums = [np.concatenate(both) for both in zip(self._sums, other._sums, strict=True)]
-        return self._grouped(keys, sums, level)._coarsened()
+        one, two = (each._at(min(self.level, other.level)) for each in (self, other))
+        sums = [np.concatenate(both) for both in zip(one._sums, two._sums, strict=True)]
+        added = one._grouped(np.concatenate([one.keys, two.keys]), sums)
+        bins = (cells.codes(added.column(name))[0] for name in ("pool", "rest"))
+        return added._at(cells.finest_level(added.level, *bins))
 
     def __radd__(self, other: object) -> RankCounts:
         """Add to the 0 that ``sum(list_of_counts)`` begins with."""
@@ -456,11 +457,10 @@ class RankCounts:
     def _where(self, kept: BoolArray) -> RankCounts | None:
         return self._holding(self.keys[kept], [each[kept] for each in self._sums]) if kept.any() else None
 
-    def _grouped(self, keys: IntArray, sums: Sequence[Array], level: int | None = None) -> RankCounts:
+    def _grouped(self, keys: IntArray, sums: Sequence[Array]) -> RankCounts:
         """Return counts of cells with other keys, equal ones put together."""
         columns, *sums = cells.grouped(keys.T, sums)
-        new = self._holding(np.ascontiguousarray(columns.T), sums)
-        return new if level is None else replace(new, level=level)
+        return self._holding(np.ascontiguousarray(columns.T), sums)
 
     def _holding(self, keys: IntArray, sums: Sequence[Array]) -> RankCounts:
         """Return counts of other cells that are otherwise what these are."""
@@ -477,9 +477,10 @@ class RankCounts:
         inverse = np.unique(self.column("pool"), return_inverse=True)[1].ravel()
         return cells.sum_by(inverse, self.pool_weight) / cells.sum_by(inverse, self.weight), inverse
 
-    def _keys_at(self, level: int) -> IntArray:
+    def _at(self, level: int) -> RankCounts:
+        """Return the same counts with coarser bins of pools and rests; a rest, however small, stays one."""
         pool, rest = (self.column(name) >> (self.level - level) for name in ("pool", "rest"))
-        return self._keys_with(pool=pool, rest=rest)  # a rest, however small, stays one
+        return self if level == self.level else replace(self.with_keys(pool=pool, rest=rest), level=level)
 
     def _keys_with(self, **columns: ArrayLike) -> IntArray:
         """Return the keys with some of their columns replaced."""
@@ -487,11 +488,6 @@ class RankCounts:
         for name, values in columns.items():
             keys[:, KEYS.index(name)] = values
         return keys
-
-    def _coarsened(self) -> RankCounts:
-        """Return the same counts, their pools and rests in at most 64 bins each."""
-        level = cells.finest_level(self.level, *(cells.codes(self.column(name))[0] for name in ("pool", "rest")))
-        return self if level == self.level else self._grouped(self._keys_at(level), self._sums, level)
 
 
 #: Why estimators of P(R) refuse counts with a compared part.

@@ -279,10 +279,8 @@ class Adaptive(Design):
         allowed = f"one of the stages of '{self}': {', '.join(map(str, stages))}"
         refuse(~(np.isin(m, stages) | seen_all), "drawn", m, allowed)
         last = seen_all | (m == stages[-1])
-        refuse(
-            ~last & (hits < self._stop), "drawn", m,
-            f"a later stage: the case was beaten fewer than {self.stop_at} times, so '{self}' would have gone on",
-        )  # fmt: skip
+        later = f"a later stage: the case was beaten fewer than {self.stop_at} times, so '{self}' would have gone on"
+        refuse(~last & (hits < self._stop), "drawn", m, later)
         return np.where(seen_all, ALL, m)
 
     @classmethod

@@ -79,14 +79,11 @@ def log_gamma(x: ArrayLike) -> FloatArray:
 
 def _log_falling_table(a: FloatArray, depth: int) -> FloatArray:
     """log a(a−1)…(a−k+1) for k = 0..depth, −∞ where a factor is not positive."""
-    table = np.zeros((len(a), depth + 1))
-    factors = table[:, 1:]
-    np.subtract(a[:, None], np.arange(depth), out=factors)
-    left = factors <= 0
-    np.log(factors, out=factors, where=~left)
-    factors[left] = -np.inf
-    np.cumsum(factors, axis=1, out=factors)
-    return table
+    table = np.maximum(a[:, None] - np.arange(-1, depth), 0.0)
+    table[:, 0] = 1.0  # the empty product
+    with np.errstate(divide="ignore"):
+        np.log(table, out=table)
+    return np.cumsum(table, axis=1, out=table)
 
 
 def log_hypergeom(x: ArrayLike, total: ArrayLike, good: ArrayLike, drawn: ArrayLike) -> FloatArray:
@@ -95,20 +92,13 @@ def log_hypergeom(x: ArrayLike, total: ArrayLike, good: ArrayLike, drawn: ArrayL
     = log C(m, x) + log (good)_x + log (bad)_{m−x} − log (total)_m with falling factorials: no difference of two huge
     log-gammas, so it holds to 1e-12 at a billion items where the textbook form loses half its digits.
     """
-    x, K, m = np.asarray(x, float), np.asarray(good, float), np.asarray(drawn, float)
-    N = np.asarray(total, float)
+    x, N, K, m = (np.asarray(each, float) for each in (x, total, good, drawn))
     bad = N - K
     possible = (x >= 0) & (x <= m) & (x <= K) & (m - x <= bad)
     inside = np.where(possible, x, 0.0)
     rest = np.where(possible, m - x, 0.0)
-    log = (
-        log_gamma(m + 1)
-        - log_gamma(inside + 1)
-        - log_gamma(np.maximum(m - inside, 0) + 1)
-        + _log_falling(K, inside)
-        + _log_falling(bad, rest)
-        - _log_falling(N, m)
-    )
+    choose = log_gamma(m + 1) - log_gamma(inside + 1) - log_gamma(np.maximum(m - inside, 0) + 1)
+    log = choose + _log_falling(K, inside) + _log_falling(bad, rest) - _log_falling(N, m)
     return np.where(possible, log, -np.inf)
 
 

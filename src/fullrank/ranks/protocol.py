@@ -160,8 +160,7 @@ class Design(Protocol):
             first = self.stages(int(n_items.max()))[0]
             return possible(self, constant(first, len(hits)) if drawn is None else drawn, hits, n_items)
         m = possible(self, drawn, hits, n_items, least=0)
-        fits = np.zeros(len(m), dtype=bool)
-        every = np.zeros(len(m), dtype=bool)
+        fits, every = np.zeros((2, len(m)), dtype=bool)
         for N in np.unique(n_items):
             here = n_items == N
             sizes = self.stages(int(N))
@@ -262,8 +261,6 @@ def possible(design: Design, m: IntArray | None, hits: IntArray, N: IntArray, le
     if design.replace:
         refuse(N < 2, "n_items", N, "at least 2 candidates to draw negatives from")
     else:
-        refuse(
-            m >= N, "drawn", m,
-            "no more than n_items − 1 when drawing without replacement (fewer negatives, or replace=True)",
-        )  # fmt: skip
+        most = "no more than n_items − 1 when drawing without replacement (fewer negatives, or replace=True)"
+        refuse(m >= N, "drawn", m, most)
     return m
