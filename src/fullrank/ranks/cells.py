@@ -90,15 +90,6 @@ def user_blocks(users: ArrayLike, named: Callable[[str], int] = _named_block) ->
     return np.fromiter(map(named, ids.astype(str).tolist()), np.int64, len(ids))
 
 
-def _auc(design: Design, a: IntArray, left: IntArray, m: IntArray, x: IntArray, N: IntArray) -> FloatArray:
-    """1 − (a + B)/(N−1), with the design's unbiased estimate of B; NaN where nothing says what B is."""
-    B = np.where(left == 0, 0.0, np.nan)
-    on = (left > 0) & (m != NOTHING)
-    if on.any():
-        B[on] = left[on] * (1.0 - design.auc(m[on], x[on], left[on] + 1))
-    return np.asarray(1.0 - (a + B) / np.maximum(N - 1, 1))
-
-
 def grouped(columns: Sequence[IntArray] | IntArray, sums: Sequence[Array]) -> tuple[Any, ...]:
     """Cases with equal keys, summed: the keys, a row each and a column per cell, in a fixed order, and the sums."""
     block, pool, ahead, rest, *others = columns
@@ -120,8 +111,12 @@ def _keyed(
     pool = rest = _bins(N) >> (FINEST - level)
     if left is None:
         left, auc = N - 1, design.auc(m, x, N)
-    else:
-        rest, auc = _bins(left + 1) >> (FINEST - level), _auc(design, a, left, m, x, N)
+    else:  # 1 − (a + B)/(N−1), with the design's unbiased estimate of B; NaN where nothing says what B is
+        rest, on = _bins(left + 1) >> (FINEST - level), (left > 0) & (m != NOTHING)
+        B = np.where(left == 0, 0.0, np.nan)
+        if on.any():
+            B[on] = left[on] * (1.0 - design.auc(m[on], x[on], left[on] + 1))
+        auc = np.asarray(1.0 - (a + B) / np.maximum(N - 1, 1))
     drawn = key = np.maximum(m, 0)
     every = m == ALL
     if design.compares:  # a rest behind a guide stays one, of which everything is known
@@ -161,7 +156,7 @@ def _joined(lots: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
 
 def _distinct_bins(parts: Iterable[IntArray]) -> IntArray:
     """Return the distinct finest bins of sizes that come in parts."""
-    return np.unique(pool_key(np.concatenate([codes(part)[0] for part in parts])))
+    return np.unique(pool_key(np.concatenate([part[codes(part)[0]] for part in parts])))
 
 
 def unique_rows(keys: IntArray) -> tuple[IntArray, IntArray]:
@@ -183,33 +178,26 @@ def _distinct(columns: Sequence[IntArray] | IntArray) -> tuple[IntArray, IntArra
             room, low, high = len(before), 0, len(values) - 1
         if high > low:
             packed, room = packed * (high - low + 1) + (column - low), room * (high - low + 1)
-    distinct, inverse = codes(packed)
-    first = np.empty(len(distinct), dtype=np.int64)
-    first[inverse] = np.arange(len(inverse))
-    return first, inverse
+    return codes(packed)
 
 
 def codes(values: IntArray) -> tuple[IntArray, IntArray]:
-    """The distinct values, sorted, and each value's place among them: np.unique, by a table or one plain sort if it can."""
+    """Where each distinct value stands, sorted, and each value's place among them; by a table or a plain sort if it can."""
     n, low = len(values), int(values.min())
-    span = int(values.max()) - low + 1
+    span, bits = int(values.max()) - low + 1, n.bit_length()
     if span == 1:
-        return values[:1], np.zeros(n, dtype=np.int64)
+        return np.zeros(1, dtype=np.int64), np.zeros(n, dtype=np.int64)
     if span <= 4 * n:
-        present = np.zeros(span, dtype=bool)
-        present[values - low] = True
-        place = np.cumsum(present, dtype=np.int32)
-        return np.flatnonzero(present) + low, place[values - low].astype(np.int64) - 1
-    bits = n.bit_length()
+        last, shifted = np.full(span, -1), values - low
+        last[shifted] = np.arange(n)
+        return last[last >= 0], (np.cumsum(last >= 0) - 1)[shifted]
     if span.bit_length() + bits > 63:
-        distinct, inverse = np.unique(values, return_inverse=True)
-        return distinct, inverse.ravel()
+        return np.unique(values, return_index=True, return_inverse=True)[1:]
     both = np.sort((values - low) << bits | np.arange(n))  # each value with its place: sorting it is sorting both
-    ordered = both >> bits
-    fresh = np.diff(ordered, prepend=-1) > 0
+    place, fresh = both & ((1 << bits) - 1), np.diff(both >> bits, prepend=-1) > 0
     inverse = np.empty(n, dtype=np.int64)
-    inverse[both & ((1 << bits) - 1)] = np.cumsum(fresh) - 1
-    return ordered[fresh] + low, inverse
+    inverse[place] = np.cumsum(fresh) - 1
+    return place[fresh], inverse
 
 
 def sum_by(which: IntArray, values: FloatArray) -> FloatArray:
@@ -219,8 +207,8 @@ def sum_by(which: IntArray, values: FloatArray) -> FloatArray:
 
 def _bins(sizes: IntArray) -> IntArray:
     """Return the finest bin of every size; few sizes are many cases, so there is one logarithm for each."""
-    distinct, which = codes(sizes)
-    return pool_key(distinct)[which]
+    first, which = codes(sizes)
+    return pool_key(sizes[first])[which]
 
 
 def finest_level(level: int, pools: IntArray, rests: IntArray) -> int:

@@ -169,7 +169,7 @@ class RankCounts:
         one, two = (each._at(min(self.level, other.level)) for each in (self, other))
         sums = [np.concatenate(both) for both in zip(one._sums, two._sums, strict=True)]
         added = one._grouped(np.concatenate([one.keys, two.keys]), sums)
-        bins = (cells.codes(added.column(name))[0] for name in ("pool", "rest"))
+        bins = (each[cells.codes(each)[0]] for each in (added.column("pool"), added.column("rest")))
         return added._at(cells.finest_level(added.level, *bins))
 
     def __radd__(self, other: object) -> RankCounts:
@@ -213,10 +213,7 @@ class RankCounts:
 
     @property
     def effective_cases(self) -> float:
-        """Kish's number of equally weighted cases that vary as much, (Σw)²/Σw²: the number of cases when weights are equal.
-
-        Weights are taken as equal within a cell, so it may be a little high.
-        """
+        """Kish's number of equally weighted cases, (Σw)²/Σw²; a little high, weights being taken as equal within a cell."""
         return float(self.weight.sum()) ** 2 / float((self.weight**2 / self.cases).sum())
 
     @property
@@ -339,9 +336,8 @@ class RankCounts:
         unknown, closed = np.isnan(self.auc_weight), self.closed_early
         users, drawn = self.weight / self.column("targets"), closed & ~unknown
         if (unknown & ~closed).any() or (unknown.any() and not drawn.any()):
-            raise ValueError(
-                f"AUC is not known: of {int(self.cases[unknown].sum()):,} cases nothing of the rest was drawn; draw from it."
-            )
+            cases = int(self.cases[unknown].sum())
+            raise ValueError(f"AUC is not known: of {cases:,} cases nothing of the rest was drawn; draw from it.")
         each = np.where(unknown, 0.0, self.auc_weight / self.column("targets"))
         if unknown.any():
             each[drawn] *= users[closed].sum() / users[drawn].sum()
@@ -385,8 +381,7 @@ class RankCounts:
         N, coarser = self.n_items, cells.FINEST - self.level
         left = np.where(self.all_compared, 0.0, N - 1 - self.compared_weight / self.weight)
         pool, rest = (cells.pool_key(np.round(size)) >> coarser for size in (N, left + 1))
-        sums = (self.cases, self.scored, self.weight, self.weight * N, self.auc_weight, self.compared_weight)
-        return self._grouped(self._keys_with(pool=pool, rest=rest), sums)
+        return replace(self, pool_weight=self.weight * N).with_keys(pool=pool, rest=rest)
 
     def with_keys(self, **columns: ArrayLike) -> RankCounts:
         """Return the counts with other values of some keys (see :meth:`column`); cells that become equal are one."""

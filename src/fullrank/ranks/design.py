@@ -39,7 +39,7 @@ from numpy.typing import ArrayLike
 from fullrank._checks import check_whole
 from fullrank._types import FloatArray, IntArray
 from fullrank.ranks.checks import constant, refuse
-from fullrank.ranks.laws import ALL, compared, log_hypergeom, sampled_law, share
+from fullrank.ranks.laws import ALL, compared, log_hypergeom, sampled_law
 from fullrank.ranks.protocol import Course, Design, kinds, possible, register_design
 
 __all__ = ["ALL", "Adaptive", "Course", "Design", "Exhaustive", "Sample", "Top", "parse_design", "register_design"]
@@ -80,7 +80,7 @@ class Exhaustive(Design):
 
     def auc(self, drawn: ArrayLike, hits: ArrayLike, n_items: ArrayLike) -> FloatArray:
         """(N−R)/(N−1), exactly."""
-        return 1.0 - share(hits, compared(drawn, n_items))
+        return np.asarray(1.0 - np.asarray(hits) / compared(drawn, n_items))
 
     def check(self, drawn: IntArray | None, hits: IntArray, n_items: IntArray) -> IntArray:
         """Ranks lie among the candidates, and nothing is drawn."""
@@ -116,7 +116,7 @@ class Sample(Design):
         check_whole("negatives", self.negatives, 1)
 
     def __str__(self) -> str:
-        return f"uni{self.negatives}{_suffix(self.replace)}"
+        return f"uni{self.negatives}{_WITHOUT * (not self.replace)}"
 
     def stages(self, n_items: int) -> tuple[int, ...]:
         """One stage; without replacement no more than there are candidates."""
@@ -133,7 +133,7 @@ class Sample(Design):
 
     def auc(self, drawn: ArrayLike, hits: ArrayLike, n_items: ArrayLike) -> FloatArray:
         """1 − x/m (kr20 §4.4.1: unbiased for any m, with or without replacement)."""
-        return 1.0 - share(hits, compared(drawn, n_items))
+        return np.asarray(1.0 - np.asarray(hits) / compared(drawn, n_items))
 
     def scaled(self, factor: float, n_items: int) -> Sample | None:
         """Return the design that draws ``factor`` times the negatives."""
@@ -188,17 +188,15 @@ class Adaptive(Design):
             raise ValueError(f"`max_negatives` is {ceiling}, below `negatives` = {start}: raise it.")
 
     def __str__(self) -> str:
-        return f"adaptive {self.negatives}..{self.max_negatives} stop {self.stop_at}{_suffix(self.replace)}"
+        return f"adaptive {self.negatives}..{self.max_negatives} stop {self.stop_at}{_WITHOUT * (not self.replace)}"
 
     def resolve(self, n_items: int) -> Adaptive:
         """Return the same design with shares and ``"all"`` turned into numbers for a catalogue of ``n_items``."""
-        # numbers are kept, so that counts of parts with different pools have one design and add
-        start = _of(self.negatives, n_items)
-        if isinstance(self.max_negatives, int) or (self.max_negatives == "all" and not self.replace):
-            return Adaptive(start, self.max_negatives, self.stop_at, self.replace)
-        ceiling = max(_of(self.max_negatives, n_items), start)
-        every = not self.replace and ceiling >= n_items - 1
-        return Adaptive(start, "all" if every else ceiling, self.stop_at, self.replace)
+        start, ceiling = _of(self.negatives, n_items), self.max_negatives
+        if not isinstance(ceiling, int):  # which is kept, so that counts of parts with different pools add
+            ceiling = max(_of(ceiling, n_items), start)
+            ceiling = "all" if ceiling >= n_items - 1 and not self.replace else ceiling
+        return Adaptive(start, ceiling, self.stop_at, self.replace)
 
     def stages(self, n_items: int) -> tuple[int, ...]:
         """m₀, 2m₀+1, … up to the ceiling; ``ALL`` when that is every candidate, drawn without replacement."""
@@ -243,13 +241,11 @@ class Adaptive(Design):
         x/m of the stopped sample is biased, because stopping depends on x; the first stage's x₀/m₀ is not, and neither is
         its conditional mean given the outcome: x_{j−1} is hypergeometric below ``stop_at``, and E x₀ = x_{j−1} m₀/m_{j−1}.
         """
-        m, x, N = np.broadcast_arrays(
-            np.asarray(drawn, dtype=np.int64), np.asarray(hits, dtype=np.int64), np.asarray(n_items, dtype=np.float64)
-        )
+        m, x, N = np.broadcast_arrays(*(np.asarray(each, dtype=np.float64) for each in (drawn, hits, n_items)))
         sizes = np.array([size for size in self.stages(int(N.max(initial=1))) if size != ALL], dtype=np.float64)
         total = compared(m, N)
         stage = np.searchsorted(sizes, total)
-        out = np.asarray(1.0 - share(x, total))
+        out = np.asarray(1.0 - x / total)
         later = stage > 0
         if later.any():
             before = np.arange(self._stop, dtype=np.float64)
@@ -432,10 +428,12 @@ def parse_design(text: str | Design) -> Design:
 
 def _ending(word: str) -> tuple[str, bool]:
     """Return a word without its ending, and whether negatives may be drawn twice."""
-    start = word.removesuffix(" without replacement")
+    start = word.removesuffix(_WITHOUT)
     return start, start == word
 
 
+#: How the words of a design end that draws no negative twice.
+_WITHOUT = " without replacement"
 #: A size as it prints: 99, 0.1, 1e-05
 _SIZE = r"\d+(?:\.\d+)?(?:e-\d+)?"
 
@@ -447,15 +445,9 @@ def _number(text: str | None) -> Any:
     return int(text) if text.isdigit() else float(text)
 
 
-def _suffix(replace: bool) -> str:
-    return "" if replace else " without replacement"
-
-
 def _size(name: str, value: object) -> None:
     if isinstance(value, float) and not 0 < value <= 1:
-        raise ValueError(
-            f"`{name}` as a share of the items must lie in (0, 1], not {value!r}; for a number write an int."
-        )
+        raise ValueError(f"`{name}` as a share of the items must lie in (0, 1], not {value!r}; write numbers as ints.")
     if isinstance(value, str) and value != "all":
         raise ValueError(f"`{name}` must be a whole number, a share in (0, 1] or 'all', not {value!r}.")
     if not isinstance(value, float | str):

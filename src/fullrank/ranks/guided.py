@@ -8,6 +8,7 @@ items beat it is the guide's doing. The guide changes the cost, never the honest
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, replace
 from typing import Any
@@ -132,15 +133,12 @@ class Guided(Design):
 
     def closed(self, ahead: ArrayLike) -> BoolArray:
         """Whether so many of the compared items beating the target close a case."""
-        a = np.asarray(ahead)
-        return np.zeros(a.shape, dtype=bool) if self.stop_at is None else np.asarray(a >= self.stop_at)
+        return np.asarray(np.asarray(ahead) >= (math.inf if self.stop_at is None else self.stop_at))
 
     def resolve(self, n_items: int) -> Guided:
         """The same design with shares of the catalogue turned into numbers."""
-        sampling = self.sampling.resolve(n_items)
-        if not isinstance(sampling, Adaptive) or sampling.negatives is None:
-            return self
-        return replace(self, negatives=sampling.negatives, max_negatives=sampling.max_negatives)
+        sampling: Any = self.sampling.resolve(n_items)
+        return replace(self, negatives=sampling.negatives, max_negatives=getattr(sampling, "max_negatives", None))
 
     def stages(self, n_items: int) -> tuple[int, ...]:
         """What an open case can have drawn from a rest of ``n_items`` − 1."""

@@ -12,14 +12,9 @@ NOTHING = -1
 
 
 def compared(drawn: ArrayLike, n_items: ArrayLike) -> FloatArray:
-    """Return how many candidates the target was compared with."""
+    """Return how many candidates the target was compared with, 1 where there are none: hits are a share of them."""
     m = np.asarray(drawn, dtype=np.float64)
-    return np.where(m == ALL, np.asarray(n_items, dtype=np.float64) - 1, m)
-
-
-def share(hits: ArrayLike, of: FloatArray) -> FloatArray:
-    """Hits as a share of those compared (0 where there are none)."""
-    return np.asarray(np.asarray(hits, dtype=np.float64) / np.maximum(of, 1.0))
+    return np.maximum(np.where(m == ALL, np.asarray(n_items, dtype=np.float64) - 1, m), 1.0)
 
 
 def sampled_law(ranks: ArrayLike, n_items: float, drawn: ArrayLike, hits: ArrayLike, replace: bool) -> FloatArray:
