@@ -83,8 +83,6 @@ class RankCounts:
     def __post_init__(self) -> None:
         check_candidates(self.candidates)
 
-    # ---------------------------------------------------------------------------------------------- making
-
     @classmethod
     def from_ranks(
         cls,
@@ -152,8 +150,6 @@ class RankCounts:
     from_scores = _Later("fullrank.reading.candidates", "counts_from_scores")
     from_trec = _Later("fullrank.reading.candidates", "counts_from_trec")
 
-    # ---------------------------------------------------------------------------------------------- algebra
-
     def __add__(self, other: RankCounts) -> RankCounts:
         if not isinstance(other, RankCounts):
             return NotImplemented
@@ -198,8 +194,6 @@ class RankCounts:
 
     def __repr__(self) -> str:
         return f"<RankCounts: {self}>"
-
-    # ---------------------------------------------------------------------------------------------- looking
 
     @property
     def items_scored(self) -> int:
@@ -418,8 +412,6 @@ class RankCounts:
         # by name: the stage above shows what this one makes, and this one does not depend on it
         return str(import_module("fullrank.report.notebook").counts_html(self))
 
-    # ---------------------------------------------------------------------------------------------- files
-
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to ``path`` atomically: readers see the old file or the whole new one, never a part."""
         header = {"format": _FORMAT, "version": _VERSION, "design": str(self.design), "candidates": self.candidates}
@@ -442,8 +434,6 @@ class RankCounts:
             return replace(counts, candidates="unseen" if varies else "all")
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise ValueError(f"{os.fspath(path)!r} is not {what}, or is damaged: {str(error).rstrip('.')}.") from None
-
-    # ---------------------------------------------------------------------------------------------- inside
 
     @property
     def _sums(self) -> list[Array]:

@@ -17,13 +17,6 @@ Adaptive       m₀ negatives; while fewer than ``stop_at`` of them beat the tar
 Top            the rank itself where it is at most k; beyond, that it is beyond, and what m negatives say: 1[R > k] · the
                law of Sample(m)
 =============  =======================================================================================================
-
->>> Sample(99)
-Sample(negatives=99, replace=True)
->>> print(Sample(99, replace=False))
-uni99 without replacement
->>> parse_design("uni99") == Sample(99)
-True
 """
 
 from __future__ import annotations
