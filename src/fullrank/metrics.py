@@ -106,16 +106,16 @@ class Metric:
         top = np.ones(np.broadcast_shapes(R.shape, T.shape)) if self.k is None else (self.k >= R) * np.ones(T.shape)
         kept = T if self.k is None else np.minimum(T, self.k)
         if self.function is not None:
-            gain = top * _own_gain(self.function, R, self) / T
+            gain = top * _own_gain(self, self.function(R), R) / T
         elif self.name == "auc":
             N = _needed(n_items, "AUC")
             gain = top * np.where(N > 1, (N - (inner + beaten)) / np.maximum(N - 1, 1), 1.0) / T
         elif self.name == "precision":
             gain = top / (_needed(n_items, "Precision without @k") + T - 1 if self.k is None else float(self.k))
         elif self.name == "recall":
-            gain = top * (j == 1) if self._first_hit else top / T
+            gain = top * (j == 1) if self.word in _FIRST_HIT else top / T
         elif self.name == "ap":
-            gain = top * (j == 1) / R if self._first_hit else top * (j / R) / kept
+            gain = top * (j == 1) / R if self.word in _FIRST_HIT else top * (j / R) / kept
         else:
             gain = top / np.log2(R + 1) / _ideal_dcg(kept)
         return np.asarray(gain, dtype=np.float64)
@@ -130,10 +130,6 @@ class Metric:
         """Whether this is AUC itself, uncut: the one metric that counts answer without an estimate of P(R)."""
         return self.name == "auc" and self.function is None and self.uncut
 
-    @property
-    def _first_hit(self) -> bool:
-        return self.word in _FIRST_HIT
-
 
 def rank_offset(order: Any, ahead: Any = 0) -> Any:
     """Return what is added to a rank among the rest, B + 1, to give the rank in the full list, R = j + ahead + B."""
@@ -146,16 +142,15 @@ def _needed(n_items: ArrayLike | None, who: str) -> FloatArray:
     return np.asarray(n_items, dtype=np.float64)
 
 
-def _own_gain(function: Callable[[FloatArray], Any], R: FloatArray, metric: Metric) -> FloatArray:
-    """Ask the function of a metric of one's own, which needs to know ranks up to the cut-off only."""
-    value = np.asarray(function(R), dtype=np.float64)
-    try:
-        value = np.broadcast_to(value, R.shape)
-    except ValueError:
+def _own_gain(metric: Metric, returned: Any, R: FloatArray) -> FloatArray:
+    """Check what the function of a metric of one's own returned, which needs to know ranks up to the cut-off only."""
+    value = np.asarray(returned, dtype=np.float64)
+    if value.shape not in ((), R.shape):
         raise ValueError(
             f"the function of metric `{metric.name}` returned shape {value.shape} for ranks of shape {R.shape}: "
             "it must return one number per rank."
-        ) from None
+        )
+    value = np.broadcast_to(value, R.shape)
     asked = np.full(R.shape, True) if metric.k is None else metric.k >= R
     if (wrong := asked & ~np.isfinite(value)).any():
         raise ValueError(
@@ -216,19 +211,11 @@ def parse_metrics(text: str | Metric | Iterable[str | Metric]) -> tuple[Metric, 
         names = f"; the names are {', '.join(sorted(ALIASES))}."
         raise ValueError(f"unknown metric {text!r}{did_you_mean(word, ALIASES, names, '{}' + cut)}")
     metric = Metric(ALIASES[word], word="" if word == ALIASES[word] else word)
-    if not cuts:
-        return (metric,)
-    return tuple(metric @ int(cut) for cut in cuts)
+    return tuple(metric @ int(cut) for cut in cuts) or (metric,)
 
 
 def metrics_to_report(text: str | Metric | Iterable[str | Metric]) -> tuple[Metric, ...]:
-    """Read metrics to report, and refuse those that are the same for every model: recall and precision without a cut-off.
-
-    >>> metrics_to_report("precision")
-    Traceback (most recent call last):
-    ...
-    ValueError: `precision` needs a cut-off, as in precision@10: over the whole ranking it is the same for every model.
-    """
+    """Read metrics to report, and refuse those that are the same for every model: recall and precision without a cut-off."""
     found = parse_metrics(text)
     for metric in found:
         if metric.uncut and metric.function is None and metric.name in ("recall", "precision"):

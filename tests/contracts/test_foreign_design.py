@@ -279,4 +279,4 @@ def test_courses_and_registrations_that_are_none():
     with pytest.raises(TypeError, match=r"`kind` must be a class with the methods of fullrank\.Design, got 'coin'"):
         fr.register_design("coin")
     with pytest.raises(ValueError, match="'coin20' cannot be taken up"):
-        Coin(20).simulate([1], 100, np.random.default_rng(0), compared=np.array([7]), hits=np.array([0]))
+        Coin(20).simulate([1], 100, np.random.default_rng(0), before=(np.array([7]), np.array([0])))

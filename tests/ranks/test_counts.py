@@ -200,15 +200,6 @@ def test_resampling_reproduces_the_spread_of_the_mean(rng):
     assert np.std(means) == pytest.approx((r / 9).std() / np.sqrt(4000), rel=0.2)
 
 
-def test_select_takes_blocks(rng):
-    counts = some_counts(rng)
-    low, high = counts.select(range(128)), counts.select(range(128, 256))
-    assert low + high == counts
-    assert len(low) + len(high) == 300
-    with pytest.raises(ValueError, match="`blocks` holds no case of these counts"):
-        counts.select([])
-
-
 # ----------------------------------------------------------------------------------------------------------- files
 
 
@@ -389,12 +380,11 @@ def test_candidates_are_printed_compared_and_kept(rng):
     derived = {
         "+": mine + mine,
         "sum": sum([mine, mine]),
-        "coarsened": mine._coarsened(),
+        "coarsened": mine._at(mine.level - 1),
         "resample": mine.resample(0),
         "with_mean_pool": mine.with_mean_pool(),
         "with_like_samples": with_like_samples(mine, 0.05),
         "with_like_hits": with_like_hits(mine, 0.05),
-        "select": mine.select(range(128)),
         "known": exact.known()[0],
         "unknown": exact.known()[1],
         "at_ranks": mine.at_ranks(np.ones(len(mine.keys), int), np.full(len(mine.keys), 0.5)),

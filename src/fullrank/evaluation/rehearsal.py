@@ -196,7 +196,7 @@ class Rehearsal:
         for place, (m, whole) in enumerate(zip(order.tolist(), doublings.tolist(), strict=True)):
             compared = np.full(len(live), before)
             if len(live):
-                _, x[live] = Sample(m, replace=False).simulate(ranks[live], N, rng, compared=compared, hits=x[live])
+                _, x[live] = Sample(m, replace=False).simulate(ranks[live], N, rng, before=(compared, x[live]))
             hits[place] = x
             before = m
             if whole:

@@ -1,8 +1,8 @@
 """Cases with equal keys as one cell: what counts are made of, in the memory of a million cases however many there are."""
 
 import hashlib
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -53,86 +53,30 @@ def cells_of(
     if recent is not None:
         late = per_case("recent", recent, M)
         refuse((late < UNKNOWN) | (late > a), "recent", late, "between 0 and `ahead`, or −1 where it is not known")
-    chunks = [slice(first, min(first + CHUNK, M)) for first in range(0, M, CHUNK)]
+    slices = [slice(first, min(first + CHUNK, M)) for first in range(0, M, CHUNK)]
     # a case of weight zero says nothing, and a pool of such cases has no mean size
-    some = [slice(None) if w[part].all() else w[part] > 0 for part in chunks]
-    pools = _distinct_bins(N[part][on] for part, on in zip(chunks, some, strict=True))
-    rests = pools if left is None else _distinct_bins(left[part][on] + 1 for part, on in zip(chunks, some, strict=True))
-    level = finest_level(FINEST, pools, rests)
-    named = _StringBlocks()
-    found = _Cells(None if left is not None else _room(pools >> (FINEST - level), a, m, x, late, j, T), M)
-    for part, on in zip(chunks, some, strict=True):
-        block = user_blocks(np.arange(part.start, part.stop) if ids is None else ids[part], named)
-        over = N[part] - 1 if left is None else left[part]
-        if w[part].any():
-            ints = (
-                each[on] for each in (block, a[part], over, m[part], x[part], N[part], late[part], j[part], T[part])
-            )
-            found.add(*_keyed(design, level, left is None, w[part][on], *ints))
-    keys, *sums = found.sums()
+    chunks = [part if w[part].all() else part.start + np.flatnonzero(w[part]) for part in slices if w[part].any()]
+    pools = _distinct_bins(N[part] for part in chunks)
+    level = finest_level(FINEST, pools, pools if left is None else _distinct_bins(left[part] + 1 for part in chunks))
+    named = cache(_named_block)
+    lots: list[tuple[Any, ...]] = []
+    for part in chunks:
+        block = user_blocks(np.r_[part] if ids is None else ids[part], named)
+        over = None if left is None else left[part]
+        ints = (each[part] for each in (a, m, x, N, late, j, T))
+        lots.append(grouped(*_keyed(design, level, w[part], block, over, *ints)))
+        if sum(keys.shape[1] for keys, *_ in lots) > 2 * CHUNK:
+            lots = [_joined(lots)]
+    keys, *sums = _joined(lots)
     return level, np.ascontiguousarray(keys.T), *sums
 
 
-class _Cells:
-    """Cells that cases are added to: a table of every key that can occur, where that is small, else those that do.
-
-    ``room``: the least value and the number of values of each key, ``None`` where they are not known. A table is small
-    beside so many ``cases``: filling it then takes no longer than they do.
-    """
-
-    def __init__(self, room: Sequence[tuple[int, int]] | None, cases: int) -> None:
-        most = 4 * min(cases, CHUNK)
-        self.room = room if room is not None and math.prod(size for _, size in room) <= most else None
-        self.table: list[Array] = []
-        self.lots: list[tuple[Any, ...]] = []
-
-    def add(self, columns: Sequence[IntArray], sums: Sequence[Array]) -> None:
-        """Add cases by their keys and what is summed over them."""
-        if self.room is None:
-            self.lots.append(_grouped_columns(columns, sums))
-            if sum(keys.shape[1] for keys, *_ in self.lots) > 2 * CHUNK:
-                self.lots = [_joined(self.lots)]
-            return
-        block, pool, ahead, rest, *others = columns
-        keys: list[Any] = [block, pool, rest > 0, ahead, *others]
-        packed, size = _packed([(digit, low, radix) for digit, (low, radix) in zip(keys, self.room, strict=True)])
-        more = [np.bincount(packed, each, int(size)).astype(each.dtype, copy=False) for each in sums]
-        self.table = [a + b for a, b in zip(self.table, more, strict=True)] if self.table else more
-
-    def sums(self) -> tuple[Any, ...]:
-        """Return the keys, a row each and a column per cell in the order of :func:`grouped`, and the sums."""
-        if self.room is None:
-            return _joined(self.lots)
-        cells = np.flatnonzero(self.table[0])
-        digits = np.unravel_index(cells, [radix for _, radix in self.room])
-        block, pool, some, ahead, *others = (each + low for each, (low, _) in zip(digits, self.room, strict=True))
-        return np.stack([block, pool, ahead, np.where(some, pool, 0), *others]), *(each[cells] for each in self.table)
+def _named_block(name: str) -> int:
+    return hashlib.blake2b(name.encode(), digest_size=1).digest()[0]
 
 
-def _room(
-    pools: IntArray, a: IntArray, m: IntArray, x: IntArray, late: IntArray, j: IntArray, T: IntArray
-) -> list[tuple[int, int]] | None:
-    """Return the values that each key of cases can have where nothing was compared one by one before the draws."""
-    if (m <= 0).any():  # all were compared, and ranks range over the pool
-        return None
-    ranges = [(0, BLOCKS - 1), (int(pools.min()), int(pools.max())), (1, 1)]
-    ranges += [(int(each.min()), int(each.max())) for each in (a, m, x, late, j, T)]
-    return [(low, high - low + 1) for low, high in ranges]
-
-
-class _StringBlocks(dict[str, int]):
-    """The block of each name, hashed when it is first asked for."""
-
-    def __missing__(self, name: str) -> int:
-        block = self[name] = hashlib.blake2b(name.encode(), digest_size=1).digest()[0]
-        return block
-
-
-def user_blocks(users: ArrayLike, known: _StringBlocks | None = None) -> IntArray:
-    """Return a block in 0..255 per user id, by a hash that does not change between processes, machines or models.
-
-    ``known``: names that were hashed before, to which these are added.
-    """
+def user_blocks(users: ArrayLike, named: Callable[[str], int] = _named_block) -> IntArray:
+    """Return a block in 0..255 per user id, by a hash that does not change between processes, machines or models."""
     ids = np.asarray(users)
     if ids.dtype.kind == "f" and np.array_equal(ids, np.round(ids)) and (np.abs(ids) < 2.0**53).all():
         ids = ids.astype(np.int64)  # as frames write whole numbers once a value was missing
@@ -143,27 +87,11 @@ def user_blocks(users: ArrayLike, known: _StringBlocks | None = None) -> IntArra
             z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
             z = z ^ (z >> np.uint64(31))
         return np.asarray(z % np.uint64(BLOCKS), dtype=np.int64)
-    block_of = _StringBlocks() if known is None else known
-    return np.fromiter(map(block_of.__getitem__, ids.astype(str).tolist()), np.int64, len(ids))
-
-
-def _auc(design: Design, a: IntArray, left: IntArray, m: IntArray, x: IntArray, N: IntArray) -> FloatArray:
-    """1 − (a + B)/(N−1), with the design's unbiased estimate of B; NaN where nothing says what B is."""
-    B = np.where(left == 0, 0.0, np.nan)
-    on = (left > 0) & (m != NOTHING)
-    if on.any():
-        B[on] = left[on] * (1.0 - design.auc(m[on], x[on], left[on] + 1))
-    return np.asarray(1.0 - (a + B) / np.maximum(N - 1, 1))
+    return np.fromiter(map(named, ids.astype(str).tolist()), np.int64, len(ids))
 
 
 def grouped(columns: Sequence[IntArray] | IntArray, sums: Sequence[Array]) -> tuple[Any, ...]:
-    """Cases with equal keys, summed: the keys, one row per cell and in a fixed order, and the sums."""
-    keys, *rest = _grouped_columns(columns, sums)
-    return np.ascontiguousarray(keys.T), *rest
-
-
-def _grouped_columns(columns: Sequence[IntArray] | IntArray, sums: Sequence[Array]) -> tuple[Any, ...]:
-    """:func:`grouped` with a row per key and a column per cell, which is how many cells are summed quickly."""
+    """Cases with equal keys, summed: the keys, a row each and a column per cell, in a fixed order, and the sums."""
     block, pool, ahead, rest, *others = columns
     # sorted by pool, then rest, known ranks first; a rest of the whole pool, the usual one, takes no room in that
     less = rest - pool
@@ -176,45 +104,59 @@ def _grouped_columns(columns: Sequence[IntArray] | IntArray, sums: Sequence[Arra
 
 
 def _keyed(
-    design: Design, level: int, nothing_compared: bool, w: FloatArray, block: IntArray, a: IntArray, left: IntArray,
-    m: IntArray, x: IntArray, N: IntArray, late: IntArray, j: IntArray, T: IntArray,
+    design: Design, level: int, w: FloatArray, block: IntArray, left: IntArray | None, a: IntArray, m: IntArray,
+    x: IntArray, N: IntArray, late: IntArray, j: IntArray, T: IntArray,
 ) -> tuple[list[IntArray], tuple[Array, ...]]:  # fmt: skip
-    """Return the keys of cases, and what is summed over them."""
-    auc = design.auc(m, x, N) if nothing_compared else _auc(design, a, left, m, x, N)
-    every = m == ALL  # then nothing is left
-    behind = every & (left > 0) if design.compares else None
-    if behind is not None:  # but a rest behind a guide stays one, of which everything is known
-        every = every & ~behind
-    a, left, x = np.where(every, a + x, a), np.where(every, 0, left), np.where(every, 0, x)
-    compared, drawn = N - 1 - left, np.where(m == NOTHING, 0, m)
-    m = drawn
-    if not nothing_compared:
-        late = np.where((left == 0) | design.closed(a), 0, late)
-    if behind is not None:
-        m, drawn = np.where(behind, EVERY, m), np.where(behind, left, drawn)
+    """Return the keys of cases, and what is summed over them; ``left`` is None where all candidates are left to draw."""
+    pool = rest = _bins(N) >> (FINEST - level)
+    if left is None:
+        left, auc = N - 1, design.auc(m, x, N)
+    else:  # 1 − (a + B)/(N−1), with the design's unbiased estimate of B; NaN where nothing says what B is
+        rest, on = _bins(left + 1) >> (FINEST - level), (left > 0) & (m != NOTHING)
+        B = np.where(left == 0, 0.0, np.nan)
+        if on.any():
+            B[on] = left[on] * (1.0 - design.auc(m[on], x[on], left[on] + 1))
+        auc = np.asarray(1.0 - (a + B) / np.maximum(N - 1, 1))
+    drawn = key = np.maximum(m, 0)
+    every = m == ALL
+    if design.compares:  # a rest behind a guide stays one, of which everything is known
+        behind = every & (left > 0)
+        every, key, drawn = every & ~behind, np.where(behind, EVERY, key), np.where(behind, left, drawn)
+    if every.any():  # elsewhere nothing is left of it
+        a, x = np.where(every, a + x, a), np.where(every, 0, x)
+        left, rest = np.where(every, 0, left), np.where(every, 0, rest)
+    late, compared = np.where((left == 0) | design.closed(a), 0, late), N - 1 - left
     partly = np.where(left > 0, w * compared, 0.0)
-    coarser = FINEST - level
-    pool = _bins(N) >> coarser
-    rest = np.where(every, 0, pool) if nothing_compared else _bins(left + 1) >> coarser
     sums = (np.ones(len(w), dtype=np.int64), compared + drawn, w, w * N, w * auc, partly)
-    return [block, pool, a, rest, m, x, late, j, T], sums
+    return [block, pool, a, rest, key, x, late, j, T], sums
 
 
-def _joined(cells: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+def from_version(version: int, arrays: dict[str, Array]) -> tuple[Any, ...]:
+    """Return the keys and the sums that a file of counts holds, as the newest version would have them."""
+    keys, *sums = (arrays[name] for name in ("keys", *SUMS[: 5 if version < 3 else 6]))
+    if version < 3:  # nothing could be compared before the draws, and 0 drawn meant that every candidate was compared
+        block, pool, drawn, hits, order, targets = keys.T
+        known = drawn == ALL
+        ahead, rest, hits = np.where(known, hits, 0), np.where(known, 0, pool), np.where(known, 0, hits)
+        columns = [block, pool, ahead, rest, drawn, hits, order, targets]
+        keys, *sums = grouped(columns, [*sums, np.zeros(len(drawn))])
+        keys = keys.T
+    if version < 4:  # what was compared had no order
+        keys = np.insert(keys, KEYS.index("recent"), np.where(keys[:, 3] == 0, 0, keys[:, 2]), axis=1)
+    return keys, *sums
+
+
+def _joined(lots: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
     """Several lots of cells as one."""
-    if len(cells) == 1:
-        return cells[0]
-    keys, *sums = (np.concatenate(each, axis=-1) for each in zip(*cells, strict=True))
-    return _grouped_columns(keys, sums)
+    if len(lots) == 1:
+        return lots[0]
+    keys, *sums = (np.concatenate(each, axis=-1) for each in zip(*lots, strict=True))
+    return grouped(keys, sums)
 
 
 def _distinct_bins(parts: Iterable[IntArray]) -> IntArray:
     """Return the distinct finest bins of sizes that come in parts."""
-    found = np.empty(0, dtype=np.int64)
-    for part in parts:
-        if len(part):
-            found = np.union1d(found, codes(part)[0])
-    return np.unique(pool_key(found))
+    return np.unique(pool_key(np.concatenate([part[codes(part)[0]] for part in parts])))
 
 
 def unique_rows(keys: IntArray) -> tuple[IntArray, IntArray]:
@@ -228,50 +170,34 @@ def _distinct(columns: Sequence[IntArray] | IntArray) -> tuple[IntArray, IntArra
 
     Columns are packed into one integer (mixed radix), unchanged where their ranges leave room, else as codes.
     """
-    ranges = [(int(column.min()), int(column.max())) for column in columns]
-    digits = [(column, low, high - low + 1) for column, (low, high) in zip(columns, ranges, strict=True)]
-    packed, room = _packed(digits)
-    if room >= 2.0**40:
-        packed, room = _packed([(code, 0, len(distinct)) for distinct, code in map(codes, columns)])
-    if room >= 2.0**62:
-        _, first, inverse = np.unique(np.asarray(columns).T, axis=0, return_index=True, return_inverse=True)
-        return first, inverse.ravel()
-    distinct, inverse = codes(packed)
-    first = np.empty(len(distinct), dtype=np.int64)
-    first[inverse] = np.arange(len(inverse))
-    return first, inverse
-
-
-def _packed(digits: Sequence[tuple[IntArray, int, int]]) -> tuple[IntArray, float]:
-    """Numbers of mixed radix, from the digits, the least value and the radix of each place; and how many there could be."""
-    packed, room = np.zeros(len(digits[0][0]), dtype=np.int64), 1.0
-    for digit, low, radix in digits:
-        if radix > 1:
-            packed, room = packed * radix + (digit - low if low else digit), room * radix
-    return packed, room
+    packed, room = np.zeros(len(columns[0]), dtype=np.int64), 1
+    for column in columns:
+        low, high = int(column.min()), int(column.max())
+        if room * (high - low + 1) >= 2**40:
+            (before, packed), (values, column) = codes(packed), codes(column)
+            room, low, high = len(before), 0, len(values) - 1
+        if high > low:
+            packed, room = packed * (high - low + 1) + (column - low), room * (high - low + 1)
+    return codes(packed)
 
 
 def codes(values: IntArray) -> tuple[IntArray, IntArray]:
-    """The distinct values, sorted, and each value's place among them: np.unique, by a table or one plain sort if it can."""
+    """Where each distinct value stands, sorted, and each value's place among them; by a table or a plain sort if it can."""
     n, low = len(values), int(values.min())
-    span = int(values.max()) - low + 1
+    span, bits = int(values.max()) - low + 1, n.bit_length()
     if span == 1:
-        return values[:1], np.zeros(n, dtype=np.int64)
+        return np.zeros(1, dtype=np.int64), np.zeros(n, dtype=np.int64)
     if span <= 4 * n:
-        present = np.zeros(span, dtype=bool)
-        present[values - low] = True
-        place = np.cumsum(present, dtype=np.int32)
-        return np.flatnonzero(present) + low, place[values - low].astype(np.int64) - 1
-    bits = n.bit_length()
+        last, shifted = np.full(span, -1), values - low
+        last[shifted] = np.arange(n)
+        return last[last >= 0], (np.cumsum(last >= 0) - 1)[shifted]
     if span.bit_length() + bits > 63:
-        distinct, inverse = np.unique(values, return_inverse=True)
-        return distinct, inverse.ravel()
+        return np.unique(values, return_index=True, return_inverse=True)[1:]
     both = np.sort((values - low) << bits | np.arange(n))  # each value with its place: sorting it is sorting both
-    ordered = both >> bits
-    fresh = np.diff(ordered, prepend=-1) > 0
+    place, fresh = both & ((1 << bits) - 1), np.diff(both >> bits, prepend=-1) > 0
     inverse = np.empty(n, dtype=np.int64)
-    inverse[both & ((1 << bits) - 1)] = np.cumsum(fresh) - 1
-    return ordered[fresh] + low, inverse
+    inverse[place] = np.cumsum(fresh) - 1
+    return place[fresh], inverse
 
 
 def sum_by(which: IntArray, values: FloatArray) -> FloatArray:
@@ -281,8 +207,8 @@ def sum_by(which: IntArray, values: FloatArray) -> FloatArray:
 
 def _bins(sizes: IntArray) -> IntArray:
     """Return the finest bin of every size; few sizes are many cases, so there is one logarithm for each."""
-    distinct, which = codes(sizes)
-    return pool_key(distinct)[which]
+    first, which = codes(sizes)
+    return pool_key(sizes[first])[which]
 
 
 def finest_level(level: int, pools: IntArray, rests: IntArray) -> int:

@@ -64,14 +64,11 @@ def check_users(values: ArrayLike, cases: int) -> Array:
     if users.shape != (cases,):
         found = f"{len(users)} entries" if users.ndim == 1 else f"shape {users.shape}"
         raise ValueError(f"`users` has {found} for {cases} cases: give one per case.")
-    if users.dtype.kind in "fM":
-        missing = users != users
-    elif users.dtype.kind == "O":  # pandas' NA has no truth value
-        missing = np.array([each is None or type(each).__name__ == "NAType" or each != each for each in users.tolist()])
-    else:
-        return users
-    if missing.any():
-        raise ValueError(f"`users` has a missing value at case {first_where(missing)}: drop such cases, or fill it in.")
+    missing: Any = users != users if users.dtype.kind in "fM" else []
+    if users.dtype.kind == "O":  # pandas' NA has no truth value
+        missing = [each is None or type(each).__name__ == "NAType" or each != each for each in users.tolist()]
+    if (first := first_where(missing)) is not None:
+        raise ValueError(f"`users` has a missing value at case {first}: drop such cases, or fill it in.")
     return users
 
 

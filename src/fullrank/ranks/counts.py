@@ -36,11 +36,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fullrank._archive import read_archive, write_archive
 from fullrank._types import Array, BoolArray, FloatArray, IntArray
 from fullrank.ranks import cells, checks
 from fullrank.ranks.cells import BLOCKS, EVERY, KEYS, MAX_POOLS, SUMS, unique_rows, user_blocks
 from fullrank.ranks.checks import MOST_ITEMS, check_candidates
-from fullrank.ranks.count_files import read_counts, write_counts
 from fullrank.ranks.design import ALL, Design, parse_design
 from fullrank.ranks.groups import LEAD_BINS, Groups, PoolTable, lead_bins, strata_of, tables_of
 from fullrank.ranks.laws import NOTHING
@@ -49,6 +49,8 @@ __all__ = [
     "BLOCKS", "LEAD_BINS", "MAX_POOLS", "MOST_ITEMS", "NOTHING", "NO_RANK_LAW", "Groups", "PoolTable", "RankCounts",
     "check_candidates", "unique_rows", "user_blocks",
 ]  # fmt: skip
+
+_FORMAT, _VERSION = "fullrank.RankCounts", 4
 
 
 class _Later:
@@ -80,8 +82,6 @@ class RankCounts:
 
     def __post_init__(self) -> None:
         check_candidates(self.candidates)
-
-    # ---------------------------------------------------------------------------------------------- making
 
     @classmethod
     def from_ranks(
@@ -150,8 +150,6 @@ class RankCounts:
     from_scores = _Later("fullrank.reading.candidates", "counts_from_scores")
     from_trec = _Later("fullrank.reading.candidates", "counts_from_trec")
 
-    # ---------------------------------------------------------------------------------------------- algebra
-
     def __add__(self, other: RankCounts) -> RankCounts:
         if not isinstance(other, RankCounts):
             return NotImplemented
@@ -164,10 +162,11 @@ class RankCounts:
                     f"cannot add counts {what} '{mine}' to counts {what} '{its}': {different} follow different laws; fit "
                     "each on its own."
                 )
-        level = min(self.level, other.level)
-        keys = np.concatenate([self._keys_at(level), other._keys_at(level)])
-        sums = [np.concatenate(both) for both in zip(self._sums, other._sums, strict=True)]
-        return self._grouped(keys, sums, level)._coarsened()
+        one, two = (each._at(min(self.level, other.level)) for each in (self, other))
+        sums = [np.concatenate(both) for both in zip(one._sums, two._sums, strict=True)]
+        added = one._grouped(np.concatenate([one.keys, two.keys]), sums)
+        bins = (each[cells.codes(each)[0]] for each in (added.column("pool"), added.column("rest")))
+        return added._at(cells.finest_level(added.level, *bins))
 
     def __radd__(self, other: object) -> RankCounts:
         """Add to the 0 that ``sum(list_of_counts)`` begins with."""
@@ -176,16 +175,11 @@ class RankCounts:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RankCounts):
             return NotImplemented
-        return (
-            self.design == other.design
-            and self.candidates == other.candidates
-            and self.level == other.level
-            and self.keys.shape == other.keys.shape
-            and bool((self.keys == other.keys).all())
-            and all(
-                np.allclose(*both, rtol=1e-9, atol=1e-12, equal_nan=True)
-                for both in zip(self._sums, other._sums, strict=True)
-            )
+        if (self.design, self.candidates, self.level) != (other.design, other.candidates, other.level):
+            return False
+        pairs = zip(self._sums, other._sums, strict=True)
+        return np.array_equal(self.keys, other.keys) and all(
+            np.allclose(*both, rtol=1e-9, atol=1e-12, equal_nan=True) for both in pairs
         )
 
     __hash__ = None  # type: ignore[assignment]  # equality is up to rounding of weighted sums
@@ -201,8 +195,6 @@ class RankCounts:
     def __repr__(self) -> str:
         return f"<RankCounts: {self}>"
 
-    # ---------------------------------------------------------------------------------------------- looking
-
     @property
     def items_scored(self) -> int:
         """Return how many negatives were compared with a target, over all cases."""
@@ -210,18 +202,12 @@ class RankCounts:
 
     @property
     def items_compared(self) -> int:
-        """How many of them were compared one by one before the rest was sampled, over all cases that have a rest."""
-        left, drawn = self.column("rest") > 0, self.column("drawn")
-        # of a rest that was compared after all, the part before it
-        before = np.round(self.compared_weight / self.weight * self.cases).astype(np.int64)
-        return int(np.where(drawn == EVERY, before, self.scored - drawn * self.cases)[left].sum())
+        """How many of them were compared one by one before the rest was sampled, weights taken as equal within a cell."""
+        return int(np.round(self.compared_weight / self.weight * self.cases).sum())
 
     @property
     def effective_cases(self) -> float:
-        """Kish's number of equally weighted cases that vary as much, (Σw)²/Σw²: the number of cases when weights are equal.
-
-        Weights are taken as equal within a cell, so it may be a little high.
-        """
+        """Kish's number of equally weighted cases, (Σw)²/Σw²; a little high, weights being taken as equal within a cell."""
         return float(self.weight.sum()) ** 2 / float((self.weight**2 / self.cases).sum())
 
     @property
@@ -344,9 +330,8 @@ class RankCounts:
         unknown, closed = np.isnan(self.auc_weight), self.closed_early
         users, drawn = self.weight / self.column("targets"), closed & ~unknown
         if (unknown & ~closed).any() or (unknown.any() and not drawn.any()):
-            raise ValueError(
-                f"AUC is not known: of {int(self.cases[unknown].sum()):,} cases nothing of the rest was drawn; draw from it."
-            )
+            cases = int(self.cases[unknown].sum())
+            raise ValueError(f"AUC is not known: of {cases:,} cases nothing of the rest was drawn; draw from it.")
         each = np.where(unknown, 0.0, self.auc_weight / self.column("targets"))
         if unknown.any():
             each[drawn] *= users[closed].sum() / users[drawn].sum()
@@ -390,19 +375,11 @@ class RankCounts:
         N, coarser = self.n_items, cells.FINEST - self.level
         left = np.where(self.all_compared, 0.0, N - 1 - self.compared_weight / self.weight)
         pool, rest = (cells.pool_key(np.round(size)) >> coarser for size in (N, left + 1))
-        sums = (self.cases, self.scored, self.weight, self.weight * N, self.auc_weight, self.compared_weight)
-        return self._grouped(self._keys_with(pool=pool, rest=rest), sums)
+        return replace(self, pool_weight=self.weight * N).with_keys(pool=pool, rest=rest)
 
     def with_keys(self, **columns: ArrayLike) -> RankCounts:
         """Return the counts with other values of some keys (see :meth:`column`); cells that become equal are one."""
         return self._grouped(self._keys_with(**columns), self._sums)
-
-    def select(self, blocks: ArrayLike) -> RankCounts:
-        """Return the counts of the given user blocks (0..255) only."""
-        kept = np.isin(self.column("block"), np.asarray(blocks))
-        if not kept.any():
-            raise ValueError("`blocks` holds no case of these counts: there is nothing left to estimate from.")
-        return self._where(kept)
 
     def known(self) -> tuple[RankCounts | None, RankCounts | None]:
         """The cases whose rank is known, because all candidates were compared, and the others (``None``: no such case)."""
@@ -425,7 +402,7 @@ class RankCounts:
         return silent, drawn if drawn is None or not drawn.has_compared_part else drawn.sampled_part()[1]
 
     def _split(self, first: BoolArray) -> tuple[RankCounts | None, RankCounts | None]:
-        return self._where(first) if first.any() else None, self._where(~first) if not first.all() else None
+        return self._where(first), self._where(~first)
 
     def plot(self) -> Any:
         """An Altair chart of what was seen: sampled ranks, or the sizes of the samples. Needs the extra ``report``."""
@@ -435,30 +412,40 @@ class RankCounts:
         # by name: the stage above shows what this one makes, and this one does not depend on it
         return str(import_module("fullrank.report.notebook").counts_html(self))
 
-    # ---------------------------------------------------------------------------------------------- files
-
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to ``path`` atomically: readers see the old file or the whole new one, never a part."""
-        write_counts(self, path)
+        header = {"format": _FORMAT, "version": _VERSION, "design": str(self.design), "candidates": self.candidates}
+        arrays = {"keys": self.keys, **dict(zip(SUMS, self._sums, strict=True))}
+        write_archive(path, {**header, "level": self.level}, arrays, compress=True)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> RankCounts:
         """Read counts written by :meth:`save`; anything else, or a damaged file, is refused. Nothing is unpickled."""
-        return read_counts(cls, path)
-
-    # ---------------------------------------------------------------------------------------------- inside
+        what = "a file of rank counts"
+        header, arrays = read_archive(path, _FORMAT, _VERSION, what)
+        try:
+            keys, *sums = cells.from_version(header["version"], arrays)
+            counts = cls(parse_design(header["design"]), int(header["level"]), keys, *sums)
+            if header["version"] > 1:
+                return replace(counts, candidates=header["candidates"])
+            # files that did not say: "unseen" where pools vary by more than the number of targets does
+            low, high = counts.pool_range
+            varies = high - low > float(counts.column("targets").max()) - 0.5
+            return replace(counts, candidates="unseen" if varies else "all")
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise ValueError(f"{os.fspath(path)!r} is not {what}, or is damaged: {str(error).rstrip('.')}.") from None
 
     @property
     def _sums(self) -> list[Array]:
         return [getattr(self, name) for name in SUMS]
 
-    def _where(self, kept: BoolArray) -> RankCounts:
-        return self._holding(self.keys[kept], [each[kept] for each in self._sums])
+    def _where(self, kept: BoolArray) -> RankCounts | None:
+        return self._holding(self.keys[kept], [each[kept] for each in self._sums]) if kept.any() else None
 
-    def _grouped(self, keys: IntArray, sums: Sequence[Array], level: int | None = None) -> RankCounts:
+    def _grouped(self, keys: IntArray, sums: Sequence[Array]) -> RankCounts:
         """Return counts of cells with other keys, equal ones put together."""
-        keys, *sums = cells.grouped(keys.T, sums)
-        return replace(self._holding(keys, sums), level=self.level if level is None else level)
+        columns, *sums = cells.grouped(keys.T, sums)
+        return self._holding(np.ascontiguousarray(columns.T), sums)
 
     def _holding(self, keys: IntArray, sums: Sequence[Array]) -> RankCounts:
         """Return counts of other cells that are otherwise what these are."""
@@ -475,11 +462,10 @@ class RankCounts:
         inverse = np.unique(self.column("pool"), return_inverse=True)[1].ravel()
         return cells.sum_by(inverse, self.pool_weight) / cells.sum_by(inverse, self.weight), inverse
 
-    def _keys_at(self, level: int) -> IntArray:
-        if level == self.level:
-            return self.keys
-        # a rest, however small, stays one
-        return self._keys_with(**{name: self.column(name) >> (self.level - level) for name in ("pool", "rest")})
+    def _at(self, level: int) -> RankCounts:
+        """Return the same counts with coarser bins of pools and rests; a rest, however small, stays one."""
+        pool, rest = (self.column(name) >> (self.level - level) for name in ("pool", "rest"))
+        return self if level == self.level else replace(self.with_keys(pool=pool, rest=rest), level=level)
 
     def _keys_with(self, **columns: ArrayLike) -> IntArray:
         """Return the keys with some of their columns replaced."""
@@ -487,11 +473,6 @@ class RankCounts:
         for name, values in columns.items():
             keys[:, KEYS.index(name)] = values
         return keys
-
-    def _coarsened(self) -> RankCounts:
-        """Return the same counts, their pools and rests in at most 64 bins each."""
-        level = cells.finest_level(self.level, *(cells.codes(self.column(name))[0] for name in ("pool", "rest")))
-        return self if level == self.level else self._grouped(self._keys_at(level), self._sums, level)
 
 
 #: Why estimators of P(R) refuse counts with a compared part.

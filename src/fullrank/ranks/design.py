@@ -17,13 +17,6 @@ Adaptive       m₀ negatives; while fewer than ``stop_at`` of them beat the tar
 Top            the rank itself where it is at most k; beyond, that it is beyond, and what m negatives say: 1[R > k] · the
                law of Sample(m)
 =============  =======================================================================================================
-
->>> Sample(99)
-Sample(negatives=99, replace=True)
->>> print(Sample(99, replace=False))
-uni99 without replacement
->>> parse_design("uni99") == Sample(99)
-True
 """
 
 from __future__ import annotations
@@ -31,6 +24,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -38,8 +32,8 @@ from numpy.typing import ArrayLike
 from fullrank._checks import check_whole
 from fullrank._types import FloatArray, IntArray
 from fullrank.ranks.checks import constant, refuse
-from fullrank.ranks.laws import ALL, compared, known_law, log_hypergeom, sampled_law, share
-from fullrank.ranks.protocol import Course, Design, given, kinds, possible, register_design
+from fullrank.ranks.laws import ALL, compared, log_hypergeom, sampled_law
+from fullrank.ranks.protocol import Course, Design, kinds, possible, register_design
 
 __all__ = ["ALL", "Adaptive", "Course", "Design", "Exhaustive", "Sample", "Top", "parse_design", "register_design"]
 
@@ -58,16 +52,8 @@ class Exhaustive(Design):
     """
 
     plain = True
-
-    @property
-    def replace(self) -> bool:
-        """No candidate is compared twice."""
-        return False
-
-    @property
-    def exact_to(self) -> float:
-        """Every rank is known."""
-        return math.inf
+    replace = False
+    exact_to = math.inf
 
     def __str__(self) -> str:
         return "exhaustive"
@@ -83,11 +69,11 @@ class Exhaustive(Design):
 
     def law(self, ranks: ArrayLike, n_items: float, drawn: ArrayLike, hits: ArrayLike) -> FloatArray:
         """1[R = x + 1]."""
-        return known_law(np.asarray(ranks, dtype=np.float64), np.asarray(hits, dtype=np.float64))
+        return sampled_law(ranks, n_items, drawn, hits, self.replace)
 
     def auc(self, drawn: ArrayLike, hits: ArrayLike, n_items: ArrayLike) -> FloatArray:
         """(N−R)/(N−1), exactly."""
-        return 1.0 - share(hits, np.asarray(n_items, dtype=np.float64) - 1)
+        return np.asarray(1.0 - np.asarray(hits) / compared(drawn, n_items))
 
     def check(self, drawn: IntArray | None, hits: IntArray, n_items: IntArray) -> IntArray:
         """Ranks lie among the candidates, and nothing is drawn."""
@@ -99,7 +85,7 @@ class Exhaustive(Design):
     @classmethod
     def parse(cls, word: str) -> Exhaustive | None:
         """``full``, ``exhaustive`` or ``all``."""
-        return cls() if _ending(word)[0] in {"full", "exhaustive", "all"} else None
+        return cls() if word in {"full", "exhaustive", "all"} else None
 
 
 @register_design
@@ -123,7 +109,7 @@ class Sample(Design):
         check_whole("negatives", self.negatives, 1)
 
     def __str__(self) -> str:
-        return f"uni{self.negatives}{_suffix(self.replace)}"
+        return f"uni{self.negatives}{_WITHOUT * (not self.replace)}"
 
     def stages(self, n_items: int) -> tuple[int, ...]:
         """One stage; without replacement no more than there are candidates."""
@@ -140,7 +126,7 @@ class Sample(Design):
 
     def auc(self, drawn: ArrayLike, hits: ArrayLike, n_items: ArrayLike) -> FloatArray:
         """1 − x/m (kr20 §4.4.1: unbiased for any m, with or without replacement)."""
-        return 1.0 - share(hits, compared(drawn, n_items))
+        return np.asarray(1.0 - np.asarray(hits) / compared(drawn, n_items))
 
     def scaled(self, factor: float, n_items: int) -> Sample | None:
         """Return the design that draws ``factor`` times the negatives."""
@@ -195,17 +181,15 @@ class Adaptive(Design):
             raise ValueError(f"`max_negatives` is {ceiling}, below `negatives` = {start}: raise it.")
 
     def __str__(self) -> str:
-        return f"adaptive {self.negatives}..{self.max_negatives} stop {self.stop_at}{_suffix(self.replace)}"
+        return f"adaptive {self.negatives}..{self.max_negatives} stop {self.stop_at}{_WITHOUT * (not self.replace)}"
 
     def resolve(self, n_items: int) -> Adaptive:
         """Return the same design with shares and ``"all"`` turned into numbers for a catalogue of ``n_items``."""
-        # numbers are kept, so that counts of parts with different pools have one design and add
-        start = _of(self.negatives, n_items)
-        if isinstance(self.max_negatives, int) or (self.max_negatives == "all" and not self.replace):
-            return Adaptive(start, self.max_negatives, self.stop_at, self.replace)
-        ceiling = max(_of(self.max_negatives, n_items), start)
-        every = not self.replace and ceiling >= n_items - 1
-        return Adaptive(start, "all" if every else ceiling, self.stop_at, self.replace)
+        start, ceiling = _of(self.negatives, n_items), self.max_negatives
+        if not isinstance(ceiling, int):  # which is kept, so that counts of parts with different pools add
+            ceiling = max(_of(ceiling, n_items), start)
+            ceiling = "all" if ceiling >= n_items - 1 and not self.replace else ceiling
+        return Adaptive(start, ceiling, self.stop_at, self.replace)
 
     def stages(self, n_items: int) -> tuple[int, ...]:
         """m₀, 2m₀+1, … up to the ceiling; ``ALL`` when that is every candidate, drawn without replacement."""
@@ -250,13 +234,11 @@ class Adaptive(Design):
         x/m of the stopped sample is biased, because stopping depends on x; the first stage's x₀/m₀ is not, and neither is
         its conditional mean given the outcome: x_{j−1} is hypergeometric below ``stop_at``, and E x₀ = x_{j−1} m₀/m_{j−1}.
         """
-        m, x, N = np.broadcast_arrays(
-            np.asarray(drawn, dtype=np.int64), np.asarray(hits, dtype=np.int64), np.asarray(n_items, dtype=np.float64)
-        )
+        m, x, N = np.broadcast_arrays(*(np.asarray(each, dtype=np.float64) for each in (drawn, hits, n_items)))
         sizes = np.array([size for size in self.stages(int(N.max(initial=1))) if size != ALL], dtype=np.float64)
         total = compared(m, N)
         stage = np.searchsorted(sizes, total)
-        out = np.asarray(1.0 - share(x, total))
+        out = np.asarray(1.0 - x / total)
         later = stage > 0
         if later.any():
             before = np.arange(self._stop, dtype=np.float64)
@@ -280,16 +262,14 @@ class Adaptive(Design):
 
     def check(self, drawn: IntArray | None, hits: IntArray, n_items: IntArray) -> IntArray:
         """Check that the number drawn is that of a stage, and of the last one if the case was not beaten often enough."""
-        m = possible(self, given(self, drawn), hits, n_items, least=1 if self.replace else 0)
+        m = possible(self, drawn, hits, n_items, least=1 if self.replace else 0)
         stages = np.asarray(self.stages(int(n_items.max())))
         seen_all = ((m == ALL) | (m == n_items - 1)) & (not self.replace)
         allowed = f"one of the stages of '{self}': {', '.join(map(str, stages))}"
         refuse(~(np.isin(m, stages) | seen_all), "drawn", m, allowed)
         last = seen_all | (m == stages[-1])
-        refuse(
-            ~last & (hits < self._stop), "drawn", m,
-            f"a later stage: the case was beaten fewer than {self.stop_at} times, so '{self}' would have gone on",
-        )  # fmt: skip
+        later = f"a later stage: the case was beaten fewer than {self.stop_at} times, so '{self}' would have gone on"
+        refuse(~last & (hits < self._stop), "drawn", m, later)
         return np.where(seen_all, ALL, m)
 
     @classmethod
@@ -299,13 +279,8 @@ class Adaptive(Design):
         found = re.fullmatch(rf"adaptive(?: ({_SIZE})\.\.({_SIZE}|all))?(?: stop (\d+))?", begin)
         if found is None:
             return None
-        start, ceiling, stop = found.groups()
-        return cls(
-            None if start is None else _number(start),
-            None if ceiling is None else ceiling if ceiling == "all" else _number(ceiling),
-            None if stop is None else int(stop),
-            replace,
-        )
+        start, ceiling, stop = map(_number, found.groups())
+        return cls(start, ceiling, stop, replace)
 
     @property
     def _stop(self) -> int:
@@ -393,7 +368,7 @@ class Top(Design):
 
     def check(self, drawn: IntArray | None, hits: IntArray, n_items: IntArray) -> IntArray:
         """Check that the rank is exact and at most ``k``, unless there are few candidates; or that so many were drawn."""
-        m = possible(self, given(self, drawn), hits, n_items, least=0)
+        m = possible(self, drawn, hits, n_items, least=0)
         whole = self.negatives >= n_items - 1
         refuse(~np.isin(m, (ALL, self.negatives)), "drawn", m, f"{self.negatives}, or 0 where the rank is exact")
         refuse(whole & (m != ALL), "drawn", m, f"0 (the rank is exact) among no more than {self.negatives + 1} items")
@@ -411,9 +386,7 @@ class Top(Design):
 
 # The least error for the items scored on real rank files: `benchmarks/accuracy.py --choices` prints the alternatives.
 # li23's own setting is (99, 3199, 1); a ceiling in shares of N sees as deep into a large catalogue as into a small one.
-DEFAULT_START: int | float = 49
-DEFAULT_CEILING: int | float | str = 0.25
-DEFAULT_STOP = 1
+DEFAULT_START, DEFAULT_CEILING, DEFAULT_STOP = 49, 0.25, 1
 
 
 def parse_design(text: str | Design) -> Design:
@@ -448,29 +421,26 @@ def parse_design(text: str | Design) -> Design:
 
 def _ending(word: str) -> tuple[str, bool]:
     """Return a word without its ending, and whether negatives may be drawn twice."""
-    for ending in (" without replacement", "/without-replacement", "-without-replacement"):
-        if word.endswith(ending):
-            return word.removesuffix(ending), False
-    return word, True
+    start = word.removesuffix(_WITHOUT)
+    return start, start == word
 
 
+#: How the words of a design end that draws no negative twice.
+_WITHOUT = " without replacement"
 #: A size as it prints: 99, 0.1, 1e-05
 _SIZE = r"\d+(?:\.\d+)?(?:e-\d+)?"
 
 
-def _number(text: str) -> int | float:
+def _number(text: str | None) -> Any:
+    """Return a size as it was before it was printed; what is left out is None."""
+    if text is None or text == "all":
+        return text
     return int(text) if text.isdigit() else float(text)
-
-
-def _suffix(replace: bool) -> str:
-    return "" if replace else " without replacement"
 
 
 def _size(name: str, value: object) -> None:
     if isinstance(value, float) and not 0 < value <= 1:
-        raise ValueError(
-            f"`{name}` as a share of the items must lie in (0, 1], not {value!r}; for a number write an int."
-        )
+        raise ValueError(f"`{name}` as a share of the items must lie in (0, 1], not {value!r}; write numbers as ints.")
     if isinstance(value, str) and value != "all":
         raise ValueError(f"`{name}` must be a whole number, a share in (0, 1] or 'all', not {value!r}.")
     if not isinstance(value, float | str):

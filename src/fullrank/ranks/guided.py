@@ -8,8 +8,10 @@ items beat it is the guide's doing. The guide changes the cost, never the honest
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -49,6 +51,7 @@ class Guided(Design):
     (array([2, 0]), array([8, 8]))
     """
 
+    replace = False
     first: int = 200
     negatives: int | float = 99
     max_negatives: int | float | str | None = None
@@ -67,13 +70,11 @@ class Guided(Design):
         _ = self.sampling  # refuses what it cannot be
 
     def __str__(self) -> str:
-        stop = "" if self.deepest is None else f" to {self.deepest}"
-        stop += "" if self.stop_at is None else f" stop {self.stop_at}"
-        stop += f" keep {self.keep_open:g}" if self.keep_open else ""
-        sizes = (
-            f"uni{self.negatives}" if self.max_negatives is None else f"adaptive {self.negatives}..{self.max_negatives}"
-        )
-        return f"guided {self.first}{stop}, then {sizes}"
+        about = {"to": self.deepest, "stop": self.stop_at, "keep": f"{self.keep_open:g}" if self.keep_open else None}
+        given = "".join(f" {word} {value}" for word, value in about.items() if value is not None)
+        plain = self.max_negatives is None
+        sizes = f"uni{self.negatives}" if plain else f"adaptive {self.negatives}..{self.max_negatives}"
+        return f"guided {self.first}{given}, then {sizes}"
 
     @classmethod
     def parse(cls, word: str) -> Guided | None:
@@ -83,16 +84,13 @@ class Guided(Design):
         )
         if found is None:
             return None
-        first, deepest, stop, keep, rest = found.groups()
-        sampling = Sample(99) if rest is None else Sample.parse(rest) or Adaptive.parse(rest)
+        first, deepest, stop, keep, rest = found.groups(default="")
+        sampling: Any = Sample.parse(rest or "uni99") or Adaptive.parse(rest)
         if sampling is None:
             return None
-        ceiling = sampling.max_negatives if isinstance(sampling, Adaptive) else None
-        start = sampling.negatives
-        return cls(
-            int(first or cls.first), 99 if start is None else start, ceiling, None if stop is None else int(stop),
-            float(keep or 0.0), None if deepest is None else int(deepest),
-        )  # fmt: skip
+        ceiling = getattr(sampling, "max_negatives", None)
+        closes, goes_to = (int(each) if each else None for each in (stop, deepest))
+        return cls(int(first or cls.first), sampling.negatives, ceiling, closes, float(keep or 0.0), goes_to)
 
     @property
     def sampling(self) -> Sample | Adaptive:
@@ -101,11 +99,6 @@ class Guided(Design):
             check_whole("negatives", self.negatives, 1)
             return Sample(int(self.negatives), replace=False)
         return Adaptive(self.negatives, self.max_negatives, self.stop_at or 1, replace=False)
-
-    @property
-    def replace(self) -> bool:
-        """No candidate is compared twice."""
-        return False
 
     def completed(self, n_items: int) -> Guided:
         """The same part compared, and then all of the rest."""
@@ -140,15 +133,12 @@ class Guided(Design):
 
     def closed(self, ahead: ArrayLike) -> BoolArray:
         """Whether so many of the compared items beating the target close a case."""
-        a = np.asarray(ahead)
-        return np.zeros(a.shape, dtype=bool) if self.stop_at is None else np.asarray(a >= self.stop_at)
+        return np.asarray(np.asarray(ahead) >= (math.inf if self.stop_at is None else self.stop_at))
 
     def resolve(self, n_items: int) -> Guided:
         """The same design with shares of the catalogue turned into numbers."""
-        sampling = self.sampling.resolve(n_items)
-        if not isinstance(sampling, Adaptive) or sampling.negatives is None:
-            return self
-        return replace(self, negatives=sampling.negatives, max_negatives=sampling.max_negatives)
+        sampling: Any = self.sampling.resolve(n_items)
+        return replace(self, negatives=sampling.negatives, max_negatives=getattr(sampling, "max_negatives", None))
 
     def stages(self, n_items: int) -> tuple[int, ...]:
         """What an open case can have drawn from a rest of ``n_items`` − 1."""
@@ -188,19 +178,11 @@ class Guided(Design):
         N = np.broadcast_to(np.asarray(n_items, dtype=np.int64), len(beaten))
         places = [np.sort(np.asarray(each, dtype=np.int64)) for each in beaten]
         total = np.array([len(each) for each in places], dtype=np.int64)
-        outside = np.array(
-            [len(each) > 0 and (each[0] < 1 or each[-1] >= n) for each, n in zip(places, N, strict=True)]
-        )
-        refuse(outside, "beaten", total, "places in 1..n_items − 1 of the guide's order")
-        depth = np.minimum(self.first, N - 1)
+        outside = [((each < 1) | (each >= n)).any() for each, n in zip(places, N, strict=True)]
+        refuse(np.array(outside), "beaten", total, "places in 1..n_items − 1 of the guide's order")
         kept = rng.random(len(N)) < self.keep_open if self.keep_open else np.zeros(len(N), dtype=bool)
-        if self.stop_at is not None:
-            last = np.array([each[self.stop_at - 1] if len(each) >= self.stop_at else self.first for each in places])
-            steps = np.array(self.steps)
-            early = np.minimum(depth, steps[np.minimum(np.searchsorted(steps, last), len(steps) - 1)])
-            depth = np.where(kept, depth, early)
-        depth = np.array([self._gone_on(each, d, n - 1) for each, d, n in zip(places, depth, N, strict=True)])
-        ahead = np.array([_beaten(each, d) for each, d in zip(places, depth, strict=True)], dtype=np.int64)
+        depth = [self._depth(*case) for case in zip(places, N - 1, kept, strict=True)]
+        ahead = np.array([_beaten(*case) for case in zip(places, depth, strict=True)], dtype=np.int64)
         rest = N - 1 - depth
         drawn, hits = np.zeros_like(N), np.zeros_like(N)
         open_ = np.flatnonzero((~self.closed(ahead) | kept) & (rest > 0))
@@ -213,8 +195,10 @@ class Guided(Design):
             drawn[open_], hits[open_] = m, np.where(every, 0, x)
         return ahead, rest, drawn, hits
 
-    def _gone_on(self, places: IntArray, depth: int, candidates: int) -> int:
-        """How deep a case is compared that is open after ``depth`` items, or closed."""
+    def _depth(self, places: IntArray, candidates: int, kept: bool) -> int:
+        """Return how deep a case is compared: to the step that closes it, or as long as something is found."""
+        closing = (step for step in self.steps if self.closed(_beaten(places, step)) and not kept)
+        depth = min(next(closing, self.first), candidates)
         for mark in self.marks[:-1]:
             ahead = _beaten(places, depth)
             if depth != mark or self.closed(ahead) or ahead == _beaten(places, mark // 2):

@@ -12,29 +12,22 @@ NOTHING = -1
 
 
 def compared(drawn: ArrayLike, n_items: ArrayLike) -> FloatArray:
-    """Return how many candidates the target was compared with."""
+    """Return how many candidates the target was compared with, 1 where there are none: hits are a share of them."""
     m = np.asarray(drawn, dtype=np.float64)
-    return np.where(m == ALL, np.asarray(n_items, dtype=np.float64) - 1, m)
-
-
-def share(hits: ArrayLike, of: FloatArray) -> FloatArray:
-    """Hits as a share of those compared (0 where there are none)."""
-    return np.asarray(np.asarray(hits, dtype=np.float64) / np.maximum(of, 1.0))
-
-
-def known_law(R: FloatArray, x: FloatArray) -> FloatArray:
-    """1[R = x + 1], a row per rank and a column per outcome."""
-    return np.asarray(R[:, None] == x[None, :] + 1, dtype=np.float64)
+    return np.maximum(np.where(m == ALL, np.asarray(n_items, dtype=np.float64) - 1, m), 1.0)
 
 
 def sampled_law(ranks: ArrayLike, n_items: float, drawn: ArrayLike, hits: ArrayLike, replace: bool) -> FloatArray:
-    """P(x of m beat the target | R) for every rank and outcome; ranks past ``n_items`` cannot be: zero."""
+    """P(x of m beat the target | R) for every rank and outcome; ranks past ``n_items`` cannot be: zero.
+
+    1[R = x + 1] where every candidate was compared, 1 where nothing was drawn.
+    """
     R = np.asarray(ranks, dtype=np.float64)
     m = np.asarray(drawn, dtype=np.int64)
     x = np.asarray(hits, dtype=np.float64)
     out = np.empty((len(R), len(x)))
     known, drawn_from = m == ALL, m > 0
-    out[:, known] = known_law(R, x[known])
+    out[:, known] = R[:, None] == x[known] + 1
     out[:, m == NOTHING] = 1.0
     sizes = m[drawn_from].astype(np.float64)[None, :]
     xs = x[drawn_from][None, :]
@@ -81,14 +74,11 @@ def log_gamma(x: ArrayLike) -> FloatArray:
 
 def _log_falling_table(a: FloatArray, depth: int) -> FloatArray:
     """log a(a−1)…(a−k+1) for k = 0..depth, −∞ where a factor is not positive."""
-    table = np.zeros((len(a), depth + 1))
-    factors = table[:, 1:]
-    np.subtract(a[:, None], np.arange(depth), out=factors)
-    left = factors <= 0
-    np.log(factors, out=factors, where=~left)
-    factors[left] = -np.inf
-    np.cumsum(factors, axis=1, out=factors)
-    return table
+    table = np.maximum(a[:, None] - np.arange(-1, depth), 0.0)
+    table[:, 0] = 1.0  # the empty product
+    with np.errstate(divide="ignore"):
+        np.log(table, out=table)
+    return np.cumsum(table, axis=1, out=table)
 
 
 def log_hypergeom(x: ArrayLike, total: ArrayLike, good: ArrayLike, drawn: ArrayLike) -> FloatArray:
@@ -97,20 +87,13 @@ def log_hypergeom(x: ArrayLike, total: ArrayLike, good: ArrayLike, drawn: ArrayL
     = log C(m, x) + log (good)_x + log (bad)_{m−x} − log (total)_m with falling factorials: no difference of two huge
     log-gammas, so it holds to 1e-12 at a billion items where the textbook form loses half its digits.
     """
-    x, K, m = np.asarray(x, float), np.asarray(good, float), np.asarray(drawn, float)
-    N = np.asarray(total, float)
+    x, N, K, m = (np.asarray(each, float) for each in (x, total, good, drawn))
     bad = N - K
     possible = (x >= 0) & (x <= m) & (x <= K) & (m - x <= bad)
     inside = np.where(possible, x, 0.0)
     rest = np.where(possible, m - x, 0.0)
-    log = (
-        log_gamma(m + 1)
-        - log_gamma(inside + 1)
-        - log_gamma(np.maximum(m - inside, 0) + 1)
-        + _log_falling(K, inside)
-        + _log_falling(bad, rest)
-        - _log_falling(N, m)
-    )
+    choose = log_gamma(m + 1) - log_gamma(inside + 1) - log_gamma(np.maximum(m - inside, 0) + 1)
+    log = choose + _log_falling(K, inside) + _log_falling(bad, rest) - _log_falling(N, m)
     return np.where(possible, log, -np.inf)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from itertools import pairwise
@@ -16,9 +16,6 @@ from numpy.typing import ArrayLike
 from fullrank._types import BoolArray, FloatArray, IntArray
 from fullrank.ranks.checks import constant, refuse
 from fullrank.ranks.laws import ALL
-
-#: Installed packages bring designs of their own under this name.
-ENTRY_POINTS = "fullrank.designs"
 
 
 @dataclass(frozen=True)
@@ -159,9 +156,8 @@ class Design(Protocol):
         if self.plain:
             first = self.stages(int(n_items.max()))[0]
             return possible(self, constant(first, len(hits)) if drawn is None else drawn, hits, n_items)
-        m = possible(self, given(self, drawn), hits, n_items, least=0)
-        fits = np.zeros(len(m), dtype=bool)
-        every = np.zeros(len(m), dtype=bool)
+        m = possible(self, drawn, hits, n_items, least=0)
+        fits, every = np.zeros((2, len(m)), dtype=bool)
         for N in np.unique(n_items):
             here = n_items == N
             sizes = self.stages(int(N))
@@ -172,18 +168,12 @@ class Design(Protocol):
         return np.where(every, ALL, m)
 
     def simulate(
-        self,
-        ranks: ArrayLike,
-        n_items: ArrayLike,
-        rng: np.random.Generator,
-        *,
-        compared: IntArray | None = None,
-        hits: IntArray | None = None,
+        self, ranks: ArrayLike, n_items: ArrayLike, rng: np.random.Generator, before: Sequence[IntArray] = ()
     ) -> tuple[IntArray, IntArray]:
         """Act the design out on cases with these true ranks: (drawn, hits) of each.
 
-        ``n_items`` is one number of candidates or one per case. ``compared`` and ``hits``: how many negatives each case was
-        compared with before, and how many beat it; the design then goes on from there.
+        ``n_items`` is one number of candidates or one per case. ``before``: how many negatives each case was compared with,
+        and how many beat it; the design then goes on from there.
 
         >>> import fullrank as fr
         >>> fr.Exhaustive().simulate([1, 7], 100, np.random.default_rng(0))
@@ -191,13 +181,12 @@ class Design(Protocol):
         """
         R = np.asarray(ranks, dtype=np.int64)
         N = np.broadcast_to(np.asarray(n_items, dtype=np.int64), R.shape)
-        m = np.zeros(len(R), dtype=np.int64) if compared is None else compared.copy()
-        x = np.zeros(len(R), dtype=np.int64) if hits is None else hits.copy()
+        m, x = np.array(before or np.zeros((2, len(R))), dtype=np.int64)
         largest = int(N.max())
         courses = self.courses(largest)
         which = np.zeros(len(R), dtype=np.int64)
         if len(courses) > 1:
-            if compared is not None:
+            if before:
                 raise ValueError(f"'{self}' cannot be taken up: which course each case was on is not known.")
             which = np.searchsorted(np.cumsum([course.share for course in courses]), rng.random(len(R)), side="right")
         for number, course in enumerate(courses):
@@ -247,28 +236,21 @@ def register_design(kind: Kind) -> Kind:
 def kinds() -> Iterator[type[Design]]:
     """Yield the kinds of designs that are registered, then those that installed packages bring."""
     yield from tuple(_KINDS.values())
-    for entry in entry_points(group=ENTRY_POINTS):
+    for entry in entry_points(group="fullrank.designs"):
         yield entry.load()
 
 
-def given(design: Design, drawn: IntArray | None) -> IntArray:
-    """Return the numbers drawn, which this design cannot do without."""
-    if drawn is None:
+def possible(design: Design, m: IntArray | None, hits: IntArray, N: IntArray, least: int = 1) -> IntArray:
+    """Return the numbers drawn, or refuse those that no sample can have, whatever the design."""
+    if m is None:
         kind = type(design).__name__
         raise ValueError(f"`drawn` is missing: with `{kind}` every case has its own number of negatives.")
-    return drawn
-
-
-def possible(design: Design, m: IntArray, hits: IntArray, N: IntArray, least: int = 1) -> IntArray:
-    """Refuse numbers that no sample can have, whatever the design."""
     refuse(m < least, "drawn", m, "a number of negatives of at least 1")
     size = m if (m != ALL).all() else np.where(m == ALL, N - 1, m)
     refuse((hits < 0) | (hits > size), "ranks", hits + 1, "a rank in 1..negatives+1 (ranks are one-based)")
     if design.replace:
         refuse(N < 2, "n_items", N, "at least 2 candidates to draw negatives from")
     else:
-        refuse(
-            m >= N, "drawn", m,
-            "no more than n_items − 1 when drawing without replacement (fewer negatives, or replace=True)",
-        )  # fmt: skip
+        most = "no more than n_items − 1 when drawing without replacement (fewer negatives, or replace=True)"
+        refuse(m >= N, "drawn", m, most)
     return m

@@ -9,6 +9,7 @@ array([1.  , 0.01])
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fullrank._checks import check_number
 from fullrank._types import FloatArray, IntArray
 from fullrank.metrics import Metric, Recall, parse_metric
 from fullrank.ranks.design import Design, Sample, parse_design
@@ -60,9 +61,6 @@ def hoeffding(t: float, cases: int) -> float:
     0.005
     """
     return min(1.0, 2.0 * float(np.exp(-2.0 * cases * t**2)))
-
-
-# ------------------------------------------------------------------------------------------------ hit-ratio curves (li20)
 
 
 def dominates(one: ArrayLike, two: ArrayLike) -> bool:
@@ -126,8 +124,7 @@ def mapping_bounds(k: ArrayLike, negatives: int, n_items: int, t: float) -> tupl
     >>> round(float(low), 1), round(float(high), 1)
     (188.1, 523.9)
     """
-    if not t >= 0:
-        raise ValueError(f"`t` must be at least 0, got {t!r}.")
+    check_number("t", t)
     each, step = np.asarray(k, dtype=np.float64), (n_items - 1) / negatives
     return (each - t) * step + 1, (each + t - 1) * step
 
@@ -147,9 +144,6 @@ def beta_mapping(a: float, negatives: int, n_items: float) -> FloatArray:
     i = np.arange(n, dtype=np.float64)
     terms = a * np.exp(log_gamma(n) - log_gamma(n + a) + log_gamma(i + a) - log_gamma(i + 1))
     return np.asarray(1 + (n_items - 1) * np.minimum(np.cumsum(terms), 1.0) ** (1 / a))
-
-
-# ------------------------------------------------------------------------------------------------ corrected metrics (li23)
 
 
 def mean_squared_error_bound(
