@@ -63,19 +63,15 @@ class Runner(Protocol):
 
     def room(self, block: Any) -> bool:
         """Say whether one more block can be started now."""
-        ...
 
     def start(self, block: Any) -> Hashable:
         """Start a block."""
-        ...
 
     def wait(self, seconds: float | None) -> Iterable[tuple[Hashable, Any]]:
         """Return what ended within ``seconds`` (None: as long as it takes): results, `Failure` or `Lost`."""
-        ...
 
     def drop(self, handle: Hashable) -> None:
         """Forget a block on its way, whatever becomes of it."""
-        ...
 
 
 class Backend:
@@ -130,9 +126,9 @@ def run(
         block, failure = schedule.failed
         model, where = _where(task, block)
         error: Exception = BlockError(f"{model} failed in {where}: {failure.kind}: {failure.message}")
-        if failure.kind in ("ValueError", "TypeError"):  # a sentence for people already
-            kind = ValueError if failure.kind == "ValueError" else TypeError
-            error = kind(f"{failure.message.rstrip('.')} (in {where}).")
+        for kind in (ValueError, TypeError):  # these are sentences for people already
+            if failure.kind == kind.__name__:
+                error = kind(f"{failure.message.rstrip('.')} (in {where}).")
         raise error from RuntimeError(f"\n\n{failure.trace}")  # the worker's traceback, shown with the error
 
 

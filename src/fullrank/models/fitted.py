@@ -28,7 +28,6 @@ class Recommender(Protocol):
 
     def fit(self, train: Any, *, progress: bool = True) -> Any:
         """Return the model learned from a users × items matrix, a `Scorer`."""
-        ...
 
 
 class FittedFactors(Factors):

@@ -36,7 +36,6 @@ class Scorer(Protocol):
 
     def score(self, users: IntArray, items: IntArray) -> Any:
         """Return scores of shape (b, m): entry (r, c) for user ``users[r]`` and item ``items[r, c]``."""
-        ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)
