@@ -169,7 +169,7 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
     good = shards(tmp_path / "good", V)
     with pytest.raises(ValueError, match="no column of lists 'vec'; it has 'embedding'"):
         read_factors(U, good, vectors="vec")
-    with pytest.raises(ValueError, match="no column 'number'"):
+    with pytest.raises(ValueError, match="no column of whole numbers 'number'; it has 'embedding'"):
         read_factors(U, good, ids="number")
     with pytest.raises(ValueError, match=r"must have one item bias per item, \(300,\), got shape \(2,\)"):
         read_factors(U, good, [1, 2])

@@ -96,9 +96,7 @@ class ItemItem:
     n_items: int = field(init=False)
 
     def __post_init__(self) -> None:
-        similarity, history = self.similarity, sp.csr_matrix(self.history)
-        sparse = sp.issparse(similarity)
-        similarity = _floating_csr(similarity) if sparse else matrix_of(similarity, "item similarities")
+        similarity, history = matrix_of(self.similarity, "item similarities"), sp.csr_matrix(self.history)
         if similarity.shape[0] != similarity.shape[1]:
             raise ValueError(f"model `{self.name}` must have items × items similarities, got shape {similarity.shape}.")
         if history.shape[1] > similarity.shape[0]:
@@ -134,7 +132,7 @@ class Table:
     n_items: int = field(init=False)
 
     def __post_init__(self) -> None:
-        scores = _floating_csr(self.scores)
+        scores = matrix_of(self.scores, "scores")
         _settle(self, scores=scores, n_users=scores.shape[0], n_items=scores.shape[1])
 
     def score(self, users: IntArray, items: IntArray) -> Array:
@@ -298,8 +296,11 @@ def _address(array: Array) -> Array | partial[Array]:
     return partial(np.memmap, *how) if whole else np.asarray(array)
 
 
-def matrix_of(values: Any, what: str) -> Array:
-    """Return a matrix of numbers as a C-ordered array of float32 or float64."""
+def matrix_of(values: Any, what: str) -> Any:
+    """Return a matrix of numbers as a C-ordered array, or a canonical CSR matrix, of float32 or float64."""
+    if sp.issparse(values):
+        csr = canonical_csr(values)
+        return csr.astype(float_type(csr.dtype), copy=False)
     array = floats(values, f"the {what}")
     if array.ndim != 2:
         raise ValueError(f"the {what} must be a matrix, got shape {array.shape}.")
@@ -328,11 +329,6 @@ def bias_of(bias: Any, n_items: int, kind: Any, name: str) -> Array | None:
     if bias.shape != (n_items,):
         raise ValueError(f"model `{name}` must have one item bias per item, ({n_items},), got shape {bias.shape}.")
     return np.asarray(bias)
-
-
-def _floating_csr(matrix: Any) -> Any:
-    csr = canonical_csr(matrix)
-    return csr.astype(float_type(csr.dtype), copy=False)
 
 
 def to_numpy(values: Any) -> Array:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from fullrank._checks import first_where
+from fullrank._checks import first_where, require
 from fullrank._columns import listed
 from fullrank._files import replacing
 from fullrank._tables import map_npy, require_pyarrow
@@ -220,16 +220,18 @@ def _of_dataset(
     if not paths:
         raise ValueError(f"`{what}` {source!r} holds no files.")
     found = ds.dataset(paths, format=kind, filesystem=system)
-    vectors = _vector_column(found.schema, what, vectors)
+    lists = [field.name for field in found.schema if hasattr(field.type, "value_field")]
+    whole = [field.name for field in found.schema if pa.types.is_integer(field.type)]
+    for named, allowed, values in ((vectors, lists, "lists"), (ids, whole, "whole numbers")):
+        if named is not None and named not in allowed:
+            raise ValueError(f"`{what}` has no column of {values} {named!r}; it has {listed(found.schema.names)}.")
+    if vectors is None and len(lists) != 1:
+        those = f"{len(lists)} among {listed(found.schema.names)}"
+        raise ValueError(f"`{what}` must have one column of lists, or `vectors` must name one; it has {those}.")
+    vectors = vectors or lists[0]
     column = found.schema.field(vectors).type
     width = getattr(column, "list_size", None) or len(found.head(1, columns=[vectors])[vectors][0])
-    whole = [field.name for field in found.schema if pa.types.is_integer(field.type)]
-    if ids is None:  # one of the usual names that holds whole numbers, if there is one
-        ids = next((each for each in _IDS if each in whole), None)
-    elif ids not in found.schema.names:
-        raise ValueError(f"`{what}` has no column {ids!r}; it has {listed(found.schema.names)}.")
-    elif ids not in whole:
-        raise ValueError(f"column `{ids}` of `{what}` must hold positions, got {found.schema.field(ids).type}.")
+    ids = ids or next((each for each in _IDS if each in whole), None)
     marks = [f"{each.path} {each.size} {each.mtime_ns}" for each in system.get_file_info(paths)]
     mark = _mark("\n".join([*marks, repr((vectors,)), repr(ids)]))
     dtype = float_type(column.value_type.to_pandas_dtype()).str
@@ -246,11 +248,7 @@ def _discover(source: Any, filesystem: Any) -> Any:
         try:
             filesystem, source = fs.FileSystem.from_uri(source)
         except pa.ArrowInvalid:
-            try:
-                import fsspec
-            except ImportError:
-                hint = "with `pip install fsspec` and its driver it may"
-                raise ValueError(f"pyarrow cannot open {source!r}; {hint}.") from None
+            fsspec = require("fsspec", f"reading {source!r}", "fsspec, and its driver")
             filesystem, source = fsspec.core.url_to_fs(source)
     given = [os.fspath(each) for each in source] if isinstance(source, list | tuple) else source
     name = str(given[0] if isinstance(given, list) else given)
@@ -261,14 +259,3 @@ def _discover(source: Any, filesystem: Any) -> Any:
     options = {"filesystem": filesystem, "exclude_invalid_files": True}
     found = [ds.dataset(given, format=kind, **options) for kind in endings]
     return next((each for each in found if each.files), found[-1])
-
-
-def _vector_column(schema: Any, what: str, vectors: str | None) -> str:
-    """Return the column of lists that holds the vectors: the one that is named, or the only one."""
-    lists = [field.name for field in schema if hasattr(field.type, "value_field")]
-    if vectors is None and len(lists) != 1:
-        found = f"{len(lists)} among {listed(schema.names)}"
-        raise ValueError(f"`{what}` must have one column of lists, or `vectors` must name one; it has {found}.")
-    if vectors is not None and vectors not in lists:
-        raise ValueError(f"`{what}` has no column of lists {vectors!r}; it has {listed(schema.names)}.")
-    return vectors or lists[0]
