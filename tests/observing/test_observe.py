@@ -21,7 +21,7 @@ import fullrank.observing.products as products
 import fullrank.observing.task as task
 from fullrank._checks import TIES
 from fullrank.data.split import Split
-from fullrank.models.scorer import ItemItem, Rows, as_scorer
+from fullrank.models.scorer import ItemItem, Pairs, Rows, as_scorer
 from fullrank.observing.observation import Observation
 from fullrank.observing.observe import observe
 from fullrank.ranks.counts import RankCounts
@@ -383,7 +383,7 @@ def test_negatives_depend_on_the_case_and_the_seed_only(world: tuple[Split, Any]
                 asked.setdefault((int(user) * 1000 + int(row[0]), name), []).append(row[1:].tolist())
             return items * (1.0 if name == "up" else -1.0)
 
-        return score
+        return Pairs(score, flat=False)  # asked for nothing but its cases
 
     for name in ("up", "down"):
         Observation(spy(name), split, progress=False).advance(Sample(20))
@@ -535,7 +535,8 @@ def test_every_candidate_is_as_likely_and_pairs_are_too(replace: bool, pool: str
         return items
 
     candidates: Any = "unseen" if pool == "unseen" else [allowed.tolist()] * n
-    Observation(spy, split, candidates=candidates, rng=2, progress=False).advance(Sample(m, replace))
+    model = Pairs(spy, flat=False)  # asked for nothing but its cases
+    Observation(model, split, candidates=candidates, rng=2, progress=False).advance(Sample(m, replace))
     drawn = np.searchsorted(allowed, np.concatenate(rows))
     assert (allowed[drawn] == np.concatenate(rows)).all()
     for place in range(m):

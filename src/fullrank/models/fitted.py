@@ -9,7 +9,7 @@ import dataclasses
 import os
 from collections.abc import Callable, Mapping
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,13 +21,6 @@ from fullrank.models.scorer import Factors, ItemItem
 _FORMAT, _VERSION = "fullrank model", 1
 #: By name: files name the class, and only these are ever made from a file.
 _RECOMMENDERS: dict[str, type] = {}
-
-
-class Recommender(Protocol):
-    """Parameters of a model, as a frozen value; fitting returns the model and never changes the value."""
-
-    def fit(self, train: Any, *, progress: bool = True) -> Any:
-        """Return the model learned from a users × items matrix, a `Scorer`."""
 
 
 class FittedFactors(Factors):

@@ -173,9 +173,9 @@ class Pairs:
     """A function ``score(users, items)`` of positions: users (b,), items (b, m), scores (b, m); or of flat pairs.
 
     ``flat`` says that users, items and scores are all of shape (b·m,), as in ``(U[u] * V[i]).sum(-1)``; scores of shape
-    (b·m, 1) will do. ``None`` finds out at the first call: the function is asked in the first form and, if it fails or gives
-    another shape, in the second. That call has b and m that differ and are above 1 (b = 2 and m = 3 of user 0 and item 0
-    otherwise), for else a function of flat pairs could give the right shape and wrong scores.
+    (b·m, 1) will do. ``None`` finds out at the first call: the function is asked for a few pairs in the first form and, if
+    it fails or gives another shape, in the second. They have b = 2 and m = 3, for with b = m, or one of them 1, a function
+    of flat pairs could give the right shape and wrong scores.
     """
 
     function: Callable[[IntArray, IntArray], Any]
@@ -186,39 +186,35 @@ class Pairs:
 
     def score(self, users: IntArray, items: IntArray) -> Array:
         """Call the function and bring its scores into the shape of ``items``."""
-        if self.flat is not None:
-            return self._ask(users, items, self.flat)
-        if 1 < items.shape[0] != items.shape[1] > 1:
-            return self._find_form(users, items)
-        self._find_form(np.zeros(2, dtype=np.int64), np.zeros((2, 3), dtype=np.int64))
-        return self.score(users, items)
+        if self.flat is None:
+            self._find_form(np.resize(users[:1], 2), np.resize(items[:1], (2, 3)))
+        return self._ask(users, items, bool(self.flat))
 
-    def _find_form(self, users: IntArray, items: IntArray) -> Array:
+    def _find_form(self, users: IntArray, items: IntArray) -> None:
         """Ask in both forms and remember the one that is answered."""
+        flat = False
         try:
-            scores, flat = self._ask(users, items, False), False
+            self._ask(users, items, flat)
         except Exception as error:  # whatever a function does that was handed the wrong form
+            flat = True
             try:
+                together = self._ask(users, items, flat)
                 if isinstance(error, _WrongShapeError):
-                    self._check_flat(users, items)
-                scores, flat = self._ask(users, items, True), True
+                    self._check_alone(users[:1], items[:1, 1:2], float(together[0, 1]))
             except Exception as other:
                 error.add_note(f"Asked for {items.size} flat pairs instead: {other}")
                 if isinstance(error, _WrongShapeError) and isinstance(other, _WrongShapeError):
                     raise ValueError(f"{error} {other}") from None
                 raise error from None
         _settle(self, flat=flat)
-        return scores
 
-    def _check_flat(self, users: IntArray, items: IntArray) -> None:
+    def _check_alone(self, user: IntArray, item: IntArray, together: float) -> None:
         """Refuse a function whose score of a pair is another when it is asked alone: it takes the first form, and errs."""
-        few = users[:2], items[:2, :3]
-        together, alone = self._ask(*few, True)[-1, -1], self._ask(few[0][-1:], few[1][-1:, -1:], True)[0, 0]
-        if not np.isclose(float(together), float(alone), rtol=1e-2, atol=1e-6, equal_nan=True):
-            pair = f"user {few[0][-1]} and item {few[1][-1, -1]}"
+        alone = float(self._ask(user, item, True)[0, 0])
+        if not np.isclose(together, alone, rtol=1e-2, atol=1e-6, equal_nan=True):
             raise _WrongShapeError(
-                f"model `{self.name}` gave {pair} the score {float(together):g} among other pairs and {float(alone):g} "
-                "alone; a score must not depend on the other pairs."
+                f"model `{self.name}` gave user {user[0]} and item {item[0, 0]} the score {together:g} among other pairs "
+                f"and {alone:g} alone; a score must not depend on the other pairs."
             )
 
     def _ask(self, users: IntArray, items: IntArray, flat: bool) -> Array:
@@ -286,14 +282,11 @@ def _settle(value: Any, **fields: Any) -> None:
 
 def _address(array: Array) -> Array | partial[Array]:
     """Return how to map an array that is all of a memory-mapped file; any other array itself."""
-    root: Any = array
-    while isinstance(root, np.ndarray) and not isinstance(root.base, mmap.mmap):
-        root = root.base
-    if not isinstance(root, np.memmap) or root.filename is None:
+    root: Any = array if isinstance(array, np.memmap) else array.base
+    whole = isinstance(root, np.memmap) and isinstance(root.base, mmap.mmap) and root.filename is not None
+    if not whole or (root.shape, root.dtype, root.ctypes.data) != (array.shape, array.dtype, array.ctypes.data):
         return np.asarray(array)
-    whole = (root.shape, root.dtype, root.ctypes.data) == (array.shape, array.dtype, array.ctypes.data)
-    how = (str(root.filename), array.dtype.str, "r", root.offset, array.shape)
-    return partial(np.memmap, *how) if whole else np.asarray(array)
+    return partial(np.memmap, str(root.filename), array.dtype.str, "r", root.offset, array.shape)
 
 
 def matrix_of(values: Any, what: str) -> Any:
