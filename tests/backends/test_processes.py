@@ -228,6 +228,7 @@ def test_backends_by_name() -> None:
     [
         (ProcessBackend, {"workers": 0}, "`workers` must be a whole number of at least 1 or None, got 0"),
         (RayBackend, {"num_cpus": -1.0}, "`num_cpus` must be a finite number above 0, got -1.0"),
+        (RayBackend, {"in_flight": 0}, "`in_flight` must be a whole number of at least 1 or None, got 0"),
         (ProcessBackend, {"timeout": 0}, "above 0"),
     ],
 )

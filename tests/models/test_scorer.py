@@ -349,8 +349,18 @@ class _FakeRecBole:
 _FakeRecBole.__module__ = "recbole.model.fake"
 
 
-def test_recbole(factors: Any, split: Split) -> None:
+class _Interaction(dict):  # type: ignore[type-arg]
+    """What a model sees of RecBole's batches."""
+
+    def to(self, device: Any) -> _Interaction:
+        return self
+
+
+def test_recbole(factors: Any, split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
+    for name in ("recbole", "recbole.data", "recbole.data.interaction"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    monkeypatch.setattr(sys.modules["recbole.data.interaction"], "Interaction", _Interaction, raising=False)
 
     class FullSort(_FakeRecBole):
         def full_sort_predict(self, interaction: Any) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 import observe_oracle as oracle
 import pytest
 import scipy.sparse as sp
+import threadpoolctl
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -300,20 +301,7 @@ def test_batches_threads_and_maps_change_nothing(
         same(Observation(model, split, progress=False).advance(design), reference)
 
 
-def test_a_blas_that_cannot_be_limited_changes_nothing(
-    world: tuple[Split, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    split, model = world
-    reference = Observation(model, split, progress=False).advance(Exhaustive())
-    monkeypatch.setitem(sys.modules, "threadpoolctl", None)
-    for threads in ("1", "4"):
-        monkeypatch.setenv("OMP_NUM_THREADS", threads)
-        monkeypatch.setenv("OPENBLAS_NUM_THREADS", threads)
-        same(Observation(model, split, progress=False).advance(Exhaustive()), reference)
-
-
 def test_the_number_of_blas_threads_is_put_back(world: tuple[Split, Any]) -> None:
-    threadpoolctl = pytest.importorskip("threadpoolctl")
     split, model = world
 
     def limits() -> list[int]:

@@ -62,7 +62,7 @@ class ProcessBackend(Backend):
         with _written(task) as parcel:
             threads = max(1, cores() // self.size) if self.threads is None else self.threads
             team = _Team(self._team, self.size, threads, parcel, 2 * (self.item_shards or 0) + 1)
-            yield from run(team, task, blocks, retries=self.retries, timeout=self.timeout)
+            yield from run(team, task, blocks, self.retries, self.timeout)
 
     def close(self) -> None:
         """Stop the workers."""
@@ -181,12 +181,16 @@ class _Worker:
         self.process.close()
 
 
+@dataclass
 class _Team:
     """Is the `Runner` over worker processes: a handle is the worker that has the block."""
 
-    def __init__(self, workers: list[_Worker], size: int, threads: int, parcel: _Parcel, ahead: int) -> None:
-        self.workers, self.size, self.threads, self.parcel, self.ahead = workers, size, threads, parcel, ahead
-        self.answered = False
+    workers: list[_Worker]
+    size: int
+    threads: int
+    parcel: _Parcel
+    ahead: int
+    answered: bool = False
 
     def _places(self, block: Any) -> list[int]:
         """Return the free places where the block may run: a range of items has one place, so that it is opened once."""

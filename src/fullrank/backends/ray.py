@@ -77,7 +77,7 @@ class RayBackend(Backend):
     def _map(self, task: Callable[[Any], Any], blocks: Iterable[Any]) -> Iterator[Any]:
         ray = self.connect()
         with contextlib.closing(_Cluster(ray, self, task)) as cluster:
-            yield from run(cluster, task, blocks, retries=self.retries, timeout=self.timeout)
+            yield from run(cluster, task, blocks, self.retries, self.timeout)
 
     def close(self) -> None:
         """Stop Ray if this backend started it."""

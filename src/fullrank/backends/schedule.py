@@ -86,7 +86,7 @@ class Backend:
             key, value = each.name, getattr(self, each.name)
             if key in ("timeout", "num_cpus", "num_gpus") and value is not None:
                 check_number(key, value, above=None if key == "num_gpus" else 0)
-            elif each.type in ("int", "int | None"):
+            elif key not in ("timeout", "address") and not key.startswith("_"):
                 check_whole(key, value, 0 if key == "retries" else 1, none=True)
 
     def map(self, task: Callable[[Any], Any], blocks: Iterable[Any]) -> Iterator[Any]:
@@ -104,9 +104,7 @@ class Backend:
         self.close()
 
 
-def run(
-    runner: Runner, task: Any, blocks: Iterable[Any], *, retries: int = 3, timeout: float | None = None
-) -> Iterator[Any]:
+def run(runner: Runner, task: Any, blocks: Iterable[Any], retries: int, timeout: float | None) -> Iterator[Any]:
     """Yield the results of all blocks, in the order in which they end.
 
     A block whose worker is lost is started again up to ``retries`` times; one that runs longer than ``timeout`` seconds
