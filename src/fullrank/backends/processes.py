@@ -50,18 +50,11 @@ class ProcessBackend(Backend):
     item_shards: int | None = None
     _team: list[_Worker] = field(default_factory=list, repr=False)
 
-    def __repr__(self) -> str:
-        return f"ProcessBackend(workers={self.size})"
-
-    @property
-    def size(self) -> int:
-        """Number of workers there are, or will be."""
-        return cores() if self.workers is None else self.workers
-
     def _map(self, task: Callable[[Any], Any], blocks: Iterable[Any]) -> Iterator[Any]:
+        size = self.workers or cores()
+        threads = self.threads or max(1, cores() // size)
         with _written(task) as parcel:
-            threads = max(1, cores() // self.size) if self.threads is None else self.threads
-            team = _Team(self._team, self.size, threads, parcel, 2 * (self.item_shards or 0) + 1)
+            team = _Team(self._team, size, threads, parcel, 2 * (self.item_shards or 0) + 1)
             yield from run(team, task, blocks, self.retries, self.timeout)
 
     def close(self) -> None:
@@ -167,13 +160,6 @@ class _Worker:
         self.parcel: _Parcel | None = None
         self.busy = False
 
-    def give(self, parcel: _Parcel, block: Any) -> None:
-        """Send a block, and the task before it if the worker does not have it yet."""
-        self.busy = True
-        with contextlib.suppress(OSError):  # a dead worker is found by `wait`
-            self.pipe.send((None if self.parcel is parcel else parcel, block))
-            self.parcel = parcel
-
     def stop(self) -> None:
         self.pipe.close()
         self.process.kill()  # it holds nothing that is not in the driver
@@ -208,7 +194,10 @@ class _Team:
         if worker is None:
             worker = _Worker(places[0], self.threads)
             self.workers.append(worker)
-        worker.give(self.parcel, block)
+        worker.busy = True
+        with contextlib.suppress(OSError):  # a dead worker is found by `wait`
+            worker.pipe.send((None if worker.parcel is self.parcel else self.parcel, block))  # the task is sent once
+            worker.parcel = self.parcel
         return worker
 
     def wait(self, seconds: float | None) -> Iterable[tuple[Hashable, Any]]:

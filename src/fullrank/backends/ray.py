@@ -253,7 +253,6 @@ class _Cluster:
     def close(self) -> None:
         for handle in list(self.running):
             self.drop(handle)
-        for keeper in self.keepers.values():
-            with contextlib.suppress(Exception):
-                self.ray.kill(keeper)
+        for keeper in list(self.keepers.values()):
+            self._retire(keeper)
         self.box.clear()

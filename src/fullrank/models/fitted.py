@@ -23,6 +23,10 @@ _FORMAT, _VERSION = "fullrank model", 1
 _RECOMMENDERS: dict[str, type] = {}
 
 
+def _describe_fitted(model: Any) -> str:
+    return f"{model.name} fitted on {model.n_users:,} users × {model.n_items:,} items"
+
+
 class FittedFactors(Factors):
     """score(u, i) = user_factors[u] · item_factors[i] + item_bias[i], and the parameters it was fitted with."""
 
@@ -43,8 +47,7 @@ class FittedFactors(Factors):
             arrays["item_bias"] = self.bias
         save_model(path, "factors", self.recommender, arrays)
 
-    def __repr__(self) -> str:
-        return f"{self.name} fitted on {self.n_users:,} users × {self.n_items:,} items"
+    __repr__ = _describe_fitted
 
 
 class FittedItemItem(ItemItem):
@@ -68,9 +71,7 @@ class FittedItemItem(ItemItem):
             arrays["similarity"] = self.similarity
         save_model(path, "item-item", self.recommender, arrays)
 
-    def __repr__(self) -> str:
-        kind = f"{self.similarity.nnz:,} similarities" if sp.issparse(self.similarity) else "dense similarities"
-        return f"{self.name} fitted on {self.n_users:,} users × {self.n_items:,} items, {kind}"
+    __repr__ = _describe_fitted
 
 
 def register(*recommenders: type, **kinds: Callable[[Any, dict[str, Array]], Any]) -> None:

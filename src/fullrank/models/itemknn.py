@@ -165,17 +165,16 @@ def _similarities(weights: Any, what: str, progress: bool, *, keep_self: bool, c
 
 def _nearest(strip: Any, k: int) -> Any:
     """Keep the ``k`` largest entries of each row; of equals those at the lower position."""
-    keep = np.ones(len(strip.data), dtype=bool)
+    out = strip.copy()
     for row in np.flatnonzero(np.diff(strip.indptr) > k):
         span = slice(strip.indptr[row], strip.indptr[row + 1])
         values = strip.data[span]
         least = np.partition(values, -k)[-k]
         chosen = values > least
         chosen[np.flatnonzero(values == least)[: k - int(chosen.sum())]] = True
-        keep[span] = chosen
-    rows = np.repeat(np.arange(strip.shape[0]), np.diff(strip.indptr))[keep]
-    ends = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=strip.shape[0]))])
-    return sp.csr_matrix((strip.data[keep], strip.indices[keep], ends), shape=strip.shape)
+        out.data[span] = np.where(chosen, values, 0.0)
+    out.eliminate_zeros()
+    return out
 
 
 def _densest(similarity: Any) -> Any:

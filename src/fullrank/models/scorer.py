@@ -6,7 +6,7 @@ for rows; the rest is asked in batches.
 
 >>> import numpy as np
 >>> as_scorer((np.eye(2, 3), np.ones((4, 3))))
-Factors(2 users × 4 items, 3 factors)
+Factors(factors, 2 users, 4 items)
 >>> as_scorer(lambda users, items: -items).score(np.array([0]), np.array([[2, 0, 1]]))
 array([[-2,  0, -1]])
 """
@@ -14,10 +14,8 @@ array([[-2,  0, -1]])
 from __future__ import annotations
 
 import hashlib
-import mmap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -38,12 +36,24 @@ class Scorer(Protocol):
         """Return scores of shape (b, m): entry (r, c) for user ``users[r]`` and item ``items[r, c]``."""
 
 
+def _digest(scorer: Any) -> str:
+    """Return a fingerprint of the arrays (of a sample of rows where they are large)."""
+    return digest_of(*(each for each in vars(scorer).values() if isinstance(each, np.ndarray) or sp.issparse(each)))
+
+
+def _describe(scorer: Any) -> str:
+    """Write a scorer as its kind, its name and how many users and items it knows."""
+    sizes = [f"{n:,} {what}" for what in ("users", "items") if (n := getattr(scorer, f"n_{what}")) is not None]
+    return f"{type(scorer).__name__}({', '.join([scorer.name, *sizes])})"
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Factors:
     """score(u, i) = users[u] · items[i] + bias[i]: two embedding tables, in memory or memory-mapped.
 
-    float32 and float64 tables are used without a copy when they are C-ordered; other types are converted.
-    A bias per user would change no rank and is not needed.
+    float32 and float64 tables are used without a copy when they are C-ordered; other types are converted. Worker processes
+    get their content: :func:`read_factors` makes tables that travel as the names of their files. A bias per user would
+    change no rank and is not needed.
     """
 
     users: Array
@@ -70,19 +80,7 @@ class Factors:
         scores = np.einsum("bd,bmd->bm", self.users[users], self.items[items])
         return np.asarray(scores if self.bias is None else scores + self.bias[items])
 
-    def digest(self) -> str:
-        """Return a fingerprint of the tables (of a sample of rows where they are large)."""
-        return digest_of(self.users, self.items, self.bias)
-
-    def __repr__(self) -> str:
-        return f"Factors({self.n_users:,} users × {self.n_items:,} items, {self.users.shape[1]} factors)"
-
-    def __getstate__(self) -> dict[str, Any]:
-        # A memory-mapped table travels to another process as its address on disk, not as its content.
-        return {key: _address(each) if isinstance(each, np.ndarray) else each for key, each in vars(self).items()}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        _settle(self, **{key: each() if isinstance(each, partial) else each for key, each in state.items()})
+    digest, __repr__ = _digest, _describe
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -113,13 +111,7 @@ class ItemItem:
         rows = rows.toarray() if sp.issparse(rows) else np.asarray(rows)
         return np.take_along_axis(rows, items, axis=1)
 
-    def digest(self) -> str:
-        """Return a fingerprint of similarities and histories."""
-        return digest_of(self.similarity, self.history)
-
-    def __repr__(self) -> str:
-        kind = f"{self.similarity.nnz:,} similarities" if sp.issparse(self.similarity) else "dense"
-        return f"ItemItem({self.n_users:,} users × {self.n_items:,} items, {kind})"
+    digest, __repr__ = _digest, _describe
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -143,12 +135,7 @@ class Table:
             row[self.scores.indices[span]] = self.scores.data[span]
         return np.take_along_axis(rows, items, axis=1)
 
-    def digest(self) -> str:
-        """Return a fingerprint of the scores."""
-        return digest_of(self.scores)
-
-    def __repr__(self) -> str:
-        return f"Table({self.n_users:,} users × {self.n_items:,} items, {self.scores.nnz:,} scores)"
+    digest, __repr__ = _digest, _describe
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -164,8 +151,7 @@ class Rows:
         """Ask for whole rows and pick the items."""
         return np.take_along_axis(to_numpy(self.rows(users)), items, axis=1)
 
-    def __repr__(self) -> str:
-        return f"Rows({self.name}, {self.n_items:,} items)"
+    __repr__ = _describe
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -227,8 +213,7 @@ class Pairs:
             )
         return scores.reshape(items.shape)
 
-    def __repr__(self) -> str:
-        return f"Pairs({self.name})"
+    __repr__ = _describe
 
 
 class _WrongShapeError(ValueError):
@@ -278,15 +263,6 @@ def _settle(value: Any, **fields: Any) -> None:
     """Set fields of a frozen value: while it is made, or when it finds out what it was asked to find out."""
     for name, each in fields.items():
         object.__setattr__(value, name, each)
-
-
-def _address(array: Array) -> Array | partial[Array]:
-    """Return how to map an array that is all of a memory-mapped file; any other array itself."""
-    root: Any = array if isinstance(array, np.memmap) else array.base
-    whole = isinstance(root, np.memmap) and isinstance(root.base, mmap.mmap) and root.filename is not None
-    if not whole or (root.shape, root.dtype, root.ctypes.data) != (array.shape, array.dtype, array.ctypes.data):
-        return np.asarray(array)
-    return partial(np.memmap, str(root.filename), array.dtype.str, "r", root.offset, array.shape)
 
 
 def matrix_of(values: Any, what: str) -> Any:

@@ -95,9 +95,6 @@ class StoredFactors(Factors):
         """Return the same model, of whose items only those from ``low`` to ``high`` − 1 will be asked."""
         return StoredFactors(*self._tables, self.bias, self.name, (low, high))
 
-    def __repr__(self) -> str:
-        return f"StoredFactors({self.n_users:,} users × {self.n_items:,} items, {self._tables[0].width} factors)"
-
     def __reduce__(self) -> Any:
         return StoredFactors, (*self._tables, self.bias, self.name, self._only)
 
