@@ -31,9 +31,8 @@ def _libraries(*loaded: bool) -> Any:
 class OneBlasThread:
     """While entered, matrix products run in the calling thread.
 
-    Threads that multiply and count tiles of their own wait for nobody and keep their tiles in their own cache; for small
-    matrices threads of BLAS gain little, and on a busy machine wait for one another. The setting is the process's, so
-    entries are counted: the first one sets it, the last one puts it back.
+    Threads that count tiles of their own wait for nobody and keep them in their own cache; for small matrices those of BLAS
+    gain little, and wait for one another on a busy machine. The setting is the process's, so entries are counted.
     """
 
     def __init__(self) -> None:

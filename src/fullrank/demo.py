@@ -38,11 +38,7 @@ def world(rng: np.random.Generator) -> tuple[IntArray, dict[str, tuple[Array, Ar
 
 
 def _item_at(rank: int, losses: Array) -> int:
-    """Return the item at this place, from 1, by rising loss.
-
-    It is looked for by value, which is quicker than ``argpartition``, and among the losses that are no larger than one of
-    every fortieth says: for most ranks these are few.
-    """
+    """Return the item at this place, from 1, by rising loss: sought by value, among the few that a sample says suffice."""
     some = np.sort(losses[::40])
     guess = rank // 30 + 10
     few = losses[losses <= some[guess]] if guess < len(some) else losses

@@ -225,10 +225,9 @@ class _Schedule:
 
 
 def _where(task: Any, block: Any) -> tuple[str, str]:
-    name = getattr(task, "name", None)
-    users = getattr(block, "users", None)
-    model = f"model `{name}`" if name else "the function"
-    if users is None or not len(users):
+    model = f"model `{task.name}`" if hasattr(task, "name") else "the function"
+    users: Any = getattr(block, "users", ())
+    if not len(users):
         return model, "a block"
     first, last = int(users[0]), int(users[-1])
     return model, f"the block of user {first}" if first == last else f"the block of users {first} to {last}"

@@ -1,8 +1,7 @@
 """Fitted recommenders: their parameters beside the arrays that score, ready to save.
 
-There are two kinds, and both are scorers that compiled loops score: factors (popularity is factors of width 0 and a bias
-per item) and item-item similarities over the users' histories. Recommenders and kinds from elsewhere join by
-:func:`register`.
+There are two kinds, both scored by compiled loops: factors (popularity is factors of width 0 and a bias per item) and
+item-item similarities over the users' histories. Recommenders and kinds from elsewhere join by :func:`register`.
 """
 
 import dataclasses
@@ -123,20 +122,17 @@ def load_model(path: str | os.PathLike[str]) -> Any:
 
 
 def _item_item(recommender: Any, arrays: dict[str, Array]) -> FittedItemItem:
-    if "similarity" in arrays:
-        similarity: Any = arrays["similarity"]
-        n_items = len(similarity)
-    else:
-        n_items = len(arrays["similarity_indptr"]) - 1
-        parts = (arrays["similarity_data"], arrays["similarity_indices"], arrays["similarity_indptr"])
-        similarity = _checked_csr(parts, (n_items, n_items))
+    similarity = arrays.get("similarity")
+    if similarity is None:
+        data, indices, indptr = (arrays[f"similarity_{part}"] for part in ("data", "indices", "indptr"))
+        similarity = _checked_csr(data, indices, indptr, len(indptr) - 1)
     indptr, indices = arrays["history_indptr"], arrays["history_indices"]
     ones = np.ones(len(indices), dtype=similarity.dtype)
-    return FittedItemItem(recommender, similarity, _checked_csr((ones, indices, indptr), (len(indptr) - 1, n_items)))
+    return FittedItemItem(recommender, similarity, _checked_csr(ones, indices, indptr, similarity.shape[0]))
 
 
-def _checked_csr(parts: tuple[Array, Array, Array], shape: tuple[int, int]) -> Any:
-    matrix = sp.csr_matrix(parts, shape=shape)
+def _checked_csr(data: Array, indices: Array, indptr: Array, n_items: int) -> Any:
+    matrix = sp.csr_matrix((data, indices, indptr), shape=(len(indptr) - 1, n_items))
     matrix.check_format(full_check=True)  # indices out of range would be read by compiled loops
     return matrix
 

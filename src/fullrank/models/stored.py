@@ -1,9 +1,8 @@
 """Factors that stay in files: memory-mapped `.npy`, or Parquet, Arrow and Feather datasets on any file system.
 
-`.npy` files are mapped. A dataset (one file, a folder, or many shards; local, or on any file system that pyarrow
-or fsspec can open) is streamed once, batch by batch, into a `.npy` of the cache, which is mapped from then on: the system
-keeps in memory what is used and no more, and nothing is ever wholly loaded. Where only a range of items is needed (item
-shards), only that range is read and written.
+`.npy` files are mapped. A dataset is streamed once, batch by batch, into a `.npy` of the cache, which is mapped from then
+on: the system keeps in memory what is used and no more, and nothing is ever wholly loaded. Where only a range of items is
+needed (item shards), only that range is read and written.
 """
 
 from __future__ import annotations
@@ -168,8 +167,7 @@ class StoredTable:
                 place += batch.num_rows
                 if self.ids is not None:
                     places = batch.column(self.ids).to_numpy(zero_copy_only=False).astype(np.int64)
-                if len(places):
-                    yield places, self._vectors(batch.column(self.vectors))
+                yield places, self._vectors(batch.column(self.vectors))
 
     def _vectors(self, column: Any) -> Array:
         """Return a column of lists as a matrix."""

@@ -82,13 +82,11 @@ def _check_fast_path(scorer: Any, split: Split, rtol: float) -> None:
         above = Observation(scorer, small, progress=False).advance(design).above
         for case, (user, item) in enumerate(zip(small.users, small.items, strict=True)):
             scores = _scores(scorer, np.array([user]), catalogue[None, :])[0].astype(np.float64)
-            negative = np.ones(split.n_items, dtype=bool)
-            negative[split.seen(int(user))] = False
-            negative[small.items[small.users == user]] = False
+            negative = ~np.isin(catalogue, [*split.seen(int(user)), *small.items[small.users == user]])
             own, others = scores[item], scores[negative]
             finite = scores[(negative | (catalogue == item)) & np.isfinite(scores)]
             slack = rtol * float(np.abs(finite).max(initial=0.0))
             low, high = (others > own + slack).sum(), (others >= own - slack).sum()
             fast = f"by its fast path with {above[case]} items above item {item} of user {user}"
-            fits = low <= above[case] <= high
-            check(fits, f"model `{scorer.name}` is ranked {fast}, by its scores with {low} to {high}.")
+            what = f"model `{scorer.name}` is ranked {fast}, by its scores with {low} to {high}."
+            check(low <= above[case] <= high, what)
