@@ -111,9 +111,7 @@ def test_copies_are_made_once_and_again_when_the_files_change(tmp_path: Path) ->
 def test_it_is_a_model_like_any_other_and_travels_as_an_address(tmp_path: Path) -> None:
     split = Split(sp.csr_matrix((50, 300), dtype=np.float32), np.arange(50), RNG.integers(0, 300, 50))
     bias = np.arange(300) % 5
-    model = read_factors(
-        shards(tmp_path / "users", U), shards(tmp_path / "items", V), bias, cache=tmp_path / "cache", name="files"
-    )
+    model = read_factors(shards(tmp_path / "users", U), shards(tmp_path / "items", V), bias, cache=tmp_path / "cache")
     expected = Observation((U, V, bias.astype(np.float32)), split, progress=False).advance("uni20")
     letter = pickle.dumps(model)
     assert len(letter) < 8000

@@ -38,7 +38,6 @@ def read_factors(
     filesystem: Any = None,
     vectors: str | None = None,
     ids: str | None = None,
-    name: str = "factors",
 ) -> StoredFactors:
     """Make a factor model whose tables stay in files; a model like any other for ``observe`` and ``evaluate``.
 
@@ -52,7 +51,7 @@ def read_factors(
     times of the files, safe to delete. Workers on other machines make their own there. ``bias`` is one number per item.
     """
     options = (cache, filesystem, vectors, ids)
-    return StoredFactors(_table(users, "users", *options), _table(items, "items", *options), bias, name)
+    return StoredFactors(_table(users, "users", *options), _table(items, "items", *options), bias)
 
 
 class StoredFactors(Factors):
@@ -64,16 +63,14 @@ class StoredFactors(Factors):
     _tables: tuple[StoredTable, StoredTable]
     _only: Sequence[int]
 
-    def __init__(
-        self, users: StoredTable, items: StoredTable, bias: Any = None, name: str = "factors", only: Sequence[int] = ()
-    ) -> None:
+    def __init__(self, users: StoredTable, items: StoredTable, bias: Any, only: Sequence[int] = ()) -> None:
         if users.width != items.width:
             widths = f"user factors of width {users.width} and item factors of width {items.width}"
-            raise ValueError(f"model `{name}` has {widths}; they must agree.")
+            raise ValueError(f"model `factors` has {widths}; they must agree.")
         kind = np.result_type(users.dtype, items.dtype)
         self.__dict__.update(
             _tables=tuple(replace(each, dtype=kind.str) for each in (users, items)), _only=only,
-            bias=bias_of(bias, items.rows, kind, name), name=name, n_users=users.rows, n_items=items.rows,
+            bias=bias_of(bias, items.rows, kind, "factors"), n_users=users.rows, n_items=items.rows,
         )  # fmt: skip
 
     @cached_property
@@ -92,10 +89,10 @@ class StoredFactors(Factors):
 
     def for_items(self, low: int, high: int) -> StoredFactors:
         """Return the same model, of whose items only those from ``low`` to ``high`` − 1 will be asked."""
-        return StoredFactors(*self._tables, self.bias, self.name, (low, high))
+        return StoredFactors(*self._tables, self.bias, (low, high))
 
     def __reduce__(self) -> Any:
-        return StoredFactors, (*self._tables, self.bias, self.name, self._only)
+        return StoredFactors, (*self._tables, self.bias, self._only)
 
 
 @dataclass(frozen=True)
@@ -167,14 +164,13 @@ class StoredTable:
                 place += batch.num_rows
                 if self.ids is not None:
                     places = batch.column(self.ids).to_numpy(zero_copy_only=False).astype(np.int64)
-                yield places, self._vectors(batch.column(self.vectors))
-
-    def _vectors(self, column: Any) -> Array:
-        """Return a column of lists as a matrix."""
-        flat = column.flatten()  # of its own part only, unlike `.values`
-        if len(flat) != len(column) * self.width or column.null_count or flat.null_count:
-            raise ValueError(f"column `{self.vectors}` holds a vector that is missing or not {self.width} long.")
-        return np.asarray(flat.to_numpy(zero_copy_only=False)).reshape(len(column), self.width)
+                column = batch.column(self.vectors)
+                flat = column.flatten()  # of its own part only, unlike `.values`
+                if len(flat) != len(column) * self.width or column.null_count or flat.null_count:
+                    raise ValueError(
+                        f"column `{self.vectors}` holds a vector that is missing or not {self.width} long."
+                    )
+                yield places, flat.to_numpy(zero_copy_only=False).reshape(len(column), self.width)
 
 
 def _table(source: Any, what: str, cache: Any, filesystem: Any, vectors: str | None, ids: str | None) -> StoredTable:
