@@ -5,11 +5,7 @@ from typing import Any
 
 
 class _Silent:
-    """A bar that shows nothing.
-
-    tqdm's own disabled bar is not free of consequences: it takes a lock that is shared with forked processes, and one of
-    them killed at that moment would leave everybody else waiting for ever.
-    """
+    """A bar that shows nothing: tqdm's own takes a lock, which a forked process killed meanwhile would never give back."""
 
     def __enter__(self) -> "_Silent":
         return self

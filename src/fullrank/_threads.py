@@ -29,11 +29,10 @@ def _libraries(*loaded: bool) -> Any:
 
 
 class OneBlasThread:
-    """While entered, matrix products run in the calling thread; entering returns whether that could be arranged.
+    """While entered, matrix products run in the calling thread.
 
-    Threads that multiply and count tiles of their own wait for nobody and keep their tiles in their own cache; for small
-    matrices threads of BLAS gain little, and on a busy machine wait for one another. The setting is the process's, so
-    entries are counted: the first one sets it, the last one puts it back.
+    Threads that count tiles of their own wait for nobody and keep them in their own cache; for small matrices those of BLAS
+    gain little, and wait for one another on a busy machine. The setting is the process's, so entries are counted.
     """
 
     def __init__(self) -> None:
@@ -41,24 +40,18 @@ class OneBlasThread:
         self._entered = 0
         self._limit: Any = None
 
-    def __enter__(self) -> bool:
+    def __enter__(self) -> None:
         with self._lock:
-            try:
-                libraries = _libraries(*(name in sys.modules for name in ("scipy.linalg", "implicit", "torch")))
-            except ImportError:
-                return "1" in (os.environ.get("OPENBLAS_NUM_THREADS"), os.environ.get("OMP_NUM_THREADS"))
             self._entered += 1
             if self._entered == 1:
+                libraries = _libraries(*(name in sys.modules for name in ("scipy.linalg", "implicit", "torch")))
                 self._limit = libraries.limit(limits=1, user_api="blas")
-        return True
 
     def __exit__(self, *error: object) -> None:
         with self._lock:
-            if self._entered:
-                self._entered -= 1
-                if self._entered == 0:
-                    self._limit.restore_original_limits()
-                    self._limit = None
+            self._entered -= 1
+            if self._entered == 0:
+                self._limit.restore_original_limits()
 
 
 ONE_BLAS_THREAD = OneBlasThread()

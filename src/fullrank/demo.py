@@ -24,12 +24,10 @@ class Demo:
     corrected: Report
 
 
-def world(
-    rng: np.random.Generator, users: int = 4000, items: int = 20_000, factors: int = 16
-) -> tuple[IntArray, dict[str, tuple[Array, Array]]]:
+def world(rng: np.random.Generator) -> tuple[IntArray, dict[str, tuple[Array, Array]]]:
     """Held-out items, and two models as (user factors, item factors)."""
-    tastes = rng.normal(size=(users, factors)).astype(np.float32)
-    traits = rng.normal(size=(items, factors)).astype(np.float32)
+    users, items = 4000, 20_000
+    tastes, traits = (rng.normal(size=(n, 16)).astype(np.float32) for n in (users, items))
     # where a perfect model would rank each user's held-out item: near a power law, as with real recommenders (li20)
     ranks = (items ** rng.beta(1.0, 2.5, size=users)).astype(np.int64)
     targets = np.array([_item_at(rank, traits @ -taste) for taste, rank in zip(tastes, ranks, strict=True)])
@@ -40,11 +38,7 @@ def world(
 
 
 def _item_at(rank: int, losses: Array) -> int:
-    """Return the item at this place, from 1, by rising loss.
-
-    It is looked for by value, which is quicker than ``argpartition``, and among the losses that are no larger than one of
-    every fortieth says: for most ranks these are few.
-    """
+    """Return the item at this place, from 1, by rising loss: sought by value, among the few that a sample says suffice."""
     some = np.sort(losses[::40])
     guess = rank // 30 + 10
     few = losses[losses <= some[guess]] if guess < len(some) else losses
@@ -52,31 +46,29 @@ def _item_at(rank: int, losses: Array) -> int:
     return int((losses == np.partition(few, rank - 1)[rank - 1]).argmax())
 
 
-def full_ranks(factors: tuple[Array, Array], targets: IntArray, block: int = 256) -> IntArray:
+def full_ranks(factors: tuple[Array, Array], targets: IntArray) -> IntArray:
     """Return the rank of every user's target: 1 + how many items score above it."""
     users, items = factors
     ranks = np.empty(len(users), dtype=np.int64)
-    for first in range(0, len(users), block):
-        scores = users[first : first + block] @ items.T
-        mine = targets[first : first + block]
-        above = scores > scores[np.arange(len(mine)), mine][:, None]
-        ranks[first : first + block] = 1 + np.count_nonzero(above, axis=1)
+    for first in range(0, len(users), 256):
+        block = slice(first, first + 256)
+        scores = users[block] @ items.T
+        own = np.take_along_axis(scores, targets[block, None], axis=1)
+        ranks[block] = 1 + np.count_nonzero(scores > own, axis=1)
     return ranks
 
 
-def run(seed: int = 0, metrics: tuple[str, ...] = ("recall@10", "ndcg@10")) -> Demo:
+def run(seed: int = 0) -> Demo:
     """Rank everything once for the truth, then pretend only 99 negatives per user were affordable."""
     rng = np.random.default_rng(seed)
     targets, models = world(rng)
     truth, sampled = {}, {}  # there is no training data, so all candidates are `unseen`, the default of counts
     for name, factors in models.items():
-        N = len(factors[1])
-        ranks = full_ranks(factors, targets)
+        N, ranks = len(factors[1]), full_ranks(factors, targets)
         truth[name] = RankCounts.from_ranks(ranks, N, Exhaustive())
         hits = rng.binomial(99, (ranks - 1) / (N - 1))
         sampled[name] = RankCounts.from_ranks(hits + 1, N, Sample(99))
     about = {"data": "a made-up catalogue", "seed": seed}
-    full = report_on(truth, metrics, provenance=about)
-    corrected = report_on(sampled, metrics, provenance=about)
+    full, corrected = (report_on(each, ("recall@10", "ndcg@10"), provenance=about) for each in (truth, sampled))
     rows = [replace(row, truth=full.value(row.model, row.metric)) for row in corrected.rows]
     return Demo(full, replace(corrected, rows=rows))

@@ -16,7 +16,7 @@ from worlds import DESIGNS, GUIDED, KINDS, Function, Spy, Trouble, Unreadable, m
 
 import fullrank.backends.schedule as schedule
 import fullrank.observing.task as module
-from fullrank.backends import ProcessBackend, resolve
+from fullrank.backends import ProcessBackend, RayBackend, resolve
 from fullrank.backends.schedule import BlockError
 from fullrank.data.split import Split
 from fullrank.observing.observation import Observation
@@ -210,21 +210,31 @@ def test_what_cannot_travel_is_said_in_one_sentence(split: Split, two: ProcessBa
 
 def test_backends_by_name() -> None:
     assert resolve(None) is map
-    assert resolve("processes", workers=3, address=None).size == 3
-    assert resolve("ray", address="auto").address == "auto"
+    assert isinstance(resolve("processes"), ProcessBackend)
+    assert isinstance(resolve("ray"), RayBackend)
     mine = ProcessBackend(1)
     assert resolve(mine) is mine
-    for wrong, options, words in (
-        ("dask", {}, "must be 'processes', 'ray', or an object with `.map`, got 'dask'"),
-        (7, {}, "object with `.map`, got 7"),
-        ("processes", {"address": "auto"}, "has no option `address`"),
-        (None, {"workers": 2}, "`workers` is an option of a backend"),
-        ("processes", {"workers": 0}, "`workers` must be a whole number of at least 1 or None, got 0"),
-        ("ray", {"num_cpus": -1.0}, "`num_cpus` must be a finite number above 0, got -1.0"),
-        ("processes", {"timeout": 0}, "above 0"),
+    for wrong, words in (
+        ("dask", "must be 'processes', 'ray', or an object with `.map`, got 'dask'"),
+        ("rai", "did you mean 'ray'"),
+        (7, "object with `.map`, got 7"),
     ):
         with pytest.raises((ValueError, TypeError), match=words):
-            resolve(wrong, **options)
+            resolve(wrong)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "words"),
+    [
+        (ProcessBackend, {"workers": 0}, "`workers` must be a whole number of at least 1 or None, got 0"),
+        (RayBackend, {"num_cpus": -1.0}, "`num_cpus` must be a finite number above 0, got -1.0"),
+        (RayBackend, {"in_flight": 0}, "`in_flight` must be a whole number of at least 1 or None, got 0"),
+        (ProcessBackend, {"timeout": 0}, "above 0"),
+    ],
+)
+def test_limits_that_cannot_be(kind: Any, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        kind(**options)
 
 
 DRIVER = """

@@ -32,16 +32,29 @@ def test_contract(design, n_items):
     check_design(design, n_items)
 
 
-@pytest.mark.parametrize("top", [fr.Top(3, 9), fr.Top(10, 5, replace=False), fr.Top(70, 9), fr.Top(4, 99)])
-def test_contract_of_top(top):
-    def draw(rank, n_items, rng):
-        if rank <= top.k or top.negatives >= n_items - 1:
-            return 0, rank - 1
-        others = rng.choice(n_items - 1, top.negatives, replace=top.replace)
-        return top.negatives, int((others < rank - 1).sum())
+def one_by_one(draw):
+    """Let a design simulate itself by ``draw(design, rank, n_items, rng)``, which gives (drawn, hits) of one case."""
 
-    check_design(top, 60, draw=draw)
-    check_design(top, 60)
+    def simulate(self, ranks, n_items, rng):
+        return np.array([draw(self, rank, n_items, rng) for rank in ranks], dtype=np.int64).T
+
+    return simulate
+
+
+@dataclass(frozen=True)
+class DrawnTop(fr.Top):
+    @one_by_one
+    def simulate(self, rank, n_items, rng):
+        if rank <= self.k or self.negatives >= n_items - 1:
+            return 0, rank - 1
+        others = rng.choice(n_items - 1, self.negatives, replace=self.replace)
+        return self.negatives, int((others < rank - 1).sum())
+
+
+@pytest.mark.parametrize("given", [(3, 9), (10, 5, False), (70, 9), (4, 99)])
+def test_contract_of_top(given):
+    check_design(DrawnTop(*given), 60, parses=False)
+    check_design(fr.Top(*given), 60)
 
 
 @dataclass(frozen=True)
@@ -110,19 +123,23 @@ def test_breaches_are_named(design, message):
 
 
 def test_a_law_that_is_not_that_of_the_drawing():
-    def lazy(rank, n_items, rng):  # draws from the upper half of the catalogue only
-        return 9, int((rng.integers(0, (n_items - 1) // 2, 9) < rank - 1).sum())
+    class Lazy(fr.Sample):
+        @one_by_one
+        def simulate(self, rank, n_items, rng):  # draws from the upper half of the catalogue only
+            return 9, int((rng.integers(0, (n_items - 1) // 2, 9) < rank - 1).sum())
 
     with pytest.raises(AssertionError, match="is not that of what is drawn"):
-        check_design(fr.Sample(9), draw=lazy)
+        check_design(Lazy(9), parses=False)
 
-    def odd(rank, n_items, rng):
-        return 8, 0
+    class Odd(fr.Sample):
+        @one_by_one
+        def simulate(self, rank, n_items, rng):
+            return 8, 0
 
     with pytest.raises(
         AssertionError, match=r"draws the outcome \(drawn, hits\) = \(8, 0\), which its `outcomes` leave out"
     ):
-        check_design(fr.Sample(9), draw=odd)
+        check_design(Odd(9), parses=False)
 
 
 def test_prints_that_do_not_parse_back():

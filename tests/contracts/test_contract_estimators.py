@@ -203,7 +203,7 @@ def test_good_estimators_of_ones_own_pass():
         (TooMuch(), r"Recall@k leaves 0..1"),
         (Blind(), "on exhaustive counts must give the truth: recall@10 is"),
         (Remembers(), "fitting changed the estimator"),
-        (Thawed(), "`steps` of Thawed.steps=5. can be changed: make it a frozen dataclass"),
+        (Thawed(), "Thawed.steps=5. can be changed: make it a frozen dataclass"),
         (NoValue(), "cannot be hashed: make it a frozen dataclass"),
         (Refuses("a good reason."), "must work, or be named in `refuses`, got the error: a good reason"),
         (fr.MLE, "has no method `fit`"),

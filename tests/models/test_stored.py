@@ -33,28 +33,26 @@ def vectors(values: Any) -> Any:
 
 
 def shards(folder: Path, values: Any, n: int = 3, ids: Any = None, form: str = "list") -> Path:
-    """Files part-0…: a list per row or a column per factor, with or without a column of positions."""
+    """Files part-0…: a list per row, of a length that is known or not, with or without a column of positions."""
     folder.mkdir()
     for k, rows in enumerate(np.array_split(np.arange(len(values)), n)):
         if form == "list":
             columns = {"embedding": vectors(values[rows])}
-        elif form == "ragged":
-            columns = {"embedding": pa.array(list(values[rows]), type=pa.list_(pa.float32()))}
         else:
-            columns = {f"f{d}": pa.array(values[rows, d]) for d in range(values.shape[1])}
+            columns = {"embedding": pa.array(list(values[rows]), type=pa.list_(pa.float32()))}
         if ids is not None:
             columns["item_id"] = pa.array(ids[rows])
         pq.write_table(pa.table(columns), folder / f"part-{k}.parquet", row_group_size=20)
     return folder
 
 
-@pytest.mark.parametrize("form", ["list", "ragged", "columns"])
+@pytest.mark.parametrize("form", ["list", "ragged"])
 @pytest.mark.parametrize("shuffled", [False, True])
 def test_sharded_parquet_is_the_table(form: str, shuffled: bool, tmp_path: Path) -> None:
     order = RNG.permutation(len(V)) if shuffled else np.arange(len(V))
     items = shards(tmp_path / "items", V[order], ids=order if shuffled else None, form=form)
     model = read_factors(shards(tmp_path / "users", U, form=form), items, cache=tmp_path / "cache")
-    assert (model.n_users, model.n_items, repr(model)) == (50, 300, "StoredFactors(50 users × 300 items, 6 factors)")
+    assert (model.n_users, model.n_items, repr(model)) == (50, 300, "StoredFactors(factors, 50 users, 300 items)")
     np.testing.assert_array_equal(model.users, U)
     np.testing.assert_array_equal(model.items, V)
     assert isinstance(model.items, np.memmap)
@@ -113,9 +111,7 @@ def test_copies_are_made_once_and_again_when_the_files_change(tmp_path: Path) ->
 def test_it_is_a_model_like_any_other_and_travels_as_an_address(tmp_path: Path) -> None:
     split = Split(sp.csr_matrix((50, 300), dtype=np.float32), np.arange(50), RNG.integers(0, 300, 50))
     bias = np.arange(300) % 5
-    model = read_factors(
-        shards(tmp_path / "users", U), shards(tmp_path / "items", V), bias, cache=tmp_path / "cache", name="files"
-    )
+    model = read_factors(shards(tmp_path / "users", U), shards(tmp_path / "items", V), bias, cache=tmp_path / "cache")
     expected = Observation((U, V, bias.astype(np.float32)), split, progress=False).advance("uni20")
     letter = pickle.dumps(model)
     assert len(letter) < 8000
@@ -151,7 +147,10 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
     (tmp_path / "text.parquet").write_text("no")
     for source, words in (
         (tmp_path / "object.npy", "no array of numbers in NumPy's format"),
-        (tmp_path / "names.parquet", "neither a column of lists nor columns of floats; it has 'name'"),
+        (
+            tmp_path / "names.parquet",
+            "must have one column of lists, or `vectors` must name one; it has 0 among 'name'",
+        ),
         (tmp_path / "nowhere.parquet", "cannot be read as a dataset"),
         (tmp_path / "text.parquet", "cannot be read as a dataset"),
         (tmp_path / "empty", "holds no files"),
@@ -168,7 +167,7 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
     good = shards(tmp_path / "good", V)
     with pytest.raises(ValueError, match="no column of lists 'vec'; it has 'embedding'"):
         read_factors(U, good, vectors="vec")
-    with pytest.raises(ValueError, match="no column 'number'"):
+    with pytest.raises(ValueError, match="no column of whole numbers 'number'; it has 'embedding'"):
         read_factors(U, good, ids="number")
     with pytest.raises(ValueError, match=r"must have one item bias per item, \(300,\), got shape \(2,\)"):
         read_factors(U, good, [1, 2])

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ import numpy as np
 import observe_oracle as oracle
 import pytest
 import scipy.sparse as sp
+import threadpoolctl
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -21,7 +21,7 @@ import fullrank.observing.products as products
 import fullrank.observing.task as task
 from fullrank._checks import TIES
 from fullrank.data.split import Split
-from fullrank.models.scorer import ItemItem, Rows, as_scorer
+from fullrank.models.scorer import ItemItem, Pairs, Rows, as_scorer
 from fullrank.observing.observation import Observation
 from fullrank.observing.observe import observe
 from fullrank.ranks.counts import RankCounts
@@ -300,20 +300,7 @@ def test_batches_threads_and_maps_change_nothing(
         same(Observation(model, split, progress=False).advance(design), reference)
 
 
-def test_a_blas_that_cannot_be_limited_changes_nothing(
-    world: tuple[Split, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    split, model = world
-    reference = Observation(model, split, progress=False).advance(Exhaustive())
-    monkeypatch.setitem(sys.modules, "threadpoolctl", None)
-    for threads in ("1", "4"):
-        monkeypatch.setenv("OMP_NUM_THREADS", threads)
-        monkeypatch.setenv("OPENBLAS_NUM_THREADS", threads)
-        same(Observation(model, split, progress=False).advance(Exhaustive()), reference)
-
-
 def test_the_number_of_blas_threads_is_put_back(world: tuple[Split, Any]) -> None:
-    threadpoolctl = pytest.importorskip("threadpoolctl")
     split, model = world
 
     def limits() -> list[int]:
@@ -362,17 +349,6 @@ def test_a_forked_process_has_threads_of_its_own(world: tuple[Split, Any], monke
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_a_memory_mapped_table_travels_as_its_address(tmp_path: Any) -> None:
-    np.save(tmp_path / "V.npy", np.random.default_rng(0).normal(size=(5000, 16)).astype(np.float32))
-    mapped = np.load(tmp_path / "V.npy", mmap_mode="r")
-    scorer = as_scorer((np.zeros((3, 16), np.float32), mapped))
-    packed = pickle.dumps(scorer)
-    assert len(packed) < 2000
-    np.testing.assert_array_equal(pickle.loads(packed).items, mapped)
-    part = as_scorer((np.zeros((3, 16), np.float32), mapped[10:]))  # not the whole file: content travels
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(part)).items, mapped[10:])
-
-
 def test_negatives_depend_on_the_case_and_the_seed_only(world: tuple[Split, Any]) -> None:
     split, _ = world
     asked: dict[tuple[int, str], Any] = {}
@@ -383,7 +359,7 @@ def test_negatives_depend_on_the_case_and_the_seed_only(world: tuple[Split, Any]
                 asked.setdefault((int(user) * 1000 + int(row[0]), name), []).append(row[1:].tolist())
             return items * (1.0 if name == "up" else -1.0)
 
-        return score
+        return Pairs(score, flat=False)  # asked for nothing but its cases
 
     for name in ("up", "down"):
         Observation(spy(name), split, progress=False).advance(Sample(20))
@@ -535,7 +511,8 @@ def test_every_candidate_is_as_likely_and_pairs_are_too(replace: bool, pool: str
         return items
 
     candidates: Any = "unseen" if pool == "unseen" else [allowed.tolist()] * n
-    Observation(spy, split, candidates=candidates, rng=2, progress=False).advance(Sample(m, replace))
+    model = Pairs(spy, flat=False)  # asked for nothing but its cases
+    Observation(model, split, candidates=candidates, rng=2, progress=False).advance(Sample(m, replace))
     drawn = np.searchsorted(allowed, np.concatenate(rows))
     assert (allowed[drawn] == np.concatenate(rows)).all()
     for place in range(m):

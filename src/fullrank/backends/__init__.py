@@ -5,8 +5,8 @@ workers on this machine, ``ray`` a cluster.
 
 >>> resolve(None) is map
 True
->>> resolve("processes", workers=2)
-ProcessBackend(workers=2)
+>>> resolve("ray")
+RayBackend(address=None, num_cpus=1, num_gpus=0, retries=3, timeout=None, in_flight=None, item_shards=None, ...)
 """
 
 from __future__ import annotations
@@ -20,36 +20,27 @@ if TYPE_CHECKING:
     from fullrank.backends.processes import ProcessBackend as ProcessBackend
     from fullrank.backends.ray import RayBackend as RayBackend
 
-__all__ = ["NAMES", "ProcessBackend", "RayBackend", "resolve"]
+__all__ = ["ProcessBackend", "RayBackend", "resolve"]
 
+#: What ``backend=`` and ``--backend`` take by name: modules here, and their classes.
 _CLASSES = {"processes": "ProcessBackend", "ray": "RayBackend"}
-#: What ``backend=`` and ``--backend`` take by name.
-NAMES = tuple(_CLASSES)
 
 
-def resolve(backend: Any = None, **options: Any) -> Any:
+def resolve(backend: Any = None) -> Any:
     """Return a backend by its name, or the object itself: something ``observe(map=...)`` takes.
 
-    None is the built-in ``map``: this process, all its threads. ``"processes"`` and ``"ray"`` take the options of
-    `ProcessBackend` and `RayBackend` (an option that is None counts as not given); anything that is callable or has a
-    ``.map`` is returned unchanged.
+    None is the built-in ``map``: this process, all its threads. ``"processes"`` and ``"ray"`` are `ProcessBackend` and
+    `RayBackend` without options; anything that is callable or has a ``.map`` is returned unchanged.
     """
-    given = {key: value for key, value in options.items() if value is not None}
-    if isinstance(backend, str) and backend in NAMES:
-        kind = __getattr__(_CLASSES[backend])
-        allowed = [key for key in kind.__dataclass_fields__ if not key.startswith("_")]
-        for key in given:
-            if key not in allowed:
-                raise ValueError(f"backend {backend!r} has no option `{key}`; it has {', '.join(allowed)}.")
-        return kind(**given)
-    if isinstance(backend, str) or (backend is not None and not callable(getattr(backend, "map", backend))):
-        hint = did_you_mean(backend, NAMES)
+    if backend is None:
+        return map
+    if isinstance(backend, str) and backend in _CLASSES:
+        return __getattr__(_CLASSES[backend])()
+    if isinstance(backend, str) or not callable(getattr(backend, "map", backend)):
         error = ValueError if isinstance(backend, str) else TypeError
+        hint = did_you_mean(backend, _CLASSES)
         raise error(f"`backend` must be 'processes', 'ray', or an object with `.map`, got {backend!r}{hint}")
-    if given:
-        only = "an option of a backend that is given by name, 'processes' or 'ray'"
-        raise ValueError(f"`{next(iter(given))}` is {only}; `backend` is {backend!r}.")
-    return map if backend is None else backend
+    return backend
 
 
 def __getattr__(name: str) -> Any:

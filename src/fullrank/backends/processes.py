@@ -21,7 +21,6 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
-from pathlib import Path
 from typing import Any
 
 from fullrank._threads import cores
@@ -51,19 +50,12 @@ class ProcessBackend(Backend):
     item_shards: int | None = None
     _team: list[_Worker] = field(default_factory=list, repr=False)
 
-    def __repr__(self) -> str:
-        return f"ProcessBackend(workers={self.size})"
-
-    @property
-    def size(self) -> int:
-        """Number of workers there are, or will be."""
-        return cores() if self.workers is None else self.workers
-
     def _map(self, task: Callable[[Any], Any], blocks: Iterable[Any]) -> Iterator[Any]:
+        size = self.workers or cores()
+        threads = self.threads or max(1, cores() // size)
         with _written(task) as parcel:
-            threads = max(1, cores() // self.size) if self.threads is None else self.threads
-            team = _Team(self._team, self.size, threads, parcel, 2 * (self.item_shards or 0) + 1)
-            yield from run(team, task, blocks, retries=self.retries, timeout=self.timeout)
+            team = _Team(self._team, size, threads, parcel, 2 * (self.item_shards or 0) + 1)
+            yield from run(team, task, blocks, self.retries, self.timeout)
 
     def close(self) -> None:
         """Stop the workers."""
@@ -74,12 +66,9 @@ class ProcessBackend(Backend):
         with contextlib.suppress(Exception):  # at the interpreter's end modules may be gone
             self.close()
 
-    def __reduce__(self) -> Any:
-        return ProcessBackend, (self.workers, self.threads, self.retries, self.timeout, self.item_shards)
-
 
 #: What :func:`_open` takes: the model's name, the task as bytes, the file of its arrays, and where in it each one is.
-_Parcel = tuple[str, bytes, str | None, list[tuple[int, int]]]
+_Parcel = tuple[str, bytes, str, list[tuple[int, int]]]
 
 
 @contextlib.contextmanager
@@ -96,38 +85,30 @@ def _written(task: Any) -> Iterator[_Parcel]:
         ) from None
     raws = [buffer.raw() for buffer in buffers]
     starts = [0, *itertools.accumulate(-(-raw.nbytes // _ALIGNED) * _ALIGNED for raw in raws)]
-    path = None
+    handle, path = tempfile.mkstemp(prefix="fullrank-", dir=_roomy(starts[-1]))
     try:
-        if starts[-1]:
-            handle, path = tempfile.mkstemp(prefix="fullrank-", dir=_roomy(starts[-1]))
-            with os.fdopen(handle, "wb") as file:
-                for raw, start in zip(raws, starts, strict=False):
-                    file.seek(start)
-                    file.write(raw)
-                file.truncate(starts[-1])
+        with os.fdopen(handle, "wb") as file:
+            for raw, start in zip(raws, starts, strict=False):
+                file.seek(start)
+                file.write(raw)
+            file.truncate(starts[-1] + 1)  # an empty file could not be mapped
         yield name, head, path, [(start, start + raw.nbytes) for start, raw in zip(starts, raws, strict=False)]
     finally:
-        if path is not None:  # workers that have mapped it keep what they need
-            with contextlib.suppress(OSError):
-                os.unlink(path)
+        with contextlib.suppress(OSError):  # workers that have mapped it keep what they need
+            os.unlink(path)
 
 
 def _roomy(size: int) -> str | None:
     """Return the shared-memory folder if the arrays take less than half of what is free there, else the default."""
-    shared = Path("/dev/shm")
-    try:
-        return str(shared) if os.access(shared, os.W_OK) and size < shutil.disk_usage(shared).free / 2 else None
-    except OSError:
-        return None
+    shared = "/dev/shm"
+    return shared if os.access(shared, os.W_OK) and size < shutil.disk_usage(shared).free / 2 else None
 
 
 def _open(parcel: _Parcel) -> Any:
     name, head, path, spans = parcel
-    whole = memoryview(b"")
-    if path is not None:
-        with open(path, "rb") as file:
-            # private: a model that writes into its own arrays writes into copies of the pages it touches
-            whole = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
+    with open(path, "rb") as file:
+        # private: a model that writes into its own arrays writes into copies of the pages it touches
+        whole = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
     try:
         return pickle.loads(head, buffers=[whole[a:b] for a, b in spans])
     except Exception as error:
@@ -140,8 +121,8 @@ def _open(parcel: _Parcel) -> Any:
 def _work(pipe: Connection, threads: int) -> None:
     """Work as a worker: open tasks and answer blocks until the other end of the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides when to stop
-    left: list[str] = []
-    _die_with_parent(left)
+    left: list[str] = []  # the file that a killed driver would leave behind
+    threading.Thread(target=_die_with_parent, args=(left,), daemon=True).start()
     for key in ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[key] = str(threads)  # for what is imported from now on
     import threadpoolctl
@@ -151,8 +132,7 @@ def _work(pipe: Connection, threads: int) -> None:
         while True:
             parcel, block = pipe.recv()
             if parcel is not None:
-                task = None
-                left[:] = [parcel[2]] if parcel[2] else []
+                task, left[:] = None, [parcel[2]]
                 task = attempt(_open, parcel)
                 if "torch" in sys.modules:
                     sys.modules["torch"].set_num_threads(threads)
@@ -160,19 +140,13 @@ def _work(pipe: Connection, threads: int) -> None:
 
 
 def _die_with_parent(left: list[str]) -> None:
-    """Watch the driver: a killed one closes no pipe that its workers also hold, and deletes no file."""
-    parent = multiprocessing.parent_process()
-    if parent is None:
-        return
-
-    def watch() -> None:
-        wait([parent.sentinel])
-        for path in left:
-            with contextlib.suppress(OSError):
-                os.unlink(path)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
+    """Wait for the driver to end: a killed one closes no pipe that its workers also hold, and deletes no file."""
+    driver: Any = multiprocessing.parent_process()
+    wait([driver.sentinel])
+    for path in left:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+    os._exit(1)
 
 
 class _Worker:
@@ -186,31 +160,23 @@ class _Worker:
         self.parcel: _Parcel | None = None
         self.busy = False
 
-    def give(self, parcel: _Parcel, block: Any) -> None:
-        """Send a block, and the task before it if the worker does not have it yet."""
-        self.busy = True
-        with contextlib.suppress(OSError):  # a dead worker is found by `wait`
-            self.pipe.send((None if self.parcel is parcel else parcel, block))
-            self.parcel = parcel
-
-    def stop(self, *, now: bool = False) -> None:
+    def stop(self) -> None:
         self.pipe.close()
-        if now or self.busy:
-            self.process.kill()
-        self.process.join(2)
-        if self.process.is_alive():
-            self.process.kill()
-            self.process.join()
+        self.process.kill()  # it holds nothing that is not in the driver
+        self.process.join()
         self.process.close()
 
 
+@dataclass
 class _Team:
     """Is the `Runner` over worker processes: a handle is the worker that has the block."""
 
-    def __init__(self, workers: list[_Worker], size: int, threads: int, parcel: _Parcel, ahead: int) -> None:
-        self.workers, self.size, self.threads, self.parcel, self.ahead = workers, size, threads, parcel, ahead
-        self.deaths = 0
-        self.answers = 0
+    workers: list[_Worker]
+    size: int
+    threads: int
+    parcel: _Parcel
+    ahead: int
+    answered: bool = False
 
     def _places(self, block: Any) -> list[int]:
         """Return the free places where the block may run: a range of items has one place, so that it is opened once."""
@@ -228,37 +194,34 @@ class _Team:
         if worker is None:
             worker = _Worker(places[0], self.threads)
             self.workers.append(worker)
-        worker.give(self.parcel, block)
+        worker.busy = True
+        with contextlib.suppress(OSError):  # a dead worker is found by `wait`
+            worker.pipe.send((None if worker.parcel is self.parcel else self.parcel, block))  # the task is sent once
+            worker.parcel = self.parcel
         return worker
 
     def wait(self, seconds: float | None) -> Iterable[tuple[Hashable, Any]]:
-        of: dict[Any, _Worker] = {}
-        for worker in self.workers:
-            if worker.busy:
-                of[worker.pipe] = of[worker.process.sentinel] = worker
-        out: list[tuple[Hashable, Any]] = []
-        for worker in dict.fromkeys(of[key] for key in wait(list(of), seconds)):
-            try:
-                if worker.pipe.poll():
-                    outcome = worker.pipe.recv()
-                    worker.busy = False
-                    self.answers += 1
-                    out.append((worker, outcome))
-                    continue
-            except (EOFError, OSError):
-                pass
-            worker.process.join(5)
-            code = worker.process.exitcode
-            self.drop(worker)
-            self.deaths += 1
-            how = f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with exit code {code}"
-            hint = "" if self.answers else ' (a script that uses workers must start under `if __name__ == "__main__":`)'
-            time.sleep(min(0.05 * self.deaths, 1.0))  # a machine short of memory needs a moment
-            out.append((worker, Lost(f"its worker {how}{hint}")))
-        return out
+        busy = [worker for worker in self.workers if worker.busy]
+        of: dict[Any, _Worker] = {key: each for each in busy for key in (each.pipe, each.process.sentinel)}
+        ready = dict.fromkeys(of[key] for key in wait(list(of), seconds))
+        return [(worker, self._outcome(worker)) for worker in ready]
+
+    def _outcome(self, worker: _Worker) -> Any:
+        with contextlib.suppress(EOFError, OSError):
+            if worker.pipe.poll():
+                outcome = worker.pipe.recv()
+                worker.busy, self.answered = False, True
+                return outcome
+        worker.process.join(5)
+        code = worker.process.exitcode
+        self.drop(worker)
+        how = f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with exit code {code}"
+        hint = "" if self.answered else ' (a script that uses workers must start under `if __name__ == "__main__":`)'
+        time.sleep(0.1)  # a machine short of memory needs a moment
+        return Lost(f"its worker {how}{hint}")
 
     def drop(self, handle: Hashable) -> None:
         worker: Any = handle
         if worker in self.workers:
             self.workers.remove(worker)
-            worker.stop(now=True)
+            worker.stop()

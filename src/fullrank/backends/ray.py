@@ -77,7 +77,7 @@ class RayBackend(Backend):
     def _map(self, task: Callable[[Any], Any], blocks: Iterable[Any]) -> Iterator[Any]:
         ray = self.connect()
         with contextlib.closing(_Cluster(ray, self, task)) as cluster:
-            yield from run(cluster, task, blocks, retries=self.retries, timeout=self.timeout)
+            yield from run(cluster, task, blocks, self.retries, self.timeout)
 
     def close(self) -> None:
         """Stop Ray if this backend started it."""
@@ -253,7 +253,6 @@ class _Cluster:
     def close(self) -> None:
         for handle in list(self.running):
             self.drop(handle)
-        for keeper in self.keepers.values():
-            with contextlib.suppress(Exception):
-                self.ray.kill(keeper)
+        for keeper in list(self.keepers.values()):
+            self._retire(keeper)
         self.box.clear()

@@ -63,19 +63,15 @@ class Runner(Protocol):
 
     def room(self, block: Any) -> bool:
         """Say whether one more block can be started now."""
-        ...
 
     def start(self, block: Any) -> Hashable:
         """Start a block."""
-        ...
 
     def wait(self, seconds: float | None) -> Iterable[tuple[Hashable, Any]]:
         """Return what ended within ``seconds`` (None: as long as it takes): results, `Failure` or `Lost`."""
-        ...
 
     def drop(self, handle: Hashable) -> None:
         """Forget a block on its way, whatever becomes of it."""
-        ...
 
 
 class Backend:
@@ -90,7 +86,7 @@ class Backend:
             key, value = each.name, getattr(self, each.name)
             if key in ("timeout", "num_cpus", "num_gpus") and value is not None:
                 check_number(key, value, above=None if key == "num_gpus" else 0)
-            elif each.type in ("int", "int | None"):
+            elif key not in ("timeout", "address") and not key.startswith("_"):
                 check_whole(key, value, 0 if key == "retries" else 1, none=True)
 
     def map(self, task: Callable[[Any], Any], blocks: Iterable[Any]) -> Iterator[Any]:
@@ -108,9 +104,7 @@ class Backend:
         self.close()
 
 
-def run(
-    runner: Runner, task: Any, blocks: Iterable[Any], *, retries: int = 3, timeout: float | None = None
-) -> Iterator[Any]:
+def run(runner: Runner, task: Any, blocks: Iterable[Any], retries: int, timeout: float | None) -> Iterator[Any]:
     """Yield the results of all blocks, in the order in which they end.
 
     A block whose worker is lost is started again up to ``retries`` times; one that runs longer than ``timeout`` seconds
@@ -130,9 +124,9 @@ def run(
         block, failure = schedule.failed
         model, where = _where(task, block)
         error: Exception = BlockError(f"{model} failed in {where}: {failure.kind}: {failure.message}")
-        if failure.kind in ("ValueError", "TypeError"):  # a sentence for people already
-            kind = ValueError if failure.kind == "ValueError" else TypeError
-            error = kind(f"{failure.message.rstrip('.')} (in {where}).")
+        for kind in (ValueError, TypeError):  # these are sentences for people already
+            if failure.kind == kind.__name__:
+                error = kind(f"{failure.message.rstrip('.')} (in {where}).")
         raise error from RuntimeError(f"\n\n{failure.trace}")  # the worker's traceback, shown with the error
 
 
@@ -231,10 +225,9 @@ class _Schedule:
 
 
 def _where(task: Any, block: Any) -> tuple[str, str]:
-    name = getattr(task, "name", None)
-    users = getattr(block, "users", None)
-    model = f"model `{name}`" if name else "the function"
-    if users is None or not len(users):
+    model = f"model `{task.name}`" if hasattr(task, "name") else "the function"
+    users: Any = getattr(block, "users", ())
+    if not len(users):
         return model, "a block"
     first, last = int(users[0]), int(users[-1])
     return model, f"the block of user {first}" if first == last else f"the block of users {first} to {last}"

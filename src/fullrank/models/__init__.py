@@ -2,16 +2,7 @@
 
 from fullrank.models.als import ALS, ImplicitALS
 from fullrank.models.ease import EASE
-from fullrank.models.fitted import (
-    FittedFactors,
-    FittedItemItem,
-    Recommender,
-    describe,
-    history_of,
-    load_model,
-    register,
-    save_model,
-)
+from fullrank.models.fitted import FittedFactors, FittedItemItem, describe, history_of, load_model, register, save_model
 from fullrank.models.itemknn import ItemCF, ItemKNN
 from fullrank.models.popularity import Popularity
 from fullrank.models.scorer import Factors, ItemItem, Pairs, Rows, Scorer, Table, as_scorer
@@ -19,8 +10,8 @@ from fullrank.models.stored import StoredFactors, read_factors
 
 __all__ = [
     "ALS", "EASE", "Factors", "FittedFactors", "FittedItemItem", "ImplicitALS", "ItemCF", "ItemItem", "ItemKNN",
-    "Pairs", "Popularity", "Recommender", "Rows", "Scorer", "StoredFactors", "Table", "as_scorer", "describe",
-    "history_of", "load_model", "read_factors", "register", "save_model",
+    "Pairs", "Popularity", "Rows", "Scorer", "StoredFactors", "Table", "as_scorer", "describe", "history_of",
+    "load_model", "read_factors", "register", "save_model",
 ]  # fmt: skip
 
 register(ALS, EASE, ImplicitALS, ItemCF, ItemKNN, Popularity)

@@ -134,10 +134,8 @@ class ImplicitALS:
         history = history_of(train)
         implicit = require("implicit.als", "`ImplicitALS`", "'fullrank[implicit]', or take `ALS`")
         with ONE_BLAS_THREAD:  # implicit runs its own threads; two kinds would fight for the cores
-            model = implicit.AlternatingLeastSquares(
-                factors=self.factors, regularization=self.regularization, alpha=self.alpha, iterations=self.iterations,
-                random_state=self.rng, use_gpu=False,
-            )  # fmt: skip
+            given = {key: value for key, value in vars(self).items() if key != "rng"}
+            model = implicit.AlternatingLeastSquares(**given, random_state=self.rng, use_gpu=False)
             model.fit(history.astype(np.float32), show_progress=False)
         return FittedFactors(self, np.asarray(model.user_factors), np.asarray(model.item_factors))
 

@@ -44,65 +44,52 @@ class EASE:
                 f"`EASE` on {n:,} items needs {needed:.1f} GB for its dense similarities, and `max_gigabytes` is "
                 f"{self.max_gigabytes:g}: raise it where memory allows, or take `ItemKNN` or `ALS`."
             )
-        if 2 * history.shape[0] <= n:
-            return FittedItemItem(self, _from_users(history, self.l2, progress), history.astype(np.float32))
-        with bar(progress, 3, "EASE") as steps:
-            items, gram = history.T.tocsr(), np.empty((n, n))
-            for first in range(0, n, _STRIP):
-                gram[first : first + _STRIP] = (items[first : first + _STRIP] @ history).toarray()
-            gram.flat[:: n + 1] += self.l2
-            steps.update()
-            _invert(gram)
-            steps.update()
-            similarity = _coefficients(gram)
-            steps.update()
-        return FittedItemItem(self, similarity, history.astype(similarity.dtype))
+        with bar(progress, n, "EASE") as steps:
+            similarity = (_from_users if 2 * history.shape[0] <= n else _from_items)(history, self.l2, steps)
+        np.fill_diagonal(similarity, 0.0)
+        return FittedItemItem(self, similarity, history.astype(np.float32))
 
     __repr__ = describe
 
 
-def _from_users(history: Any, l2: float, progress: bool) -> Array:
+def _from_items(history: Any, l2: float, steps: Any) -> Array:
+    """Compute B by the inverse P of the items' Gram matrix."""
+    n = history.shape[1]
+    items, gram = history.T.tocsr(), np.empty((n, n))
+    for first in range(0, n, _STRIP):
+        gram[first : first + _STRIP] = (items[first : first + _STRIP] @ history).toarray()
+    _invert(gram, l2)
+    steps.update(n)
+    return np.multiply(gram, -1.0 / np.diag(gram), out=np.empty((n, n), dtype=np.float32))
+
+
+def _from_users(history: Any, l2: float, steps: Any) -> Array:
     """Compute B by way of the users: (XᵀX + l2 I)⁻¹ = (I − G)/l2 with G = Xᵀ(XXᵀ + l2 I)⁻¹X, so B_ij = G_ij/(1 − G_jj)."""
     users = (history @ history.T).toarray()
-    users.flat[:: len(users) + 1] += l2
-    _invert(users)
-    users = np.triu(users) + np.triu(users, 1).T
+    _invert(users, l2)
     items = history.T.tocsr()
     n = items.shape[0]
     out = np.empty((n, n), dtype=np.float32)
-    with bar(progress, n, "EASE") as steps:
-        for first in range(0, n, _STRIP):
-            strip = items @ (items[first : first + _STRIP] @ users).T
-            diagonal = strip[np.arange(first, first + strip.shape[1]), np.arange(strip.shape[1])]
-            out[:, first : first + _STRIP] = strip / (1 - diagonal)
-            steps.update(strip.shape[1])
-    np.fill_diagonal(out, 0.0)
+    for first in range(0, n, _STRIP):
+        strip = items @ (items[first : first + _STRIP] @ users).T
+        out[:, first : first + _STRIP] = strip / (1 - np.diag(strip, -first))
+        steps.update(strip.shape[1])
     return out
 
 
-def _invert(matrix: Array) -> None:
-    """Replace a positive definite matrix by its inverse, of which only the upper triangle is filled."""
+def _invert(gram: Array, l2: float) -> None:
+    """Replace a Gram matrix G by (G + l2 I)⁻¹, in its own memory."""
     from scipy.linalg import lapack
 
+    gram.flat[:: len(gram) + 1] += l2
     # LAPACK keeps columns together, NumPy rows: its lower triangle is our upper one
-    factor, info = lapack.dpotrf(matrix.T, lower=1, clean=0, overwrite_a=1)
+    factor, info = lapack.dpotrf(gram.T, lower=1, clean=0, overwrite_a=1)
     if info == 0:
         factor, info = lapack.dpotri(factor, lower=1, overwrite_c=1)
-    if info != 0 or not np.shares_memory(factor, matrix):
+    if info != 0 or not np.shares_memory(factor, gram):
         raise ValueError("`EASE` could not invert XᵀX + l2 I: `l2` is too small for these data.")
-
-
-def _coefficients(inverse: Array) -> Array:
-    """Compute B from the upper triangle of P, in single precision."""
-    n = len(inverse)
-    out = np.empty((n, n), dtype=np.float32)
-    scale = -1.0 / np.diag(inverse)
-    for first in range(0, n, _STRIP):
-        last = min(first + _STRIP, n)
-        strip = inverse[first:last, first:]
-        corner = np.triu(strip[:, : last - first])
-        strip = np.hstack([corner + np.triu(corner, 1).T, strip[:, last - first :]])
-        out[first:last, first:] = strip * scale[first:]
-        out[first:, first:last] = strip.T * scale[first:last]
-    np.fill_diagonal(out, 0.0)
-    return out
+    for first in range(0, len(gram), _STRIP):  # the lower triangle mirrors the upper one, which LAPACK has filled
+        last = first + _STRIP
+        corner = np.triu(gram[first:last, first:last])
+        gram[first:last, first:last] = corner + np.triu(corner, 1).T
+        gram[last:, first:last] = gram[first:last, last:].T

@@ -1,15 +1,14 @@
 """Fitted recommenders: their parameters beside the arrays that score, ready to save.
 
-There are two kinds, and both are scorers that compiled loops score: factors (popularity is factors of width 0 and a bias
-per item) and item-item similarities over the users' histories. Recommenders and kinds from elsewhere join by
-:func:`register`.
+There are two kinds, both scored by compiled loops: factors (popularity is factors of width 0 and a bias per item) and
+item-item similarities over the users' histories. Recommenders and kinds from elsewhere join by :func:`register`.
 """
 
 import dataclasses
 import os
 from collections.abc import Callable, Mapping
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,12 +22,8 @@ _FORMAT, _VERSION = "fullrank model", 1
 _RECOMMENDERS: dict[str, type] = {}
 
 
-class Recommender(Protocol):
-    """Parameters of a model, as a frozen value; fitting returns the model and never changes the value."""
-
-    def fit(self, train: Any, *, progress: bool = True) -> Any:
-        """Return the model learned from a users × items matrix, a `Scorer`."""
-        ...
+def _describe_fitted(model: Any) -> str:
+    return f"{model.name} fitted on {model.n_users:,} users × {model.n_items:,} items"
 
 
 class FittedFactors(Factors):
@@ -51,8 +46,7 @@ class FittedFactors(Factors):
             arrays["item_bias"] = self.bias
         save_model(path, "factors", self.recommender, arrays)
 
-    def __repr__(self) -> str:
-        return f"{self.name} fitted on {self.n_users:,} users × {self.n_items:,} items"
+    __repr__ = _describe_fitted
 
 
 class FittedItemItem(ItemItem):
@@ -76,9 +70,7 @@ class FittedItemItem(ItemItem):
             arrays["similarity"] = self.similarity
         save_model(path, "item-item", self.recommender, arrays)
 
-    def __repr__(self) -> str:
-        kind = f"{self.similarity.nnz:,} similarities" if sp.issparse(self.similarity) else "dense similarities"
-        return f"{self.name} fitted on {self.n_users:,} users × {self.n_items:,} items, {kind}"
+    __repr__ = _describe_fitted
 
 
 def register(*recommenders: type, **kinds: Callable[[Any, dict[str, Array]], Any]) -> None:
@@ -130,20 +122,17 @@ def load_model(path: str | os.PathLike[str]) -> Any:
 
 
 def _item_item(recommender: Any, arrays: dict[str, Array]) -> FittedItemItem:
-    if "similarity" in arrays:
-        similarity: Any = arrays["similarity"]
-        n_items = len(similarity)
-    else:
-        n_items = len(arrays["similarity_indptr"]) - 1
-        parts = (arrays["similarity_data"], arrays["similarity_indices"], arrays["similarity_indptr"])
-        similarity = _checked_csr(parts, (n_items, n_items))
+    similarity = arrays.get("similarity")
+    if similarity is None:
+        data, indices, indptr = (arrays[f"similarity_{part}"] for part in ("data", "indices", "indptr"))
+        similarity = _checked_csr(data, indices, indptr, len(indptr) - 1)
     indptr, indices = arrays["history_indptr"], arrays["history_indices"]
     ones = np.ones(len(indices), dtype=similarity.dtype)
-    return FittedItemItem(recommender, similarity, _checked_csr((ones, indices, indptr), (len(indptr) - 1, n_items)))
+    return FittedItemItem(recommender, similarity, _checked_csr(ones, indices, indptr, similarity.shape[0]))
 
 
-def _checked_csr(parts: tuple[Array, Array, Array], shape: tuple[int, int]) -> Any:
-    matrix = sp.csr_matrix(parts, shape=shape)
+def _checked_csr(data: Array, indices: Array, indptr: Array, n_items: int) -> Any:
+    matrix = sp.csr_matrix((data, indices, indptr), shape=(len(indptr) - 1, n_items))
     matrix.check_format(full_check=True)  # indices out of range would be read by compiled loops
     return matrix
 

@@ -70,7 +70,7 @@ class ItemCF:
     def fit(self, train: Any, *, progress: bool = True) -> FittedItemItem:
         """Compute similarities, keep the nearest neighbours, and normalise."""
         history = history_of(train)
-        if self.history_neighbours is None and self.scored_neighbours is None:
+        if self.history_neighbours is None:
             # all similarities, at most Σ n_u² of 12 bytes, are kept, twice while strips are joined
             pairs = int((np.diff(history.indptr).astype(np.int64) ** 2).sum())
             needed = 24 * min(pairs, history.shape[1] ** 2) / 1e9
@@ -82,13 +82,12 @@ class ItemCF:
         forward, backward = [], []
         for strip in _similarities(history.T.tocsr(), "ItemCF", progress, keep_self=self.keep_self):
             strip.data **= self.power
+            forward.append(strip if self.history_neighbours is None else _nearest(strip, self.history_neighbours))
             if self.scored_neighbours is not None:  # by symmetry of s a row is also a column
                 backward.append(_nearest(strip, self.scored_neighbours))
-            if self.history_neighbours is not None:
-                forward.append(_nearest(strip, self.history_neighbours))
-            elif self.scored_neighbours is None:
-                forward.append(strip)
-        similarity = _together(forward, backward)
+        similarity = sp.vstack(forward, format="csr")
+        if backward:
+            similarity = similarity.multiply(sp.vstack(backward, format="csr").T.astype(bool)).tocsr()
         if self.normalise:
             squares = np.bincount(similarity.indices, similarity.data**2, similarity.shape[1])
             similarity.data /= np.sqrt(squares)[similarity.indices]
@@ -136,7 +135,7 @@ class ItemKNN:
             rarity = np.log(weights.shape[0]) - np.log1p(times)
             weights.data = np.repeat((self.k1 + 1) / lengths, sizes) * rarity[weights.indices]
         strips = _similarities(weights, "ItemKNN", progress, keep_self=self.keep_self, cosine=cosine)
-        similarity = _together([_nearest(strip, self.neighbours) for strip in strips], [])
+        similarity = sp.vstack([_nearest(strip, self.neighbours) for strip in strips], format="csr")
         return FittedItemItem(self, _densest(similarity), history)
 
     __repr__ = describe
@@ -166,28 +165,16 @@ def _similarities(weights: Any, what: str, progress: bool, *, keep_self: bool, c
 
 def _nearest(strip: Any, k: int) -> Any:
     """Keep the ``k`` largest entries of each row; of equals those at the lower position."""
-    keep = np.ones(len(strip.data), dtype=bool)
+    out = strip.copy()
     for row in np.flatnonzero(np.diff(strip.indptr) > k):
         span = slice(strip.indptr[row], strip.indptr[row + 1])
         values = strip.data[span]
         least = np.partition(values, -k)[-k]
         chosen = values > least
         chosen[np.flatnonzero(values == least)[: k - int(chosen.sum())]] = True
-        keep[span] = chosen
-    rows = np.repeat(np.arange(strip.shape[0]), np.diff(strip.indptr))[keep]
-    ends = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=strip.shape[0]))])
-    return sp.csr_matrix((strip.data[keep], strip.indices[keep], ends), shape=strip.shape)
-
-
-def _together(forward: list[Any], backward: list[Any]) -> Any:
-    """Join strips to a matrix with histories in rows and scored items in columns; an entry must be in both, if given."""
-    if not backward:
-        return sp.vstack(forward, format="csr")
-    turned = sp.vstack(backward, format="csr").T.tocsr()
-    if not forward:
-        return turned
-    there = turned.astype(bool).astype(np.float64)
-    return sp.csr_matrix(sp.vstack(forward, format="csr").multiply(there))
+        out.data[span] = np.where(chosen, values, 0.0)
+    out.eliminate_zeros()
+    return out
 
 
 def _densest(similarity: Any) -> Any:

@@ -6,7 +6,7 @@ for rows; the rest is asked in batches.
 
 >>> import numpy as np
 >>> as_scorer((np.eye(2, 3), np.ones((4, 3))))
-Factors(2 users × 4 items, 3 factors)
+Factors(factors, 2 users, 4 items)
 >>> as_scorer(lambda users, items: -items).score(np.array([0]), np.array([[2, 0, 1]]))
 array([[-2,  0, -1]])
 """
@@ -14,10 +14,8 @@ array([[-2,  0, -1]])
 from __future__ import annotations
 
 import hashlib
-import mmap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -36,15 +34,26 @@ class Scorer(Protocol):
 
     def score(self, users: IntArray, items: IntArray) -> Any:
         """Return scores of shape (b, m): entry (r, c) for user ``users[r]`` and item ``items[r, c]``."""
-        ...
+
+
+def _digest(scorer: Any) -> str:
+    """Return a fingerprint of the arrays (of a sample of rows where they are large)."""
+    return digest_of(*(each for each in vars(scorer).values() if isinstance(each, np.ndarray) or sp.issparse(each)))
+
+
+def _describe(scorer: Any) -> str:
+    """Write a scorer as its kind, its name and how many users and items it knows."""
+    sizes = [f"{n:,} {what}" for what in ("users", "items") if (n := getattr(scorer, f"n_{what}")) is not None]
+    return f"{type(scorer).__name__}({', '.join([scorer.name, *sizes])})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Factors:
     """score(u, i) = users[u] · items[i] + bias[i]: two embedding tables, in memory or memory-mapped.
 
-    float32 and float64 tables are used without a copy when they are C-ordered; other types are converted.
-    A bias per user would change no rank and is not needed.
+    float32 and float64 tables are used without a copy when they are C-ordered; other types are converted. Worker processes
+    get their content: :func:`read_factors` makes tables that travel as the names of their files. A bias per user would
+    change no rank and is not needed.
     """
 
     users: Array
@@ -71,19 +80,7 @@ class Factors:
         scores = np.einsum("bd,bmd->bm", self.users[users], self.items[items])
         return np.asarray(scores if self.bias is None else scores + self.bias[items])
 
-    def digest(self) -> str:
-        """Return a fingerprint of the tables (of a sample of rows where they are large)."""
-        return digest_of(self.users, self.items, self.bias)
-
-    def __repr__(self) -> str:
-        return f"Factors({self.n_users:,} users × {self.n_items:,} items, {self.users.shape[1]} factors)"
-
-    def __getstate__(self) -> dict[str, Any]:
-        # A memory-mapped table travels to another process as its address on disk, not as its content.
-        return {key: _address(each) if isinstance(each, np.ndarray) else each for key, each in vars(self).items()}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        _settle(self, **{key: each() if isinstance(each, partial) else each for key, each in state.items()})
+    digest, __repr__ = _digest, _describe
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -97,9 +94,7 @@ class ItemItem:
     n_items: int = field(init=False)
 
     def __post_init__(self) -> None:
-        similarity, history = self.similarity, sp.csr_matrix(self.history)
-        sparse = sp.issparse(similarity)
-        similarity = _floating_csr(similarity) if sparse else matrix_of(similarity, "item similarities")
+        similarity, history = matrix_of(self.similarity, "item similarities"), sp.csr_matrix(self.history)
         if similarity.shape[0] != similarity.shape[1]:
             raise ValueError(f"model `{self.name}` must have items × items similarities, got shape {similarity.shape}.")
         if history.shape[1] > similarity.shape[0]:
@@ -116,13 +111,7 @@ class ItemItem:
         rows = rows.toarray() if sp.issparse(rows) else np.asarray(rows)
         return np.take_along_axis(rows, items, axis=1)
 
-    def digest(self) -> str:
-        """Return a fingerprint of similarities and histories."""
-        return digest_of(self.similarity, self.history)
-
-    def __repr__(self) -> str:
-        kind = f"{self.similarity.nnz:,} similarities" if sp.issparse(self.similarity) else "dense"
-        return f"ItemItem({self.n_users:,} users × {self.n_items:,} items, {kind})"
+    digest, __repr__ = _digest, _describe
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -135,7 +124,7 @@ class Table:
     n_items: int = field(init=False)
 
     def __post_init__(self) -> None:
-        scores = _floating_csr(self.scores)
+        scores = matrix_of(self.scores, "scores")
         _settle(self, scores=scores, n_users=scores.shape[0], n_items=scores.shape[1])
 
     def score(self, users: IntArray, items: IntArray) -> Array:
@@ -146,12 +135,7 @@ class Table:
             row[self.scores.indices[span]] = self.scores.data[span]
         return np.take_along_axis(rows, items, axis=1)
 
-    def digest(self) -> str:
-        """Return a fingerprint of the scores."""
-        return digest_of(self.scores)
-
-    def __repr__(self) -> str:
-        return f"Table({self.n_users:,} users × {self.n_items:,} items, {self.scores.nnz:,} scores)"
+    digest, __repr__ = _digest, _describe
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -167,8 +151,7 @@ class Rows:
         """Ask for whole rows and pick the items."""
         return np.take_along_axis(to_numpy(self.rows(users)), items, axis=1)
 
-    def __repr__(self) -> str:
-        return f"Rows({self.name}, {self.n_items:,} items)"
+    __repr__ = _describe
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -176,9 +159,9 @@ class Pairs:
     """A function ``score(users, items)`` of positions: users (b,), items (b, m), scores (b, m); or of flat pairs.
 
     ``flat`` says that users, items and scores are all of shape (b·m,), as in ``(U[u] * V[i]).sum(-1)``; scores of shape
-    (b·m, 1) will do. ``None`` finds out at the first call: the function is asked in the first form and, if it fails or gives
-    another shape, in the second. That call has b and m that differ and are above 1 (b = 2 and m = 3 of user 0 and item 0
-    otherwise), for else a function of flat pairs could give the right shape and wrong scores.
+    (b·m, 1) will do. ``None`` finds out at the first call: the function is asked for a few pairs in the first form and, if
+    it fails or gives another shape, in the second. They have b = 2 and m = 3, for with b = m, or one of them 1, a function
+    of flat pairs could give the right shape and wrong scores.
     """
 
     function: Callable[[IntArray, IntArray], Any]
@@ -189,39 +172,35 @@ class Pairs:
 
     def score(self, users: IntArray, items: IntArray) -> Array:
         """Call the function and bring its scores into the shape of ``items``."""
-        if self.flat is not None:
-            return self._ask(users, items, self.flat)
-        if 1 < items.shape[0] != items.shape[1] > 1:
-            return self._find_form(users, items)
-        self._find_form(np.zeros(2, dtype=np.int64), np.zeros((2, 3), dtype=np.int64))
-        return self.score(users, items)
+        if self.flat is None:
+            self._find_form(np.resize(users[:1], 2), np.resize(items[:1], (2, 3)))
+        return self._ask(users, items, bool(self.flat))
 
-    def _find_form(self, users: IntArray, items: IntArray) -> Array:
+    def _find_form(self, users: IntArray, items: IntArray) -> None:
         """Ask in both forms and remember the one that is answered."""
+        flat = False
         try:
-            scores, flat = self._ask(users, items, False), False
+            self._ask(users, items, flat)
         except Exception as error:  # whatever a function does that was handed the wrong form
+            flat = True
             try:
+                together = self._ask(users, items, flat)
                 if isinstance(error, _WrongShapeError):
-                    self._check_flat(users, items)
-                scores, flat = self._ask(users, items, True), True
+                    self._check_alone(users[:1], items[:1, 1:2], float(together[0, 1]))
             except Exception as other:
                 error.add_note(f"Asked for {items.size} flat pairs instead: {other}")
                 if isinstance(error, _WrongShapeError) and isinstance(other, _WrongShapeError):
                     raise ValueError(f"{error} {other}") from None
                 raise error from None
         _settle(self, flat=flat)
-        return scores
 
-    def _check_flat(self, users: IntArray, items: IntArray) -> None:
+    def _check_alone(self, user: IntArray, item: IntArray, together: float) -> None:
         """Refuse a function whose score of a pair is another when it is asked alone: it takes the first form, and errs."""
-        few = users[:2], items[:2, :3]
-        together, alone = self._ask(*few, True)[-1, -1], self._ask(few[0][-1:], few[1][-1:, -1:], True)[0, 0]
-        if not np.isclose(float(together), float(alone), rtol=1e-2, atol=1e-6, equal_nan=True):
-            pair = f"user {few[0][-1]} and item {few[1][-1, -1]}"
+        alone = float(self._ask(user, item, True)[0, 0])
+        if not np.isclose(together, alone, rtol=1e-2, atol=1e-6, equal_nan=True):
             raise _WrongShapeError(
-                f"model `{self.name}` gave {pair} the score {float(together):g} among other pairs and {float(alone):g} "
-                "alone; a score must not depend on the other pairs."
+                f"model `{self.name}` gave user {user[0]} and item {item[0, 0]} the score {together:g} among other pairs "
+                f"and {alone:g} alone; a score must not depend on the other pairs."
             )
 
     def _ask(self, users: IntArray, items: IntArray, flat: bool) -> Array:
@@ -234,8 +213,7 @@ class Pairs:
             )
         return scores.reshape(items.shape)
 
-    def __repr__(self) -> str:
-        return f"Pairs({self.name})"
+    __repr__ = _describe
 
 
 class _WrongShapeError(ValueError):
@@ -287,20 +265,11 @@ def _settle(value: Any, **fields: Any) -> None:
         object.__setattr__(value, name, each)
 
 
-def _address(array: Array) -> Array | partial[Array]:
-    """Return how to map an array that is all of a memory-mapped file; any other array itself."""
-    root: Any = array
-    while isinstance(root, np.ndarray) and not isinstance(root.base, mmap.mmap):
-        root = root.base
-    if not isinstance(root, np.memmap) or root.filename is None:
-        return np.asarray(array)
-    whole = (root.shape, root.dtype, root.ctypes.data) == (array.shape, array.dtype, array.ctypes.data)
-    how = (str(root.filename), array.dtype.str, "r", root.offset, array.shape)
-    return partial(np.memmap, *how) if whole else np.asarray(array)
-
-
-def matrix_of(values: Any, what: str) -> Array:
-    """Return a matrix of numbers as a C-ordered array of float32 or float64."""
+def matrix_of(values: Any, what: str) -> Any:
+    """Return a matrix of numbers as a C-ordered array, or a canonical CSR matrix, of float32 or float64."""
+    if sp.issparse(values):
+        csr = canonical_csr(values)
+        return csr.astype(float_type(csr.dtype), copy=False)
     array = floats(values, f"the {what}")
     if array.ndim != 2:
         raise ValueError(f"the {what} must be a matrix, got shape {array.shape}.")
@@ -329,11 +298,6 @@ def bias_of(bias: Any, n_items: int, kind: Any, name: str) -> Array | None:
     if bias.shape != (n_items,):
         raise ValueError(f"model `{name}` must have one item bias per item, ({n_items},), got shape {bias.shape}.")
     return np.asarray(bias)
-
-
-def _floating_csr(matrix: Any) -> Any:
-    csr = canonical_csr(matrix)
-    return csr.astype(float_type(csr.dtype), copy=False)
 
 
 def to_numpy(values: Any) -> Array:

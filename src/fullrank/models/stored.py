@@ -1,15 +1,13 @@
 """Factors that stay in files: memory-mapped `.npy`, or Parquet, Arrow and Feather datasets on any file system.
 
-`.npy` files are mapped. A dataset (one file, a folder, or many shards; local, or on any file system that pyarrow
-or fsspec can open) is streamed once, batch by batch, into a `.npy` of the cache, which is mapped from then on: the system
-keeps in memory what is used and no more, and nothing is ever wholly loaded. Where only a range of items is needed (item
-shards), only that range is read and written.
+`.npy` files are mapped. A dataset is streamed once, batch by batch, into a `.npy` of the cache, which is mapped from then
+on: the system keeps in memory what is used and no more, and nothing is ever wholly loaded. Where only a range of items is
+needed (item shards), only that range is read and written.
 """
 
 from __future__ import annotations
 
 import hashlib
-import itertools
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from fullrank._checks import first_where
+from fullrank._checks import first_where, require
 from fullrank._columns import listed
 from fullrank._files import replacing
 from fullrank._tables import map_npy, require_pyarrow
@@ -28,7 +26,6 @@ from fullrank.models.scorer import Factors, bias_of, digest_of, float_type
 
 #: Rows read at a time.
 BATCH = 1 << 15
-_VECTORS = ("embedding", "vector", "factors", "features")
 _IDS = ("position", "index", "id", "user_id", "item_id", "user", "item")
 
 
@@ -41,21 +38,20 @@ def read_factors(
     filesystem: Any = None,
     vectors: str | None = None,
     ids: str | None = None,
-    name: str = "factors",
 ) -> StoredFactors:
     """Make a factor model whose tables stay in files; a model like any other for ``observe`` and ``evaluate``.
 
     ``users`` and ``items`` are each a `.npy` file, an array, or a dataset of one row per user (item): a path, a folder, a
     list of shards, a URI ("s3://…", "gs://…", "hdfs://…"), or an open ``pyarrow.dataset``, with ``filesystem`` any of
-    pyarrow's or fsspec's. The row's vector is a column of lists (``vectors``; found if there is only one), or, without
-    one, all columns of floats side by side. Its position is the whole number in the column ``ids`` (found under its usual
-    names) or, without one, its place in the files, taken in the order of their names.
+    pyarrow's or fsspec's. The row's vector is in a column of lists (``vectors``; found if there is only one). Its position
+    is the whole number in the column ``ids`` (found under its usual names) or, without one, its place in the files, taken
+    in the order of their names.
 
     ``cache`` is the folder of the `.npy` copies (else the platform's cache): made once, recognised by names, sizes and
     times of the files, safe to delete. Workers on other machines make their own there. ``bias`` is one number per item.
     """
     options = (cache, filesystem, vectors, ids)
-    return StoredFactors(_table(users, "users", *options), _table(items, "items", *options), bias, name)
+    return StoredFactors(_table(users, "users", *options), _table(items, "items", *options), bias)
 
 
 class StoredFactors(Factors):
@@ -67,16 +63,14 @@ class StoredFactors(Factors):
     _tables: tuple[StoredTable, StoredTable]
     _only: Sequence[int]
 
-    def __init__(
-        self, users: StoredTable, items: StoredTable, bias: Any = None, name: str = "factors", only: Sequence[int] = ()
-    ) -> None:
+    def __init__(self, users: StoredTable, items: StoredTable, bias: Any, only: Sequence[int] = ()) -> None:
         if users.width != items.width:
             widths = f"user factors of width {users.width} and item factors of width {items.width}"
-            raise ValueError(f"model `{name}` has {widths}; they must agree.")
+            raise ValueError(f"model `factors` has {widths}; they must agree.")
         kind = np.result_type(users.dtype, items.dtype)
         self.__dict__.update(
             _tables=tuple(replace(each, dtype=kind.str) for each in (users, items)), _only=only,
-            bias=bias_of(bias, items.rows, kind, name), name=name, n_users=users.rows, n_items=items.rows,
+            bias=bias_of(bias, items.rows, kind, "factors"), n_users=users.rows, n_items=items.rows,
         )  # fmt: skip
 
     @cached_property
@@ -95,13 +89,10 @@ class StoredFactors(Factors):
 
     def for_items(self, low: int, high: int) -> StoredFactors:
         """Return the same model, of whose items only those from ``low`` to ``high`` − 1 will be asked."""
-        return StoredFactors(*self._tables, self.bias, self.name, (low, high))
-
-    def __repr__(self) -> str:
-        return f"StoredFactors({self.n_users:,} users × {self.n_items:,} items, {self._tables[0].width} factors)"
+        return StoredFactors(*self._tables, self.bias, (low, high))
 
     def __reduce__(self) -> Any:
-        return StoredFactors, (*self._tables, self.bias, self.name, self._only)
+        return StoredFactors, (*self._tables, self.bias, self._only)
 
 
 @dataclass(frozen=True)
@@ -114,7 +105,7 @@ class StoredTable:
     dtype: str
     fingerprint: str
     cache: str | None = None
-    vectors: tuple[str, ...] = ()
+    vectors: str = ""
     ids: str | None = None
 
     def open(self, low: int = 0, high: int | None = None) -> Array:
@@ -134,29 +125,21 @@ class StoredTable:
 
     def _convert(self, path: Path, low: int, high: int) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        kind = np.dtype(self.dtype)
-        stride = self.width * kind.itemsize
         written = np.zeros(high - low, dtype=bool)
         with replacing(path) as file:
-            header = {"descr": kind.str, "fortran_order": False, "shape": (self.rows, self.width)}
-            np.lib.format.write_array_header_2_0(file, header)
-            start = file.tell()
+            # what is not written takes no room
+            table = np.lib.format.open_memmap(file.name, "w+", np.dtype(self.dtype), (self.rows, self.width))
             for places, values in self._batches(low, high):
-                order = np.argsort(places, kind="stable")
-                order = order[(places[order] >= low) & (places[order] < high)]
-                places, values = places[order], np.ascontiguousarray(values[order], dtype=kind)
-                if (np.diff(places) < 1).any() or written[places - low].any():
+                kept = (low <= places) & (places < high)
+                places = places[kept]
+                if len(np.unique(places)) < len(places) or written[places - low].any():
                     raise ValueError(f"column `{self.ids}` of the {self.source[0][0]!r} files holds a position twice.")
                 written[places - low] = True
-                edges = [0, *(np.flatnonzero(np.diff(places) > 1) + 1), len(places)]
-                for a, b in itertools.pairwise(edges):
-                    if a < b:
-                        file.seek(start + int(places[a]) * stride)
-                        file.write(values[a:b].data)
+                table[places] = values[kept]
             if (missing := first_where(~written)) is not None:
                 everywhere = f"the files must have a vector for every position below {self.rows:,}"
                 raise ValueError(f"{everywhere}, and have none for {low + missing}.")
-            file.truncate(start + self.rows * stride)  # what was not written takes no room
+            table.flush()
 
     def _batches(self, low: int, high: int) -> Iterator[tuple[Any, Array]]:
         """Yield (positions, vectors), batch by batch; without ids, files that hold nothing of the range are skipped."""
@@ -167,8 +150,7 @@ class StoredTable:
             return
         import pyarrow.dataset as ds
 
-        columns = [*self.vectors, *([self.ids] if self.ids else [])]
-        place = 0
+        columns, place = [self.vectors, *([self.ids] if self.ids else [])], 0
         paths, kind, system = self.source
         for fragment in ds.dataset(list(paths), format=kind, filesystem=system).get_fragments():
             if self.ids is None:
@@ -182,8 +164,13 @@ class StoredTable:
                 place += batch.num_rows
                 if self.ids is not None:
                     places = batch.column(self.ids).to_numpy(zero_copy_only=False).astype(np.int64)
-                if len(places):
-                    yield places, _vectors(batch, self.vectors, self.width)
+                column = batch.column(self.vectors)
+                flat = column.flatten()  # of its own part only, unlike `.values`
+                if len(flat) != len(column) * self.width or column.null_count or flat.null_count:
+                    raise ValueError(
+                        f"column `{self.vectors}` holds a vector that is missing or not {self.width} long."
+                    )
+                yield places, flat.to_numpy(zero_copy_only=False).reshape(len(column), self.width)
 
 
 def _table(source: Any, what: str, cache: Any, filesystem: Any, vectors: str | None, ids: str | None) -> StoredTable:
@@ -224,19 +211,22 @@ def _of_dataset(
     if not paths:
         raise ValueError(f"`{what}` {source!r} holds no files.")
     found = ds.dataset(paths, format=kind, filesystem=system)
-    columns, width, dtype = _vector_columns(found, what, vectors)
+    lists = [field.name for field in found.schema if hasattr(field.type, "value_field")]
     whole = [field.name for field in found.schema if pa.types.is_integer(field.type)]
-    if ids is None:  # one of the usual names that holds whole numbers, if there is one
-        ids = next((each for each in _IDS if each in whole and each not in columns), None)
-    elif ids not in found.schema.names:
-        raise ValueError(f"`{what}` has no column {ids!r}; it has {listed(found.schema.names)}.")
-    elif ids not in whole:
-        raise ValueError(f"column `{ids}` of `{what}` must hold positions, got {found.schema.field(ids).type}.")
+    for named, allowed, values in ((vectors, lists, "lists"), (ids, whole, "whole numbers")):
+        if named is not None and named not in allowed:
+            raise ValueError(f"`{what}` has no column of {values} {named!r}; it has {listed(found.schema.names)}.")
+    if vectors is None and len(lists) != 1:
+        those = f"{len(lists)} among {listed(found.schema.names)}"
+        raise ValueError(f"`{what}` must have one column of lists, or `vectors` must name one; it has {those}.")
+    vectors = vectors or lists[0]
+    column = found.schema.field(vectors).type
+    width = getattr(column, "list_size", None) or len(found.head(1, columns=[vectors])[vectors][0])
+    ids = ids or next((each for each in _IDS if each in whole), None)
     marks = [f"{each.path} {each.size} {each.mtime_ns}" for each in system.get_file_info(paths)]
-    mark = _mark("\n".join([*marks, repr(columns), repr(ids)]))
-    return StoredTable(
-        (tuple(paths), kind, system), found.count_rows(), width, float_type(dtype).str, mark, cache, columns, ids
-    )  # fmt: skip
+    mark = _mark("\n".join([*marks, repr((vectors,)), repr(ids)]))
+    dtype = float_type(column.value_type.to_pandas_dtype()).str
+    return StoredTable((tuple(paths), kind, system), found.count_rows(), width, dtype, mark, cache, vectors, ids)
 
 
 def _discover(source: Any, filesystem: Any) -> Any:
@@ -249,11 +239,7 @@ def _discover(source: Any, filesystem: Any) -> Any:
         try:
             filesystem, source = fs.FileSystem.from_uri(source)
         except pa.ArrowInvalid:
-            try:
-                import fsspec
-            except ImportError:
-                hint = "with `pip install fsspec` and its driver it may"
-                raise ValueError(f"pyarrow cannot open {source!r}; {hint}.") from None
+            fsspec = require("fsspec", f"reading {source!r}", "fsspec, and its driver")
             filesystem, source = fsspec.core.url_to_fs(source)
     given = [os.fspath(each) for each in source] if isinstance(source, list | tuple) else source
     name = str(given[0] if isinstance(given, list) else given)
@@ -264,38 +250,3 @@ def _discover(source: Any, filesystem: Any) -> Any:
     options = {"filesystem": filesystem, "exclude_invalid_files": True}
     found = [ds.dataset(given, format=kind, **options) for kind in endings]
     return next((each for each in found if each.files), found[-1])
-
-
-def _vector_columns(found: Any, what: str, vectors: str | None) -> tuple[tuple[str, ...], int, Any]:
-    """Return the column of lists, or the columns of floats, that hold the vectors; their length; and their type."""
-    schema = found.schema
-    lists = [field.name for field in schema if hasattr(field.type, "value_field")]
-    if vectors is not None and vectors not in lists:
-        raise ValueError(f"`{what}` has no column of lists {vectors!r}; it has {listed(schema.names)}.")
-    if vectors is None and len(lists) > 1:
-        vectors = next((each for each in _VECTORS if each in lists), None)
-        if vectors is None:
-            raise ValueError(f"`{what}` has several columns of lists, {listed(lists)}: name one by `vectors`.")
-    if vectors is None and not lists:
-        kinds = {field.name: np.dtype(field.type.to_pandas_dtype()) for field in schema}
-        floats = {name: kind for name, kind in kinds.items() if kind.kind == "f"}
-        if not floats:
-            raise ValueError(
-                f"`{what}` has neither a column of lists nor columns of floats; it has {listed(schema.names)}."
-            )
-        return tuple(floats), len(floats), np.result_type(*floats.values())
-    name = vectors or lists[0]
-    kind = schema.field(name).type
-    width = getattr(kind, "list_size", None) or len(found.head(1, columns=[name])[name][0])
-    return (name,), int(width), kind.value_type.to_pandas_dtype()
-
-
-def _vectors(batch: Any, columns: tuple[str, ...], width: int) -> Array:
-    """Return the vectors of a batch, one row each."""
-    column = batch.column(columns[0])
-    if not hasattr(column.type, "value_field"):
-        return np.stack([batch.column(each).to_numpy(zero_copy_only=False) for each in columns], axis=1)
-    flat = column.flatten()  # of its own part only, unlike `.values`
-    if len(flat) != len(column) * width or column.null_count or flat.null_count:
-        raise ValueError(f"column `{columns[0]}` holds a vector that is missing or not {width} long.")
-    return np.asarray(flat.to_numpy(zero_copy_only=False)).reshape(len(column), width)

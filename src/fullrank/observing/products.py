@@ -136,9 +136,6 @@ def count_products(task: Task, state: State) -> bool:
                     group, left = group[going], left[going]
                 place, wide = place + wide, min(2 * wide, MOST_ITEMS)
 
-    with ONE_BLAS_THREAD as alone:
-        if alone:
-            share_out(n, count, step=tall)
-        else:  # the products themselves use all threads
-            count(iter([(u, min(u + tall, n)) for u in range(0, n, tall)]))
+    with ONE_BLAS_THREAD:
+        share_out(n, count, step=tall)
     return True

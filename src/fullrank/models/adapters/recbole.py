@@ -1,7 +1,5 @@
 """RecBole: models that predict from batches of its own class, with place 0 kept for padding."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -17,11 +15,8 @@ def recognise(model: Any, split: Any, name: str) -> Any:
     A model with one user (item) more than the split keeps place 0 for padding and is shifted by one.
     """
     import torch
+    from recbole.data.interaction import Interaction
 
-    try:
-        from recbole.data.interaction import Interaction
-    except ImportError:
-        Interaction = _Interaction
     n_items, n_users = int(model.n_items), int(model.n_users)
     shift_u = 0 if split is None else int(n_users == split.n_users + 1)
     shift_i = 0 if split is None else int(n_items == split.n_items + 1)
@@ -43,8 +38,3 @@ def recognise(model: Any, split: Any, name: str) -> Any:
     if getattr(type(model), "full_sort_predict", None) not in (None, getattr(base, "full_sort_predict", None)):
         return Rows(rows, n_items - shift_i, n_users - shift_u, name=name)
     return Pairs(pairs, n_users - shift_u, n_items - shift_i, name=name, flat=False)
-
-
-class _Interaction(dict):  # type: ignore[type-arg]  # what a model sees of RecBole's batches, should the class ever move
-    def to(self, device: Any) -> _Interaction:
-        return _Interaction({key: value.to(device) for key, value in self.items()})

@@ -13,7 +13,7 @@ from fullrank._checks import first_where
 from fullrank._columns import checked_columns, frame_columns
 from fullrank._types import Array, IntArray
 from fullrank.data.frames import locate
-from fullrank.models.scorer import Factors, ItemItem, Rows, Table, is_array, is_frame, matrix_of, to_numpy
+from fullrank.models.scorer import Factors, ItemItem, Rows, Table, float_type, is_array, is_frame, matrix_of, to_numpy
 
 
 def from_arrays(model: Any, name: str | None) -> Any:
@@ -29,9 +29,8 @@ def from_arrays(model: Any, name: str | None) -> Any:
         return None
     scores = to_numpy(model)
     if scores.ndim == 1:  # the same for every user: factors of width 0, which take no memory, and a bias
-        kind = scores.dtype if scores.dtype in (np.float32, np.float64) else np.dtype(np.float64)
-        nobody = np.zeros((np.iinfo(np.int32).max, 0), dtype=kind)
-        return Factors(nobody, np.zeros((len(scores), 0), dtype=kind), scores, name=name or "item scores")
+        users, items = (np.zeros((n, 0), float_type(scores.dtype)) for n in (np.iinfo(np.int32).max, len(scores)))
+        return Factors(users, items, scores, name=name or "item scores")
     if scores.ndim == 2:
         return Rows(_Matrix(matrix_of(scores, "scores")), scores.shape[1], scores.shape[0], name=name or "scores")
     raise TypeError(f"`model` must be users × items scores, or one per item, got an array of shape {scores.shape}.")
@@ -47,11 +46,9 @@ def recognise(model: Any, split: Any, name: str) -> Factors | ItemItem | None:
     if not (sp.issparse(similarity) or is_array(similarity)):
         return None
     history = getattr(model, "history", None)
-    if history is None:
-        if split is None:
-            raise ValueError(f"model `{name}` scores from users' histories: give `split` as well.")
-        history = split.train
-    return ItemItem(similarity, history, name=name)
+    if history is None and split is None:
+        raise ValueError(f"model `{name}` scores from users' histories: give `split` as well.")
+    return ItemItem(similarity, split.train if history is None else history, name=name)
 
 
 def from_frame(model: Any, split: Any, name: str | None) -> Table | None:
