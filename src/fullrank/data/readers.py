@@ -28,40 +28,31 @@ LARGEST_POSITION = 2**31 - 2
 _LARGEST = 2**63 - 1
 
 
-def read_ratings_dat(source: Source, *, min_rating: float | None = None, progress: bool = False) -> Interactions:
+def read_ratings_dat(source: Source, *, progress: bool = False) -> Interactions:
     """Read MovieLens 1M `ratings.dat`: `UserID::MovieID::Rating::Timestamp`.
 
     Films are numbered by first appearance, as in the NCF release; users in sorted order, which is theirs too.
     """
-    return Interactions.encoded(_read_numbers(source, "::", min_rating, progress), item_order="first")
+    return Interactions.encoded(_read_numbers(source, "::", progress), item_order="first")
 
 
-def read_ratings_csv(source: Source, *, min_rating: float | None = None, progress: bool = False) -> Interactions:
+def read_ratings_csv(source: Source, *, progress: bool = False) -> Interactions:
     """Read MovieLens 20M `ratings.csv`: a header, then `userId,movieId,rating,timestamp`; ids in sorted order."""
     header = "userId,movieId,rating,timestamp"
-    return Interactions.encoded(_read_numbers(source, ",", min_rating, progress, header=header))
+    return Interactions.encoded(_read_numbers(source, ",", progress, header))
 
 
-def read_u_data(source: Source, *, min_rating: float | None = None, progress: bool = False) -> Interactions:
+def read_u_data(source: Source, *, progress: bool = False) -> Interactions:
     """Read MovieLens 100K `u.data`: user, item, rating, timestamp separated by tabs; ids in sorted order."""
-    return Interactions.encoded(_read_numbers(source, "\t", min_rating, progress))
+    return Interactions.encoded(_read_numbers(source, "\t", progress))
 
 
-def read_rating(source: Source, *, min_rating: float | None = None, progress: bool = False) -> Interactions:
+def read_rating(source: Source, *, progress: bool = False) -> Interactions:
     """Read a `.rating` file of NCF (`ml-1m.train.rating`) or eALS (`yelp.rating`): tabs, zero-based positions kept.
 
     Columns are user, item, rating and time; the time may be absent.
     """
-    table = _read_numbers(source, "\t", min_rating, progress, positions=True)
-    return _positioned(table, source_name(source))
-
-
-def read_ncf(train: Source, test: Source, *, progress: bool = False) -> tuple[Interactions, Interactions]:
-    """Read NCF's `NAME.train.rating` and `NAME.test.rating`; returns (all interactions, held-out ones).
-
-    Both have the same numbers of users and items; a held-out pair that is in the train file too is an error.
-    """
-    return _read_both(read_rating, train, test, progress)
+    return _positioned(_read_numbers(source, "\t", progress, positions=True), source_name(source))
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,15 +76,6 @@ class Negatives:
                 f"`offsets` must rise from 0 to the {len(self.negatives)} negatives in {users} steps, one per user, and "
                 "`targets`, if given, must be one per user."
             )
-
-    def __len__(self) -> int:
-        return len(self.users)
-
-    def of(self, case: int) -> Array:
-        """Return the negatives of one case."""
-        if not 0 <= case < len(self):
-            raise ValueError(f"`case` must be from 0 to {len(self) - 1}, got {case}.")
-        return self.negatives[self.offsets[case] : self.offsets[case + 1]]
 
 
 def read_negatives(source: Source, *, progress: bool = False) -> Negatives:
@@ -137,12 +119,7 @@ def read_adjacency(source: Source, *, progress: bool = False) -> Interactions:
     return _listed(rows, np.array([values[0] for values in rows], dtype=np.int64), source)
 
 
-def read_lightgcn(train: Source, test: Source, *, progress: bool = False) -> tuple[Interactions, Interactions]:
-    """Read `train.txt` and `test.txt` of NGCF and LightGCN; returns (all interactions, held-out ones) as `read_ncf`."""
-    return _read_both(read_adjacency, train, test, progress)
-
-
-def read_book_ratings(source: Source, *, min_rating: float | None = None, progress: bool = False) -> Interactions:
+def read_book_ratings(source: Source, *, progress: bool = False) -> Interactions:
     """Read Book-Crossing `BX-Book-Ratings.csv`: Latin-1, `"User-ID";"ISBN";"Book-Rating"`, header first.
 
     A rating of 0 is an implicit one and is kept. The ISBN is whatever stands between the first and the last semicolon
@@ -158,8 +135,7 @@ def read_book_ratings(source: Source, *, min_rating: float | None = None, progre
             raise unreadable(source, number, line, '"user";"ISBN";"rating"')
         if not found[2].strip():
             raise unreadable(source, number, line, "an ISBN between the semicolons")
-        if min_rating is None or int(found[3]) >= min_rating:
-            rows.append((int(found[1]), found[2], int(found[3])))
+        rows.append((int(found[1]), found[2], int(found[3])))
     if not rows:
         raise no_interactions(source)
     kinds = {"user": np.int64, "item": object, "rating": np.float32}
@@ -229,7 +205,7 @@ def _integers(text: bytes) -> IntArray:
 
 
 def _read_numbers(
-    source: Source, separator: str, min_rating: float | None, progress: bool, header: str = "", positions: bool = False
+    source: Source, separator: str, progress: bool, header: str = "", *, positions: bool = False
 ) -> dict[str, Any]:
     """Read the columns of `COLUMNS`; where users and items are `positions`, a first line without the time leaves it out."""
     needed, largest_id = (3, LARGEST_POSITION) if positions else (4, _LARGEST)
@@ -251,10 +227,9 @@ def _read_numbers(
         arrays = _parse(block.replace(b"::", b"\t"), list(kept), separator[-1].replace(":", "\t")) if fits else None
         if arrays is None or any(arrays[name].min() < 0 or arrays[name].max() > largest_id for name in COLUMNS[:2]):
             arrays = _parse_lines(source, block, first_line, list(kept), separator, largest_id)
-        keep = slice(None) if min_rating is None else arrays["rating"] >= min_rating
         for name, parts in kept.items():
-            parts.append(np.array(arrays[name][keep]))  # a copy, so that the block's memory can go
-    if not any(len(part) for part in kept.get("user", ())):
+            parts.append(np.array(arrays[name]))  # a copy, so that the block's memory can go
+    if not kept:
         raise no_interactions(source)
     return {name: np.concatenate(parts) for name, parts in kept.items()}
 
@@ -339,10 +314,14 @@ def _listed(rows: list[IntArray], users: IntArray, source: Source) -> Interactio
     return replace(found, n_users=int(users.max()) + 1)
 
 
-def _read_both(
-    read: Callable[..., Interactions], train: Source, test: Source, progress: bool
+def read_both(
+    read: Callable[..., Interactions], train: Source, test: Source, *, progress: bool = False
 ) -> tuple[Interactions, Interactions]:
-    """Return (train and test rows in one, test rows), with the same numbers of users and items."""
+    """Read a published split, NCF's `.rating` files or LightGCN's, by the reader of either half.
+
+    Returns (all interactions, held-out ones), which have the same numbers of users and items. A held-out pair that is in
+    the train file too is an error.
+    """
     rest, held = same_sizes(read(train, progress=progress), read(test, progress=progress))
     if (row := first_where(among(held.keys, np.sort(rest.keys)))) is not None:
         pair = f"item {held.items[row]} of user {held.users[row]}"

@@ -19,13 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from fullrank._checks import check_choice, did_you_mean, first_where
-from fullrank._progress import bar
+from fullrank._checks import did_you_mean, first_where
 from fullrank._types import RNG
 from fullrank.data import readers
-from fullrank.data.folder import INTERACTIONS, TEST, counts_in, make_folder, read_folder, sha256, write_folder
+from fullrank.data.folder import INTERACTIONS, TEST, counts_in, read_folder, sha256, write_folder
 from fullrank.data.frames import Interactions, among, k_core
-from fullrank.data.split import HOW, Split, given_test
+from fullrank.data.split import Split, given_test
 
 
 @functools.cache
@@ -80,8 +79,6 @@ def load(
     Anything worth knowing, such as counts that differ from the published ones, is in `notes` of the split.
     """
     name = canonical_name(name)
-    if how is not None:
-        check_choice("how", how, HOW)
     source, folder = catalogue().get(name, {}), data_folder() / name
     if not (folder / INTERACTIONS).is_file():
         if not folder.is_dir() or _find(folder, source) is None:
@@ -90,9 +87,11 @@ def load(
     data, test, provenance = read_folder(folder)
     notes = [str(note) for note in provenance.get("notes", ())]
     notes += _differences(data, source["counts"]) if source else []
-    if how == "given" or (how is None and test is not None):
-        if test is None:
-            raise ValueError(f"`how` is 'given', but {folder} has no {TEST}; split anew with how='last' or 'random'.")
+    default = source.get("split") or {}
+    how = how or ("given" if test is not None else default.get("how"))
+    if test is None and how in (None, "given"):
+        raise ValueError(f"{folder} has no {TEST}; say how to split: how='random', 'ratio' or, with time, 'last'.")
+    if test is not None and how == "given":
         if (row := first_where(~among(test.keys, np.sort(data.keys)))) is not None:
             raise ValueError(
                 f"{folder / TEST} holds out item {test.items[row]} of user {test.users[row]}, which {INTERACTIONS} does "
@@ -100,15 +99,8 @@ def load(
             )
         split = given_test(data, test)
     else:
-        default = source.get("split") or {}
-        if how is None and not default:
-            raise ValueError(f"{folder} has no {TEST}; say how to split: how='random', 'ratio' or, with time, 'last'.")
-        how = how or str(default["how"])
-        if min_items is None:
-            min_items = int(default.get("min_items", 2))
-        if how in ("last", "last-ratio") and data.timestamps is None:
-            raise ValueError(f"`how` is {how!r}, but {name} has no time here; use how='random', 'ratio' or 'given'.")
-        split = Split.from_interactions(data, how, share=share, min_items=min_items, rng=rng)
+        least = default.get("min_items", 2) if min_items is None else min_items
+        split = Split.from_interactions(data, str(how), share=share, min_items=least, rng=rng)
         notes.append(f"split: {how}" + (f", rng={rng}" if how in ("random", "ratio") and isinstance(rng, int) else ""))
     return split.labelled(name, notes)
 
@@ -124,7 +116,7 @@ def available() -> list[dict[str, Any]]:
     for name, source in catalogue().items():
         folder, found = data_folder() / name, None
         if (folder / INTERACTIONS).is_file():
-            with suppress(ValueError):
+            with suppress(ValueError, AttributeError):  # the latter of odd metadata
                 found = counts_in(folder)
         present = found is not None
         counts, test = found or (source["counts"], None)
@@ -167,53 +159,37 @@ def import_files(
         raise FileNotFoundError(f"{path} does not hold the files of {name}; {_missing(name)}")
     option, files = found
     origins = [_verified(origin, option, verify) for origin in dict.fromkeys(origin for origin, _ in files)]
-    least: dict[str, Any] = next((step for step in entry["filter"] if "min_rating" in step), {})
+    read, shown = getattr(readers, f"read_{option['reader']}"), progress is not False
+    test: Interactions | None = None
     with ExitStack() as stack:
-        opened = []
+        opened: list[Any] = []
         for origin, member in files:
             archive = None if member is None else stack.enter_context(zipfile.ZipFile(origin))
             opened.append(stack.enter_context(origin.open("rb") if archive is None else archive.open(str(member))))
-        read = getattr(readers, f"read_{option['reader']}")(*opened, progress=progress is not False, **least)
-    data, test = read if isinstance(read, tuple) else (read, None)
+        if len(opened) == 1:
+            data: Interactions = read(*opened, progress=shown)
+        else:
+            data, test = readers.read_both(read, *opened, progress=shown)
     if test is not None and data.timestamps is not None and not np.ptp(data.timestamps):
         data = replace(data, timestamps=None)  # a column that says the same everywhere is no time
     data = data.distinct()
     for step in entry["filter"]:
-        if "min_rating" not in step:
+        if "min_rating" in step:
+            data = data.take(np.asarray(data.ratings) >= step["min_rating"])
+        else:
             data = k_core(data, users=step.get("users", 0), items=step.get("items", 0), iterate=False)
-    facts = {
-        "sources": origins,
-        "notes": [note for note in (entry.get("note"), option.get("note")) if note],
-        "differences": _differences(data, entry["counts"]),
-    }
-    return write_folder(data_folder() / name, name, data, test, facts)
-
-
-def download(name: str, *, progress: bool | None = None, timeout: float = 30.0) -> Path:
-    """Fetch the official files into the data set's folder, where their address is certain; returns the folder.
-
-    A partial file (`NAME.part`) is continued. Size and checksum are checked where they are known. Nothing in this
-    package calls this on its own. The terms of the data set apply to what you fetch.
-    """
-    name = canonical_name(name)
-    options = [option for option in catalogue().get(name, {"sources": []})["sources"] if option["downloads"]]
-    if not options:
-        raise ValueError(f"{name} has no address that is certain; {_missing(name)}" if name in catalogue() else
-                         f"{name} is a folder of your own: there is nothing to fetch.")  # fmt: skip
-    folder = data_folder() / name
-    make_folder(folder)
-    for file in options[0]["downloads"]:
-        _fetch(file["url"], folder / file["name"], file["bytes"], file["sha256"], progress is not False, timeout)
-    return folder
+    notes = [note for note in (entry.get("note"), option.get("note")) if note]
+    return write_folder(data_folder() / name, name, data, test, {"sources": origins, "notes": notes})
 
 
 def _missing(name: str) -> str:
     """Say in one sentence which file goes where."""
     source = catalogue()[name]
     files = " or ".join(" and ".join(f"`{file}`" for file in option["files"]) for option in source["sources"])
+    addresses = [file["url"] for option in source["sources"][:1] for file in option["downloads"]]
     return (
         f"{source['title']} is not here: put {files} (or the zip archive that holds it) into {data_folder() / name}; "
-        f"look for {source['find']}."
+        f"look for {source['find']}{''.join(f', {each}' for each in addresses)}."
     )
 
 
@@ -231,9 +207,7 @@ def _find(path: Path, source: dict[str, Any]) -> tuple[dict[str, Any], list[_Fil
         files = [found for name in option["files"] if (found := _look(where, name)) is not None]
         if len(files) == len(option["files"]):
             return option, files
-    alone = [option for option in source["sources"] if len(option["files"]) == 1]
-    # a file that was named outright may have any name, where one file is the whole data set
-    return (alone[0], [(path, None)]) if plain and alone else None
+    return None
 
 
 def _look(path: Path, name: str) -> _File | None:
@@ -271,37 +245,3 @@ def _verified(origin: Path, option: dict[str, Any], verify: bool) -> dict[str, A
 def _differences(data: Interactions, published: dict[str, int]) -> list[str]:
     here = {"interactions": len(data), "users": data.n_users, "items": data.n_items}
     return [f"{what}: {n:,} here, {published[what]:,} published" for what, n in here.items() if n != published[what]]
-
-
-def _fetch(url: str, path: Path, size: int | None, digest: str | None, progress: bool, timeout: float) -> None:
-    import urllib.request
-
-    if path.is_file() and (size is None or path.stat().st_size == size):
-        return
-    part = path.with_name(path.name + ".part")
-    have = part.stat().st_size if part.is_file() else 0
-    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
-    try:
-        with urllib.request.urlopen(request, timeout=timeout) as answer:
-            if answer.status != 206:
-                have = 0  # the server sends everything again
-            total = int(answer.headers["Content-Length"]) + have if answer.headers.get("Content-Length") else size
-            shown = bar(progress, total, path.name, delay=0.0, leave=True, initial=have, unit="B", unit_scale=True)
-            with shown, part.open("ab" if have else "wb") as file:
-                while chunk := answer.read(1 << 20):
-                    file.write(chunk)
-                    shown.update(len(chunk))
-    except OSError as error:  # urllib's own are such, too
-        if getattr(error, "code", None) != 416:  # 416: the part is complete already; the checks below decide
-            raise OSError(f"{url} cannot be fetched ({error}); put the file into {path.parent} yourself.") from None
-        total = size
-    expected = size if size is not None else total
-    got = part.stat().st_size
-    if expected is not None and got != expected:
-        if got > expected:
-            part.unlink()
-        raise OSError(f"{url} gave {got:,} of {expected:,} bytes; call again to continue.")
-    if digest is not None and sha256(part) != digest:
-        part.unlink()
-        raise OSError(f"{url} gave a file with another checksum than the official one; it was thrown away.")
-    os.replace(part, path)

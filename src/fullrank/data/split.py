@@ -281,7 +281,9 @@ class Split:
         found = frames.interactions(data, **columns).distinct()
         within = found.timestamps if how.startswith("last") else _random_keys(found, rng)
         if within is None:
-            raise ValueError("the interactions have no time; hold out at random, or name the column with `timestamp=`.")
+            raise ValueError(
+                f"`how` is {how!r}, but the rows have no time; hold out at random, or name it with `timestamp=`."
+            )
         return _split_of(*_hold_out(found, within, share if how.endswith("ratio") else 0.0, min_items), name)
 
 
