@@ -85,8 +85,7 @@ def load(
             raise FileNotFoundError(_missing(name))
         import_files(name, folder, progress=progress)
     data, test, provenance = read_folder(folder)
-    notes = [str(note) for note in provenance.get("notes", ())]
-    notes += _differences(data, source["counts"]) if source else []
+    notes = (*map(str, provenance.get("notes", ())), *(_differences(data, source["counts"]) if source else ()))
     default = source.get("split") or {}
     how = how or ("given" if test is not None else default.get("how"))
     if test is None and how in (None, "given"):
@@ -97,12 +96,10 @@ def load(
                 f"{folder / TEST} holds out item {test.items[row]} of user {test.users[row]}, which {INTERACTIONS} does "
                 "not have: the two files do not belong together."
             )
-        split = given_test(data, test)
-    else:
-        least = default.get("min_items", 2) if min_items is None else min_items
-        split = Split.from_interactions(data, str(how), share=share, min_items=least, rng=rng)
-        notes.append(f"split: {how}" + (f", rng={rng}" if how in ("random", "ratio") and isinstance(rng, int) else ""))
-    return split.labelled(name, notes)
+        return given_test(data, test, name=name, notes=notes)
+    notes = (*notes, f"split: {how}" + (f", rng={rng}" if how in ("random", "ratio") and isinstance(rng, int) else ""))
+    least = default.get("min_items", 2) if min_items is None else min_items
+    return Split.from_interactions(data, str(how), share=share, min_items=least, rng=rng, name=name, notes=notes)
 
 
 def available() -> list[dict[str, Any]]:
@@ -112,30 +109,20 @@ def available() -> list[dict[str, Any]]:
     `interactions`, `users`, `items`, `published` (the three published counts), `test` (cases of the published split
     here, or None), `files` (alternatives, each a list of names), `find` (where to look, in words), `homepage`, `where`.
     """
-    rows = []
-    for name, source in catalogue().items():
-        folder, found = data_folder() / name, None
-        if (folder / INTERACTIONS).is_file():
-            with suppress(ValueError, AttributeError):  # the latter of odd metadata
-                found = counts_in(folder)
-        present = found is not None
-        counts, test = found or (source["counts"], None)
-        rows.append(
-            {
-                "name": name,
-                "title": source["title"],
-                "present": present,
-                "importable": not present and folder.is_dir() and _find(folder, source) is not None,
-                **counts,
-                "published": dict(source["counts"]),
-                "test": test,
-                "files": [list(option["files"]) for option in source["sources"]],
-                "find": source["find"],
-                "homepage": source["homepage"],
-                "where": str(folder),
-            }
-        )
-    return rows
+    return [_listed(name, source, data_folder() / name) for name, source in catalogue().items()]
+
+
+def _listed(name: str, source: dict[str, Any], folder: Path) -> dict[str, Any]:
+    found = None
+    if (folder / INTERACTIONS).is_file():
+        with suppress(ValueError, AttributeError):  # the latter of odd metadata
+            found = counts_in(folder)
+    counts, test = found or (source["counts"], None)
+    importable = found is None and folder.is_dir() and _find(folder, source) is not None
+    about = {what: source[what] for what in ("title", "find", "homepage")}
+    here = {"present": found is not None, "importable": importable, **counts, "test": test, "where": str(folder)}
+    files = [list(option["files"]) for option in source["sources"]]
+    return {"name": name, **about, **here, "published": dict(source["counts"]), "files": files}
 
 
 def import_files(
