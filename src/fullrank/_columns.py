@@ -25,15 +25,6 @@ ALIASES: dict[str, tuple[str, ...]] = {
 }
 
 
-def plain(name: str) -> str:
-    """Reduce a column's name to what is compared; RecBole's types (``user_id:token``) are not part of it.
-
-    >>> plain("User-ID"), plain("user_id:token")
-    ('userid', 'userid')
-    """
-    return re.sub(r"[^a-z0-9]", "", name.split(":")[0].lower())
-
-
 def listed(names: Sequence[str], most: int = 12) -> str:
     """List names for a message: the first so many, each cut to what fits a line."""
     shown = [repr(name if len(name) <= 40 else name[:39] + "…") for name in names[:most]]
@@ -54,7 +45,8 @@ def find_column(names: Sequence[str], what: str, override: str | None = None) ->
         raise ValueError(
             f"`{what}={override!r}` is not a column; the columns are {listed(names)}{did_you_mean(override, names)}"
         )
-    called = {name: plain(name) for name in names}
+    # RecBole's types (`user_id:token`) are no part of a name
+    called = {name: re.sub(r"[^a-z0-9]", "", name.split(":")[0].lower()) for name in names}
     for alias in ALIASES[what]:
         matches = [name for name in names if called[name] == alias]
         if len(matches) > 1:
@@ -70,13 +62,11 @@ def frame_columns(
     needed: Sequence[str],
     optional: Sequence[str] = (),
     overrides: Mapping[str, str | None] | None = None,
-    *,
-    also: str = "",
 ) -> dict[str, Any]:
     """Return the columns of a frame that hold what is needed, and what is optional where there is any, unchanged.
 
-    ``frame`` is pandas, polars, pyarrow or anything else narwhals knows, or a mapping of names to arrays. ``overrides``
-    names columns outright; ``also`` says in a message what else is allowed.
+    ``frame`` is pandas, polars, pyarrow or anything else narwhals knows, or a mapping of names to arrays; ``overrides``
+    names columns outright.
     """
     if isinstance(frame, Mapping):
         table: Any = frame
@@ -90,8 +80,8 @@ def frame_columns(
             raise ValueError("the frame has two columns of the same name: rename one.") from None
         table = table.collect() if isinstance(table, nw.LazyFrame) else table
         if not isinstance(table, nw.DataFrame):
-            allowed = f"a pandas, polars or pyarrow frame{also or ' or a mapping of arrays'}"
-            raise TypeError(f"`data` must be {allowed}, got a {type(frame).__name__}.")
+            got = type(frame).__name__
+            raise TypeError(f"`data` must be a pandas, polars or pyarrow frame, or a mapping of arrays, got a {got}.")
         names = table.columns
         if not all(isinstance(name, str) for name in names):
             raise ValueError(f"the columns of the frame must have names, got {listed([*map(str, names)])}.")

@@ -199,7 +199,6 @@ def test_a_truncated_parquet(folder):
     with pytest.raises(ValueError, match=r"cannot be read .* import the data set again") as raised:
         fd.load("ml-100k")
     assert "\n" not in str(raised.value)
-    assert next(row for row in fd.available() if row["name"] == "ml-100k")["present"] is False
 
 
 @pytest.mark.parametrize(
@@ -226,15 +225,6 @@ def test_a_test_file_that_does_not_belong(folder):
     table(folder / "gowalla" / "test.parquet", user=[0], item=[2])
     with pytest.raises(ValueError, match=r"holds out item 2 of user 0, which interactions.parquet does not have"):
         fd.load("gowalla")
-
-
-def test_a_folder_of_ones_own(folder):
-    table(folder / "mine" / "interactions.parquet", user=[0, 0, 1], item=[0, 1, 0])
-    assert fd.load("mine", how="random").cases == 1
-    with pytest.raises(ValueError, match="say how to split"):
-        fd.load("mine")
-    with pytest.raises(ValueError, match="a folder of your own"):
-        fd.import_files("mine", folder)
 
 
 def test_a_change_after_the_import_is_noticed(folder):

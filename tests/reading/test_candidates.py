@@ -117,10 +117,7 @@ def test_every_form_of_the_same_lists_gives_the_same_counts(case, ties, seed):
     assert counts_from_scores(plain, 30, "uni12", targets=pair, ties=ties, rng=seed) == expected
     dense = np.full((len(rows), 20), -np.inf)
     dense[frame["user_id"], frame["item_id"]] = frame["score"]
-    for marked in (dense, np.where(np.isinf(dense), np.nan, dense)):
-        assert counts_from_recbole(marked, pair, 30, "uni12", ties=ties, rng=seed) == expected
-    triple = tuple(map(np.asarray, plain.values()))
-    assert counts_from_recbole(triple, pair, 30, "uni12", ties=ties, rng=seed) == expected
+    assert counts_from_recbole(dense, pair, 30, "uni12", ties=ties, rng=seed) == expected
     run = {user: dict(pairs) for user, pairs in rows.items()}
     qrels = {user: dict.fromkeys(mine, 1) for user, mine in targets.items()}
     assert counts_from_trec(run, qrels, 30, "uni12", ties=ties, rng=seed) == expected
@@ -315,7 +312,6 @@ def test_elliot_in_all_its_guises(text, users, targets, items):
     assert found.users.tolist() == users
     assert (None if found.targets is None else found.targets.tolist()) == targets
     assert found.negatives.tolist() == items
-    assert len(found) == len(users)
 
 
 @pytest.mark.parametrize(
@@ -727,10 +723,8 @@ def test_full_sort_matrices_are_full():
     ("scores", "positives", "keywords", "error", "message"),
     [
         (np.zeros(3), ([0], [0]), {}, ValueError, r"`scores` must .*shape \(3,\)"),
-        (([0], [1]), ([0], [0]), {}, TypeError, r"tuple of 2"),
-        (([0], [1, 2], [1.0, 2.0]), ([0], [0]), {}, ValueError, r"`scores` has 1 users and 2 items"),
-        (([0, 0], [1, 2], [1.0]), ([0], [0]), {}, ValueError, r"scores of shape \(1,\)"),
-        (np.array([[1.0, np.nan, -np.inf]]), ([0], [0]), {}, ValueError, r"entry at 0, 1 is NaN"),
+        (np.array([[1.0, 2.0]]), ([0], [0, 1]), {}, ValueError, r"`positives` has 1 users and 2 items"),
+        (np.array([[1.0, np.nan, -np.inf]]), ([0], [0]), {}, ValueError, r"NaN\) for user 0 and item 1"),
         (np.array([[1.0, 2.0, -np.inf]]), ([0], [2]), {}, ValueError, r"no score for item 2, a target of user 0"),
         (np.array([[1.0, 2.0], [1.0, 2.0]]), ([0], [0]), {}, ValueError, r"has scores for user 1, who has no target"),
         (np.array([[1.0, 2.0]]), 5, {}, TypeError, r"`positives` must .*got a int"),

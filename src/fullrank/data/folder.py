@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fullrank._files import replacing
-from fullrank._tables import read_table, readable, require_pyarrow
+from fullrank._tables import read_table, require_pyarrow
 from fullrank._types import Array
 from fullrank.data.frames import Interactions, raw_columns
 
@@ -20,7 +20,7 @@ INTERACTIONS, TEST, PROVENANCE = "interactions.parquet", "test.parquet", "proven
 
 def read_folder(folder: Path) -> tuple[Interactions, Interactions | None, dict[str, Any]]:
     """Read all interactions, those of the published split where there is one, and what the import wrote down."""
-    provenance = _provenance(folder)
+    provenance = read_provenance(folder)
     try:
         data, *test = _read(folder, provenance)
     except (ValueError, TypeError) as error:
@@ -52,22 +52,7 @@ def _names(path: Path, size: int) -> Array | None:
     return names
 
 
-def counts_in(folder: Path) -> tuple[dict[str, int], int | None]:
-    """Count from the footer of the files alone, without reading the rows."""
-    require_pyarrow("a stored data set")
-    from pyarrow import parquet
-
-    with readable(folder / INTERACTIONS):
-        meta = parquet.read_metadata(folder / INTERACTIONS)
-        test = parquet.read_metadata(folder / TEST).num_rows if (folder / TEST).is_file() else None
-        counts, groups = {"interactions": meta.num_rows}, [meta.row_group(k) for k in range(meta.num_row_groups)]
-        for what in ("user", "item"):
-            column = meta.schema.names.index(what)
-            counts[f"{what}s"] = 1 + max((int(group.column(column).statistics.max) for group in groups), default=-1)
-    return counts, test
-
-
-def _provenance(folder: Path) -> dict[str, Any]:
+def read_provenance(folder: Path) -> dict[str, Any]:
     """Return what the import wrote down; a file that changed since is an error; no provenance, no check."""
     path = folder / PROVENANCE
     if not path.is_file():

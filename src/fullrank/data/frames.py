@@ -89,14 +89,6 @@ class Interactions:
         order = np.argsort(keys, kind="stable") if self.timestamps is None else np.lexsort((self.timestamps, keys))
         return self.take(np.sort(order[np.diff(keys[order], prepend=-1) > 0]))
 
-    def compact(self) -> Interactions:
-        """Return the same rows with the positions of absent users and items closed up; the names are kept."""
-        users, user_ids, n_users = _close_gaps(self.users, self.user_ids, self.n_users)
-        items, item_ids, n_items = _close_gaps(self.items, self.item_ids, self.n_items)
-        return replace(
-            self, users=users, items=items, n_users=n_users, n_items=n_items, user_ids=user_ids, item_ids=item_ids
-        )
-
 
 def same_sizes(first: Interactions, second: Interactions) -> tuple[Interactions, Interactions]:
     """Give two sets of interactions of one numbering the same numbers of users and items, the larger of both."""
@@ -161,8 +153,7 @@ def raw_columns(data: Any, **overrides: str | None) -> dict[str, Array]:
             raise ValueError(f"`data` must be (users, items[, ratings[, times]]), got a tuple of {len(data)} arrays.")
         found = {what: values for what, values in zip(COLUMNS, data, strict=False) if values is not None}
     else:
-        also = ", a mapping of arrays, a tuple (users, items[, ratings[, timestamps]]) or a sparse users × items matrix"
-        found = frame_columns(data, ("user", "item"), ("rating", "timestamp"), overrides, also=also)
+        found = frame_columns(data, ("user", "item"), ("rating", "timestamp"), overrides)
     columns = checked_columns(found)
     for what in ("rating", "timestamp"):
         values = columns.get(what, np.zeros(0))
@@ -302,4 +293,8 @@ def k_core(data: Any, users: int = 5, items: int = 5, *, iterate: bool = True, *
             break
     if not len(kept):
         raise ValueError(f"nothing is left with {users} items per user and {items} users per item: lower the bars.")
-    return kept.compact()
+    found, user_ids, n_users = _close_gaps(kept.users, kept.user_ids, kept.n_users)
+    entries, item_ids, n_items = _close_gaps(kept.items, kept.item_ids, kept.n_items)
+    return replace(
+        kept, users=found, items=entries, n_users=n_users, n_items=n_items, user_ids=user_ids, item_ids=item_ids
+    )

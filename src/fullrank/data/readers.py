@@ -91,9 +91,9 @@ def read_negatives(source: Source, *, progress: bool = False) -> Negatives:
         tails.append(found[3])
     if not tails:
         raise no_interactions(source)
-    users, targets = _integers(b" ".join(heads)).reshape(-1, 2).T.copy()
+    users, targets = np.fromstring(b" ".join(heads), np.int64, sep=" ").reshape(-1, 2).T.copy()
     offsets = np.cumsum([0, *(tail.count(b"\t") for tail in tails)])
-    return Negatives(users, targets, _integers(b"".join(tails)), offsets)
+    return Negatives(users, targets, np.fromstring(b"".join(tails), np.int64, sep=" "), offsets)
 
 
 def read_users_dat(source: Source, *, progress: bool = False) -> Interactions:
@@ -196,11 +196,6 @@ def no_interactions(source: Source) -> ValueError:
     return ValueError(f"`{source_name(source)}` line 1: the file holds no interactions.")
 
 
-def _integers(text: bytes) -> IntArray:
-    """Read integers from text that was checked to hold nothing else."""
-    return np.fromstring(text, np.int64, sep=" ")
-
-
 # ---- tables of numbers: user, item, rating, time ---------------------------------------------------------------------
 
 
@@ -298,7 +293,7 @@ def _integer_lines(source: Source, progress: bool, expected: str) -> list[IntArr
     for number, line in lines_of(source, progress):
         if number > len(rows) + 1:
             raise unreadable(source, len(rows) + 1, b"", expected)
-        rows.append(_integers(line) if form.fullmatch(line) else np.zeros(0, dtype=np.int64))
+        rows.append(np.fromstring(line, np.int64, sep=" ") if form.fullmatch(line) else np.zeros(0, dtype=np.int64))
         if not 0 <= rows[-1].max(initial=-1) <= LARGEST_POSITION:
             raise unreadable(source, number, line, expected)
     return rows

@@ -9,7 +9,6 @@ published split exists. What the data sets are called, where they come from and 
 import functools
 import json
 import os
-import re
 import zipfile
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -22,7 +21,7 @@ import numpy as np
 from fullrank._checks import did_you_mean, first_where
 from fullrank._types import RNG
 from fullrank.data import readers
-from fullrank.data.folder import INTERACTIONS, TEST, counts_in, read_folder, sha256, write_folder
+from fullrank.data.folder import INTERACTIONS, TEST, read_folder, read_provenance, sha256, write_folder
 from fullrank.data.frames import Interactions, among, k_core
 from fullrank.data.split import Split, given_test
 
@@ -44,19 +43,13 @@ def data_folder() -> Path:
 
 
 def canonical_name(name: str) -> str:
-    """Return the name a data set goes by here (`"CiteULike"` → `"citeulike-a"`), whatever the case.
-
-    A folder of one's own with an `interactions.parquet` counts as a data set, too.
-    """
+    """Return the name a data set goes by here (`"CiteULike"` → `"citeulike-a"`), whatever the case."""
     if not isinstance(name, str):
         raise TypeError(f"`name` must be the name of a data set, such as 'ml-1m', got {name!r}.")
     wanted = name.strip().lower()
     by_alias = {alias: known for known, source in catalogue().items() for alias in (known, *source["aliases"])}
     if wanted in by_alias:
         return by_alias[wanted]
-    # a plain folder name only: `load("../x")` must not leave the data folder
-    if re.fullmatch(r"[\w-][\w.-]*", name) and (data_folder() / name / INTERACTIONS).is_file():
-        return name
     raise ValueError(f"`name` must be one of {', '.join(catalogue())}, got {name!r}{did_you_mean(wanted, by_alias)}")
 
 
@@ -79,13 +72,15 @@ def load(
     Anything worth knowing, such as counts that differ from the published ones, is in `notes` of the split.
     """
     name = canonical_name(name)
-    source, folder = catalogue().get(name, {}), data_folder() / name
+    source, folder = catalogue()[name], data_folder() / name
     if not (folder / INTERACTIONS).is_file():
         if not folder.is_dir() or _find(folder, source) is None:
             raise FileNotFoundError(_missing(name))
         import_files(name, folder, progress=progress)
     data, test, provenance = read_folder(folder)
-    notes = (*map(str, provenance.get("notes", ())), *(_differences(data, source["counts"]) if source else ()))
+    here, published = {"interactions": len(data), "users": data.n_users, "items": data.n_items}, source["counts"]
+    unlike = (f"{what}: {n:,} here, {published[what]:,} published" for what, n in here.items() if n != published[what])
+    notes = (*map(str, provenance.get("notes", ())), *unlike)
     default = source.get("split") or {}
     how = how or ("given" if test is not None else default.get("how"))
     if test is None and how in (None, "given"):
@@ -103,7 +98,7 @@ def load(
 
 
 def available() -> list[dict[str, Any]]:
-    """List the data sets: what is here, what it holds (else what was published), which files are needed, and where.
+    """List the data sets: what is here, how much was imported (else published), which files are needed, and where.
 
     Each entry has `name`, `title`, `present`, `importable` (the official files are there, not yet read),
     `interactions`, `users`, `items`, `published` (the three published counts), `test` (cases of the published split
@@ -113,16 +108,17 @@ def available() -> list[dict[str, Any]]:
 
 
 def _listed(name: str, source: dict[str, Any], folder: Path) -> dict[str, Any]:
-    found = None
+    known, present = {**source["counts"], "test": None}, False
     if (folder / INTERACTIONS).is_file():
-        with suppress(ValueError, AttributeError):  # the latter of odd metadata
-            found = counts_in(folder)
-    counts, test = found or (source["counts"], None)
-    importable = found is None and folder.is_dir() and _find(folder, source) is not None
+        with suppress(ValueError):  # a data set that is damaged is not here
+            known |= read_provenance(folder)
+            present = True
+    here = {what: known[what] for what in ("interactions", "users", "items", "test")}
+    importable = not present and folder.is_dir() and _find(folder, source) is not None
     about = {what: source[what] for what in ("title", "find", "homepage")}
-    here = {"present": found is not None, "importable": importable, **counts, "test": test, "where": str(folder)}
     files = [list(option["files"]) for option in source["sources"]]
-    return {"name": name, **about, **here, "published": dict(source["counts"]), "files": files}
+    state = {"present": present, "importable": importable, "where": str(folder)}
+    return {"name": name, **about, **here, **state, "published": dict(source["counts"]), "files": files}
 
 
 def import_files(
@@ -135,8 +131,6 @@ def import_files(
     either no data set or one whose change is noticed. Returns what was written, as in `provenance.json`.
     """
     name = canonical_name(name)
-    if name not in catalogue():
-        raise ValueError(f"`name` is {name!r}, a folder of your own: there are no official files to import.")
     entry = catalogue()[name]
     path = Path(source).expanduser()
     if not path.exists():
@@ -227,8 +221,3 @@ def _verified(origin: Path, option: dict[str, Any], verify: bool) -> dict[str, A
             found = f"{what} {facts[what]}, the official file {known[what]}"
             raise ValueError(f"{origin} has {found}: fetch it again, or accept it with verify=False.")
     return facts
-
-
-def _differences(data: Interactions, published: dict[str, int]) -> list[str]:
-    here = {"interactions": len(data), "users": data.n_users, "items": data.n_items}
-    return [f"{what}: {n:,} here, {published[what]:,} published" for what, n in here.items() if n != published[what]]

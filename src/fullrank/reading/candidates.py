@@ -27,7 +27,7 @@ import numpy as np
 from fullrank._checks import first_where, more
 from fullrank._columns import checked_columns, column_values, frame_columns
 from fullrank._tables import is_number
-from fullrank._types import RNG, Array, FloatArray, IntArray
+from fullrank._types import RNG, Array, IntArray
 from fullrank.data.frames import among, encode, encode_together, locate, repeats, stored_in, whole_names
 from fullrank.data.readers import LARGEST_POSITION, Negatives, Source
 from fullrank.data.split import Split
@@ -199,12 +199,12 @@ def counts_from_recbole(
     ties: str = "random",
     rng: RNG = 0,
 ) -> RankCounts:
-    """Rank what RecBole's `Collector.eval_batch_collect` receives: a dense users × items matrix of scores, or its entries.
+    """Rank what RecBole's `Collector.eval_batch_collect` receives: a dense users × items matrix of scores.
 
-    ``scores`` is the matrix (NumPy or torch), −inf (or NaN, where no −inf is used) for what was not sampled, or
-    ``(users, items, scores)``; ``positives`` is the pair ``(positive_u, positive_i)``. RecBole's ``uniN`` draws N per
-    positive with replacement and pools them per user, and the matrix swallows repeats: the true number of negatives is
-    that of the finite scores beside the positives, and is taken as such. ``design="full"`` reads full-sort matrices.
+    ``scores`` is the matrix (NumPy or torch), −inf for what was not sampled; ``positives`` is the pair ``(positive_u,
+    positive_i)``. RecBole's ``uniN`` draws N per positive with replacement and pools them per user, and the matrix swallows
+    repeats: the true number of negatives is that of the finite scores beside the positives, and is taken as such.
+    ``design="full"`` reads full-sort matrices.
 
     ``users`` names the user of each row: needed when several batches are added, since rows start at 0 in each, and with a
     `Split` (positions; a matrix with one column more than the split has items is RecBole's, whose item 0 is padding).
@@ -212,9 +212,13 @@ def counts_from_recbole(
     hold them.
     """
     how = How(n_items, design, candidates, ties, rng, "error")
-    rows, items, values, width = _recbole_entries(scores)
+    table = floats(scores)
+    if table.ndim != 2:
+        raise ValueError(f"`scores` must be a users × items matrix, got an array of shape {table.shape}.")
+    rows, items = np.nonzero(~np.isneginf(table))
+    values = table[rows, items].astype(np.float64)
     of_rows, of_items = _pair(positives, "positives")
-    if how.split is not None and width == how.split.n_items + 1:
+    if how.split is not None and table.shape[1] == how.split.n_items + 1:
         items, of_items = items - 1, of_items - 1
         if (items < 0).any():
             raise ValueError("`scores` has a finite score in column 0, which is padding in RecBole: mask it with -inf.")
@@ -325,29 +329,3 @@ def _nested(given: Any, value: str, read: Callable[[Source], dict[str, Array]]) 
             value: [each for documents in given.values() for each in documents.values()],
         }
     return given
-
-
-def _recbole_entries(scores: Any) -> tuple[Array, Array, FloatArray, int]:
-    """Return (row, item, score) of all but what is marked as not sampled, and the width of the matrix."""
-    width = 0
-    if isinstance(scores, tuple):
-        if len(scores) != 3:
-            raise TypeError(f"`scores` must be a matrix or (users, items, scores), got a tuple of {len(scores)}.")
-        (rows, items), table = _pair(scores[:2], "scores"), floats(scores[2])
-        if table.shape != rows.shape:
-            raise ValueError(f"`scores` has {len(rows)} users and items but scores of shape {table.shape}.")
-    else:
-        table = floats(scores)
-        if table.ndim != 2:
-            raise ValueError(f"`scores` must be a users × items matrix, got an array of shape {table.shape}.")
-        rows, items = np.broadcast_arrays(*np.ogrid[: table.shape[0], : table.shape[1]])
-        width = table.shape[1]
-    unmarked, nan = ~np.isneginf(table), np.isnan(table)
-    if nan.any() and not unmarked.all():
-        place = ", ".join(str(each[0]) for each in nan.nonzero())
-        raise ValueError(
-            f"`scores` marks what was not sampled by -inf, yet the entry at {place}{more(nan.sum())} is NaN: the model "
-            "gave no number there."
-        )
-    sampled = unmarked & ~nan
-    return rows[sampled], items[sampled], table[sampled].astype(np.float64), width

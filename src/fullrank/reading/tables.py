@@ -39,7 +39,7 @@ _INDEX = re.compile(r"|index|__index_level_\d+__|Unnamed: \d+")
 
 def read_counts(
     path: str | Path,
-    design: Design | str | None,
+    design: Design | str,
     n_items: int | None = None,
     *,
     targets: str | Path | None = None,
@@ -49,9 +49,8 @@ def read_counts(
     candidates: str = "unseen",
     rng: int = 0,
 ) -> dict[str, RankCounts]:
-    """Read counts by model from a file of ranks, of scored candidates, of counts, or a TREC run.
+    """Read counts by model from a file of ranks, of scored candidates, or a TREC run.
 
-    * Saved counts (``.npz``), which know their design and their candidates.
     * Ranks: see :func:`read_ranks`.
     * Scored candidates: ``user_id, item_id, score``, one row per candidate. The target is where ``label`` is 1, or what the
       file ``targets`` (``user_id, item_id``; NCF's ``.test.rating``) says. With ``lists`` (NCF's ``.test.negative``, Elliot
@@ -65,13 +64,6 @@ def read_counts(
     path = Path(path)
     if train is not None and candidates == "all":
         raise ValueError("--train and --candidates all exclude each other: training items are left out, or not.")
-    if path.suffix.lower() == ".npz":
-        counts = RankCounts.load(existing(path))
-        if design is not None and (asked := parse_design(design)) != counts.design:
-            raise ValueError(f"{str(path)!r} holds counts of '{counts.design}', and `design` is '{asked}'.")
-        return {path.stem: counts}
-    if design is None:
-        raise ValueError("`design` is missing: how the negatives were drawn, such as 'uni99'.")
     pools: _Pools = partial(_pools, n_items, train)
     about: dict[str, Any] = {"design": design, "candidates": candidates}
     if qrels is not None:
@@ -160,17 +152,13 @@ def counts_from_frame(
     )  # fmt: skip
 
 
-def read_ranks(path: str | Path, columns: dict[str, Array] | None = None) -> dict[str, dict[str, Any]]:
-    """Read sampled ranks from a file: by model, the ``ranks`` and what the file says about each case.
-
-    ``columns``: what :func:`read_table` found in the file, if that is known.
+def read_ranks(path: Path, columns: dict[str, Array]) -> dict[str, dict[str, Any]]:
+    """Find sampled ranks among the columns of a file: by model, the ``ranks`` and what it says about each case.
 
     Long form: a column ``rank``, and optionally ``model``, ``user_id``, ``n_items``, ``negatives``, ``weight``. Wide form,
     when there is no ``rank``: one column of ranks per model, beside the same optional columns. Without a ``model``
     column, and for a bare list of ranks (one number per line, or ``.npy``), the model is named after the file.
     """
-    path = Path(path)
-    columns = read_table(path) if columns is None else columns
     rank = find_column(list(columns), "rank")
     named = {key: find_column(list(columns), what) for key, what in _ABOUT_CASES.items()}
     about = {key: name for key, name in named.items() if name is not None}
