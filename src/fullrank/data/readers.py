@@ -143,9 +143,6 @@ def read_book_ratings(source: Source, *, progress: bool = False) -> Interactions
     return Interactions.encoded({name: np.array(values, dtype=kind) for (name, kind), values in columns})
 
 
-# ---- blocks of lines -------------------------------------------------------------------------------------------------
-
-
 def source_name(source: Source) -> str:
     """Return what a file is called in messages."""
     if isinstance(source, str | os.PathLike):
@@ -194,9 +191,6 @@ def unreadable(source: Source, number: int, line: bytes, expected: str) -> Value
 def no_interactions(source: Source) -> ValueError:
     """Return the error about a file without a single row."""
     return ValueError(f"`{source_name(source)}` line 1: the file holds no interactions.")
-
-
-# ---- tables of numbers: user, item, rating, time ---------------------------------------------------------------------
 
 
 def _read_numbers(
@@ -267,23 +261,16 @@ def _parse_lines(
     return {name: np.array(values, kinds[name]) for name, values in zip(columns, zip(*rows, strict=True), strict=True)}
 
 
-def _refuse_wild(values: IntArray, what: str, name: str, among_what: str) -> None:
-    """Refuse a position far beyond what an honest file has, where each occurs: it would cost a huge matrix later."""
-    if (largest := int(values.max(initial=0))) > 10 * len(values) + 1000:
-        raise ValueError(
-            f"`{name}` has {what} {largest} {among_what} (row {int(values.argmax()) + 1}): this format counts users and "
-            "items 0, 1, 2, …."
-        )
-
-
-def _positioned(table: dict[str, Any], name: str) -> Interactions:
-    for what in ("user", "item"):
-        _refuse_wild(table[what], what, name, f"among {len(table[what]):,} interactions")
-    n_users, n_items = (int(table[what].max(initial=-1)) + 1 for what in ("user", "item"))
-    return Interactions.encoded(table, n_users, n_items)
-
-
-# ---- lines of integers: a user and the user's items ------------------------------------------------------------------
+def _positioned(table: dict[str, Any], name: str, n_users: int = 0) -> Interactions:
+    """Take users and items as positions; one far beyond what an honest file has would cost a huge matrix later."""
+    largest = {what: int(table[what].max(initial=-1)) for what in ("user", "item")}
+    largest["user"] = max(largest["user"], n_users - 1)
+    rows = len(table["user"])
+    for what, position in largest.items():
+        if position > 10 * rows + 1000:
+            found = f"{what} {position} among {rows:,} interactions"
+            raise ValueError(f"`{name}` has {found}: this format counts users and items 0, 1, 2, ….")
+    return Interactions.encoded(table, largest["user"] + 1, largest["item"] + 1)
 
 
 def _integer_lines(source: Source, progress: bool, expected: str) -> list[IntArray]:
@@ -304,9 +291,8 @@ def _listed(rows: list[IntArray], users: IntArray, source: Source) -> Interactio
     name, sizes = source_name(source), [len(values) - 1 for values in rows]
     if not sum(sizes):
         raise no_interactions(source)
-    _refuse_wild(users, "user", name, f"on {len(users):,} lines")
-    found = _positioned({"user": np.repeat(users, sizes), "item": np.concatenate([each[1:] for each in rows])}, name)
-    return replace(found, n_users=int(users.max()) + 1)
+    table = {"user": np.repeat(users, sizes), "item": np.concatenate([each[1:] for each in rows])}
+    return _positioned(table, name, int(users.max()) + 1)
 
 
 def read_both(
