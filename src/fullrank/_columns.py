@@ -58,10 +58,7 @@ def find_column(names: Sequence[str], what: str, override: str | None = None) ->
 
 
 def frame_columns(
-    frame: Any,
-    needed: Sequence[str],
-    optional: Sequence[str] = (),
-    overrides: Mapping[str, str | None] | None = None,
+    frame: Any, needed: Sequence[str], optional: Sequence[str] = (), overrides: Mapping[str, str | None] | None = None
 ) -> dict[str, Any]:
     """Return the columns of a frame that hold what is needed, and what is optional where there is any, unchanged.
 

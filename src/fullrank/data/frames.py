@@ -51,19 +51,13 @@ class Interactions:
 
     @classmethod
     def encoded(
-        cls,
-        columns: dict[str, Array],
-        n_users: int | None = None,
-        n_items: int | None = None,
-        item_order: str = "sorted",
+        cls, columns: dict[str, Array], n_users: int | None = None, n_items: int | None = None, *, order: str = "sorted"
     ) -> Interactions:
         """Turn the names in the columns `user` and `item` into positions, see `encode`; the other columns are kept."""
         users, user_ids, n_users = encode(columns["user"], "user", n_users)
-        items, item_ids, n_items = encode(columns["item"], "item", n_items, order=item_order)
-        return cls(
-            users, items, n_users, n_items, ratings=columns.get("rating"), timestamps=columns.get("timestamp"),
-            user_ids=user_ids, item_ids=item_ids,
-        )  # fmt: skip
+        items, item_ids, n_items = encode(columns["item"], "item", n_items, order=order)
+        known: dict[str, Any] = {"ratings": columns.get("rating"), "timestamps": columns.get("timestamp")}
+        return cls(users, items, n_users, n_items, **known, user_ids=user_ids, item_ids=item_ids)
 
     @property
     def keys(self) -> IntArray:

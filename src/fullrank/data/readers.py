@@ -33,7 +33,7 @@ def read_ratings_dat(source: Source, *, progress: bool = False) -> Interactions:
 
     Films are numbered by first appearance, as in the NCF release; users in sorted order, which is theirs too.
     """
-    return Interactions.encoded(_read_numbers(source, "::", progress), item_order="first")
+    return Interactions.encoded(_read_numbers(source, "::", progress), order="first")
 
 
 def read_ratings_csv(source: Source, *, progress: bool = False) -> Interactions:

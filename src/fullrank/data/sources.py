@@ -30,8 +30,7 @@ from fullrank.data.split import Split, given_test
 def catalogue() -> dict[str, dict[str, Any]]:
     """Return what `sources.json` says of every data set, by name."""
     text = resources.files("fullrank.data").joinpath("sources.json").read_text(encoding="utf-8")
-    found: dict[str, dict[str, Any]] = json.loads(text)
-    return found
+    return dict(json.loads(text))
 
 
 def data_folder() -> Path:

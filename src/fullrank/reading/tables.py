@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -31,8 +31,6 @@ from fullrank.reading.candidates import candidate_columns, counts_from_negatives
 _ABOUT_CASES = {"users": "user", "n_items": "n_items", "drawn": "drawn", "weights": "weight"}
 #: So many rows that come again in the same order, without the items that would tell them apart, are no chance.
 ENOUGH_TO_BE_COPIES = 10
-#: From the users of cases to the numbers of their candidates.
-_Pools: TypeAlias = Callable[[Array | None], Any]
 #: Names that pandas gives to the index of a frame when it is saved with it.
 _INDEX = re.compile(r"|index|__index_level_\d+__|Unnamed: \d+")
 
@@ -64,7 +62,7 @@ def read_counts(
     path = Path(path)
     if train is not None and candidates == "all":
         raise ValueError("--train and --candidates all exclude each other: training items are left out, or not.")
-    pools: _Pools = partial(_pools, n_items, train)
+    pools = partial(_pools, n_items, train)
     about: dict[str, Any] = {"design": design, "candidates": candidates}
     if qrels is not None:
         run, judged = read_trec_run(existing(path)), str(existing(Path(qrels)))
@@ -86,7 +84,9 @@ def read_counts(
     return _ranked(path, chain([columns], batches), pools, about)
 
 
-def _ranked(path: Path, batches: Iterable[dict[str, Array]], pools: _Pools, about: Any) -> dict[str, RankCounts]:
+def _ranked(
+    path: Path, batches: Iterable[dict[str, Array]], pools: Callable[..., Any], about: Any
+) -> dict[str, RankCounts]:
     """Count the ranks of every model, batch by batch."""
     counts: dict[str, RankCounts] = {}
     above = 0  # rows in earlier batches
@@ -247,7 +247,9 @@ def _by_model(path: Path, columns: dict[str, Array]) -> Iterator[tuple[str, dict
         yield str(name), {what: values[rows] for what, values in columns.items() if what != column}
 
 
-def _scored(path: Path, columns: dict[str, Array], lists: Any, targets: Any, pools: _Pools, about: Any) -> RankCounts:
+def _scored(
+    path: Path, columns: dict[str, Array], lists: Any, targets: Any, pools: Callable[..., Any], about: Any
+) -> RankCounts:
     """Rank scored candidates: those of the file, or of the lists where there are any."""
     if lists is not None:
         return _listed_candidates(columns, existing(Path(lists)), pools, about)
@@ -261,7 +263,9 @@ def _scored(path: Path, columns: dict[str, Array], lists: Any, targets: Any, poo
     return counts_from_scores(columns, pools(None if user is None else columns[user]), targets=pairs, **about)
 
 
-def _listed_candidates(columns: dict[str, Array], path: Path, pools: _Pools, about: dict[str, Any]) -> RankCounts:
+def _listed_candidates(
+    columns: dict[str, Array], path: Path, pools: Callable[..., Any], about: dict[str, Any]
+) -> RankCounts:
     """Rank the listed candidates by a frame of scores: names become positions shared by both."""
     scored = candidate_columns(columns, ("user", "item", "score"), {})
     lists = read_elliot_negatives(path)
