@@ -42,9 +42,8 @@ def find_column(names: Sequence[str], what: str, override: str | None = None) ->
     if override is not None:
         if override in names:
             return override
-        raise ValueError(
-            f"`{what}={override!r}` is not a column; the columns are {listed(names)}{did_you_mean(override, names)}"
-        )
+        known = f"the columns are {listed(names)}{did_you_mean(override, names)}"
+        raise ValueError(f"`{what}={override!r}` is not a column; {known}")
     # RecBole's types (`user_id:token`) are no part of a name
     called = {name: re.sub(r"[^a-z0-9]", "", name.split(":")[0].lower()) for name in names}
     for alias in ALIASES[what]:
@@ -88,10 +87,8 @@ def frame_columns(
         if name is not None:
             found[what] = table[name]
         elif what in needed:
-            hint = " (or give `targets=`, or a Split as `n_items`)" if what == "label" else ""
-            raise ValueError(
-                f"no column looks like the {what}; the columns are {listed(names)}: name one with `{what}=`{hint}."
-            )
+            hint = f"name one with `{what}=`" + (", or give `targets=`, or a Split as `n_items`" * (what == "label"))
+            raise ValueError(f"no column looks like the {what}; the columns are {listed(names)}: {hint}.")
     return found
 
 

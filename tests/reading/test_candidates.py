@@ -545,7 +545,7 @@ def changed(column, place, value):
         ({**FRAME, "user_id": [0, 0, 0, 1, 1]}, {}, ValueError, r"different lengths: `user` 5, `item` 6, `score` 6"),
         ({key: [] for key in FRAME}, {}, ValueError, r"the frame has no rows"),
         (FRAME, {"targets": ([0], ["a"])}, TypeError, r"`item` holds strings in one of the frame and its targets"),
-        (FRAME, {"targets": ([0, 0, 1], [1, 1, 1])}, ValueError, r"item 1 is listed twice as a target of user 0"),
+        (FRAME, {"targets": ([0, 0, 1], [1, 1, 1])}, ValueError, r"item 1, a target of user 0, is listed twice"),
         (FRAME, {"targets": ([0, 1], [1])}, ValueError, r"`targets` has 2 users and 1 items"),
         (FRAME, {"targets": ([0, 1], [1, 77])}, ValueError, r"no score for item 77, a target of user 1"),
         (7, {}, TypeError, r"got a int"),
@@ -601,15 +601,15 @@ def make(users=(0, 1), targets=(1, 1), negatives=(6, 7, 8, 6, 7, 8)):
 @pytest.mark.parametrize(
     ("lists", "where", "message"),
     [
-        (make(targets=(1, 2)), toy(), r"item 2 is a target of user 1 here and not in the split"),
-        (make(), toy((0, 1, 1), (1, 1, 2)), r"user 1 has 1 target here and 2 in the split"),
+        (make(targets=(1, 2)), toy(), r"item 2, a target of user 1, is not among the split's"),
+        (make(), toy((0, 1, 1), (1, 1, 2)), r"the targets of user 1 number 1 here and 2 in the split"),
         (make(users=(0,), targets=(1,), negatives=(6, 7, 8)), toy(), r"no negatives for user 1, who has a target"),
         (make(users=(0, 7)), toy(), r"user 7 is not in the split, which has 2 users"),
         (make(negatives=(6, 7, 8, 6, 7, 88)), toy(), r"item 88 is not in the split, which has 30 items"),
         (make(users=(0, 2)), 30, r"user 2 is unknown to model `m`, which knows 2 users"),
         (make(negatives=(6, 7, 8, 6, 7, 31)), 30, r"item 31 is unknown to model `m`, which knows 30 items"),
         (make(negatives=(6, 7, 8, 1, 1, 1)), 30, r"user 1 has no negatives beside the target"),
-        (make(users=(0, 0)), 30, r"item 1 is listed twice as a target of user 0"),
+        (make(users=(0, 0)), 30, r"item 1, a target of user 0, is listed twice"),
         (make(users=(-1, 0)), 30, r"user -1 is not a position"),
     ],
 )

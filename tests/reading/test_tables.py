@@ -246,7 +246,7 @@ def test_arrays_that_would_need_pickle_are_refused(tmp_path):
     with pytest.raises(ValueError, match="must hold whole numbers, the ranks, got complex128"):
         read_counts(tmp_path / "c.npy", "uni9", 100)
     np.save(tmp_path / "b.npy", np.ones((3, 2, 1), dtype=int))
-    with pytest.raises(ValueError, match=r"must hold one rank per case, or cases × models, got .* shape \(3, 2, 1\)"):
+    with pytest.raises(ValueError, match=r"must hold one rank per case, or cases × models, got shape \(3, 2, 1\)"):
         read_counts(tmp_path / "b.npy", "uni9", 100)
 
 

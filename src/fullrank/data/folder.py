@@ -65,10 +65,8 @@ def read_provenance(folder: Path) -> dict[str, Any]:
     for name, (size, digest) in files.items():
         file = folder / name
         if not file.is_file() or file.stat().st_size != size or sha256(file) != digest:
-            raise ValueError(
-                f"{file} is not the file that was imported ({PROVENANCE} has another checksum): import the data set "
-                f"again, or delete {PROVENANCE} to accept the file."
-            )
+            hint = f"import the data set again, or delete {PROVENANCE}, which has another checksum, to accept it"
+            raise ValueError(f"{file} is not the file that was imported: {hint}.")
     return provenance
 
 

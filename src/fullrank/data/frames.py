@@ -171,9 +171,8 @@ def encode(
         if ids.dtype.kind != "i":
             raise TypeError(f"`n_{what}s` was given, so `{what}` must hold positions (integers), not strings.")
         if (row := first_where((ids < 0) | (ids >= size))) is not None:
-            raise ValueError(
-                f"`{what}` must be from 0 to {size - 1}, since `n_{what}s` is {size:,}, got {ids[row]} in row {row}."
-            )
+            allowed = f"from 0 to {size - 1}, since `n_{what}s` is {size:,}"
+            raise ValueError(f"`{what}` must be {allowed}, got {ids[row]} in row {row}.")
         return ids.astype(np.int64, copy=False), None, size
     if len(ids) == 0:
         return np.zeros(0, dtype=np.int64), None, 0

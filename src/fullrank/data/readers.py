@@ -72,10 +72,8 @@ class Negatives:
         users, offsets = len(self.users), np.asarray(self.offsets)
         fits = len(offsets) == users + 1 and offsets[0] == 0 and offsets[-1] == len(self.negatives)
         if not fits or (np.diff(offsets) < 0).any() or (self.targets is not None and len(self.targets) != users):
-            raise ValueError(
-                f"`offsets` must rise from 0 to the {len(self.negatives)} negatives in {users} steps, one per user, and "
-                "`targets`, if given, must be one per user."
-            )
+            rise = f"rise from 0 to the {len(self.negatives)} negatives in {users} steps, one per user"
+            raise ValueError(f"`offsets` must {rise}, and `targets`, if given, must be one per user.")
 
 
 def read_negatives(source: Source, *, progress: bool = False) -> Negatives:
@@ -103,10 +101,8 @@ def read_users_dat(source: Source, *, progress: bool = False) -> Interactions:
     """
     rows = _integer_lines(source, progress, "a count and that many items")
     if (row := first_where([len(values) != values[0] + 1 for values in rows])) is not None:
-        raise ValueError(
-            f"`{source_name(source)}` line {row + 1}: it promises {rows[row][0]} items and holds {len(rows[row]) - 1}; "
-            "is the file cut short?"
-        )
+        found = f"it promises {rows[row][0]} items and holds {len(rows[row]) - 1}"
+        raise ValueError(f"`{source_name(source)}` line {row + 1}: {found}; is the file cut short?")
     return _listed(rows, np.arange(len(rows)), source)
 
 

@@ -86,10 +86,8 @@ def load(
         raise ValueError(f"{folder} has no {TEST}; say how to split: how='random', 'ratio' or, with time, 'last'.")
     if test is not None and how == "given":
         if (row := first_where(~among(test.keys, np.sort(data.keys)))) is not None:
-            raise ValueError(
-                f"{folder / TEST} holds out item {test.items[row]} of user {test.users[row]}, which {INTERACTIONS} does "
-                "not have: the two files do not belong together."
-            )
+            pair = f"item {test.items[row]} of user {test.users[row]}, which {INTERACTIONS} does not have"
+            raise ValueError(f"{folder / TEST} holds out {pair}: the two files do not belong together.")
         return given_test(data, test, name=name, notes=notes)
     notes = (*notes, f"split: {how}" + (f", rng={rng}" if how in ("random", "ratio") and isinstance(rng, int) else ""))
     least = default.get("min_items", 2) if min_items is None else min_items

@@ -64,10 +64,9 @@ class Split:
 
     def _cases_of(self, test: Any) -> tuple[Any, Any]:
         if not sp.issparse(test) and np.ndim(test) != 2:
-            raise TypeError(
-                "`items` is missing: give `Split(train, users, items)`, or `Split(train, test)` with a matrix of shape "
-                f"{self.train.shape}, got a {type(test).__name__} of shape {np.shape(test)}."
-            )
+            forms = f"`Split(train, users, items)`, or `Split(train, test)` with a matrix of shape {self.train.shape}"
+            got = f"a {type(test).__name__} of shape {np.shape(test)}"
+            raise TypeError(f"`items` is missing: give {forms}, got {got}.")
         if test.shape != self.train.shape:
             raise ValueError(f"`test` has shape {test.shape} and `train` {self.train.shape}; they must be the same.")
         users, items = _canonical(test, "test").nonzero()
@@ -86,16 +85,12 @@ class Split:
         repeated = frames.repeats(self.users * self.n_items + self.items)
         if len(repeated):
             again = int(repeated.min())
-            raise ValueError(
-                f"{self._target(again)} is there twice (case {again} repeats an earlier one{more(len(repeated))}); list "
-                "every (user, target) once."
-            )
+            twice = f"{self._target(again)} is there twice (case {again} repeats an earlier one{more(len(repeated))})"
+            raise ValueError(f"{twice}; list every (user, target) once.")
         in_train = self.in_train(self.users, self.items)
         if (case := first_where(in_train)) is not None:
-            raise ValueError(
-                f"{self._target(case)} (case {case}) is also in `train`{more(in_train.sum())}; leave held-out pairs out of "
-                "`train`, as `Split.from_interactions(train, 'given', test=test)` does."
-            )
+            hint = "leave held-out pairs out of it, as `Split.from_interactions(train, 'given', test=test)` does"
+            raise ValueError(f"{self._target(case)} (case {case}) is also in `train`{more(in_train.sum())}; {hint}.")
 
     def _target(self, case: int) -> str:
         return f"the target item {self.names('item', self.items[case])} of user {self.names('user', self.users[case])}"
@@ -238,9 +233,8 @@ class Split:
         found = frames.interactions(data, **columns).distinct()
         within = found.timestamps if how.startswith("last") else _random_keys(found, rng)
         if within is None:
-            raise ValueError(
-                f"`how` is {how!r}, but the rows have no time; hold out at random, or name it with `timestamp=`."
-            )
+            hint = "hold out at random, or name its column with `timestamp=`"
+            raise ValueError(f"`how` is {how!r}, but the rows have no time; {hint}.")
         return _split_of(*_hold_out(found, within, share if how.endswith("ratio") else 0.0, min_items), name, notes)
 
 
@@ -321,11 +315,9 @@ def _canonical(given: Any, name: str) -> Any:
     array = np.asarray(given) if isinstance(given, list) else given
     known = sp.issparse(array) or isinstance(array, np.ndarray)
     if not known or array.ndim != 2 or array.dtype.kind not in "biuf":
-        about = f" of {array.dtype} values and shape {array.shape}" if known else ""
-        raise TypeError(
-            f"`{name}` must be a sparse users × items matrix of numbers (use `Split.from_interactions` for frames and "
-            f"arrays of pairs), got a {type(given).__name__}{about}."
-        )
+        got = type(given).__name__ + (f" of {array.dtype} values and shape {array.shape}" if known else "")
+        hint = "use `Split.from_interactions` for frames and arrays of pairs"
+        raise TypeError(f"`{name}` must be a sparse users × items matrix of numbers ({hint}), got a {got}.")
     if 0 in array.shape:
         raise ValueError(f"`{name}` must have at least one user and one item, got shape {array.shape}.")
     try:
@@ -337,8 +329,7 @@ def _canonical(given: Any, name: str) -> Any:
     bad = ~np.isfinite(matrix.data) | (matrix.data == 0)
     if (entry := first_where(bad)) is not None:
         user = int(np.searchsorted(matrix.indptr, entry, side="right")) - 1
-        raise ValueError(
-            f"`{name}` stores {matrix.data[entry]:g} for user {user}, item {matrix.indices[entry]}"
-            f"{more(bad.sum())}; store a finite number other than 0 where there is an interaction, else nothing."
-        )
+        found = f"{matrix.data[entry]:g} for user {user}, item {matrix.indices[entry]}{more(bad.sum())}"
+        hint = "store a finite number other than 0 where there is an interaction, else nothing"
+        raise ValueError(f"`{name}` stores {found}; {hint}.")
     return matrix

@@ -72,8 +72,8 @@ def counts_from_negatives(
     (array([2, 3]), 0.333)
     """
     if not isinstance(negatives, Negatives):
-        allowed, got = "what `read_negatives` (NCF) or `read_elliot_negatives` returns", type(negatives).__name__
-        raise TypeError(f"`negatives` must be {allowed}, got a {got}.")
+        got = type(negatives).__name__
+        raise TypeError(f"`negatives` must be what `read_negatives` or `read_elliot_negatives` returns, got a {got}.")
     sizes = np.diff(negatives.offsets)
     if design is None:
         design = Sample(max(int(sizes.max(initial=0)), 1), replace=False)
@@ -86,10 +86,8 @@ def counts_from_negatives(
     lists, of = np.repeat(np.arange(len(users)), sizes), np.arange(len(users))
     absent = np.zeros(0, dtype=bool) if split is None else ~among(split.users, np.unique(users))
     if missing == "error" and split is not None and (c := first_where(absent)) is not None:
-        raise ValueError(
-            f"the file has no negatives for user {written(split.users[c], split.user_ids)}{more(absent.sum())}, who has a "
-            "target in the split: leave such users out with `missing='drop'`."
-        )
+        user = f"user {written(split.users[c], split.user_ids)}{more(absent.sum())}, who has a target in the split"
+        raise ValueError(f"the file has no negatives for {user}: leave such users out with `missing='drop'`.")
     if targets is not None:
         cases = Cases.at_positions(split, of, users, targets)
     elif split is not None:  # the split's targets, and the lists of users who have one

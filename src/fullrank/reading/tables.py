@@ -76,10 +76,8 @@ def read_counts(
         about["rng"] = rng
         return {m: _scored(path, each, lists, targets, pools, about) for m, each in _by_model(path, columns)}
     if lists is not None or targets is not None:
-        raise ValueError(
-            f"--{'targets' if lists is None else 'lists'} is for scored candidates, and {str(path)!r} has no column of "
-            f"scores; it has {listed(names)}."
-        )
+        given = "--targets" if lists is None else "--lists"
+        raise ValueError(f"{given} is for scored candidates, and {str(path)!r} has no scores but {listed(names)}.")
     _refuse_ranked_lists(path, columns)
     return _ranked(path, chain([columns], batches), pools, about)
 
@@ -178,10 +176,8 @@ def read_ranks(path: Path, columns: dict[str, Array]) -> dict[str, dict[str, Any
             where = f"in column {name!r} {place_of(path, first)}"
             raise ValueError(f"{str(path)!r} has {str(columns[name][first])!r} {where}: ranks are whole numbers.")
     if not wide:
-        raise ValueError(
-            f"{str(path)!r} has no column of ranks: name it 'rank', or give one column of ranks per model; "
-            f"it has {listed(list(columns))}."
-        )
+        hint = f"name it 'rank', or give one column of ranks per model; it has {listed(list(columns))}"
+        raise ValueError(f"{str(path)!r} has no column of ranks: {hint}.")
     given = {key: columns[name] for key, name in about.items()}
     return {name: {"ranks": columns[name], **given} for name in wide}
 
@@ -210,11 +206,8 @@ def _refuse_copies(path: Path, model: str, rows: dict[str, Array], user: str | N
     if (np.diff(np.sort(pairs)) > 0).all():
         return
     copies = repeats(pairs)
-    place = copies[0]
-    raise ValueError(
-        f"{str(path)!r} has item {rows[item][place]} of user {rows[user][place]} more than once in model {model!r} "
-        f"({len(copies):,} such rows): drop the copies."
-    )
+    pair = f"item {rows[item][copies[0]]} of user {rows[user][copies[0]]} more than once in model {model!r}"
+    raise ValueError(f"{str(path)!r} has {pair} ({len(copies):,} such rows): drop the copies.")
 
 
 def _refuse_ranked_lists(path: Path, columns: dict[str, Array]) -> None:
@@ -226,10 +219,8 @@ def _refuse_ranked_lists(path: Path, columns: dict[str, Array]) -> None:
     order = np.lexsort((columns[rank], code))
     counted = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + 1
     if sizes.max() > 1 and (columns[rank][order] == counted).all():
-        raise ValueError(
-            f"{str(path)!r} holds whole ranked lists, 1, 2, 3, … for every user, not the ranks of targets: say which items "
-            "are the targets with --targets FILE, or with a column 'label'."
-        )
+        hint = "say which items are the targets with --targets FILE, or with a column 'label'"
+        raise ValueError(f"{str(path)!r} holds whole ranked lists, 1, 2, 3, …, not the ranks of targets: {hint}.")
 
 
 def _by_model(path: Path, columns: dict[str, Array]) -> Iterator[tuple[str, dict[str, Array]]]:
@@ -255,10 +246,8 @@ def _scored(
         return _listed_candidates(columns, existing(Path(lists)), pools, about)
     names = list(columns)
     if targets is None and find_column(names, "label") is None:
-        raise ValueError(
-            f"{str(path)!r} holds scores and does not say which candidate is the target: add a column 'label' "
-            "(1 for the target, 0 for negatives), or give the targets with --targets FILE."
-        )
+        hint = "add a column 'label' (1 for the target, 0 for negatives), or give the targets with --targets FILE"
+        raise ValueError(f"{str(path)!r} holds scores and does not say which candidate is the target: {hint}.")
     user, pairs = find_column(names, "user"), None if targets is None else _pairs(Path(targets))
     return counts_from_scores(columns, pools(None if user is None else columns[user]), targets=pairs, **about)
 
