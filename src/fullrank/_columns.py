@@ -1,7 +1,8 @@
 """The columns of frames, by their usual names: every reader of frames and files finds them here."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -25,13 +26,13 @@ ALIASES: dict[str, tuple[str, ...]] = {
 }
 
 
-def listed(names: Sequence[str], most: int = 12) -> str:
+def listed(names: Collection[str], most: int = 12) -> str:
     """List names for a message: the first so many, each cut to what fits a line."""
-    shown = [repr(name if len(name) <= 40 else name[:39] + "…") for name in names[:most]]
+    shown = [repr(name if len(name) <= 40 else name[:39] + "…") for name in islice(names, most)]
     return ", ".join(shown) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
-def find_column(names: Sequence[str], what: str, override: str | None = None) -> str | None:
+def find_column(names: Collection[str], what: str, override: str | None = None) -> str | None:
     """Find the column that holds ``what`` (a key of :data:`ALIASES`), or ``None``; ``override`` names it outright.
 
     Two columns that could both be it are an error, and so is an override that is not a column.

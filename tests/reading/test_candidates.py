@@ -546,7 +546,7 @@ def changed(column, place, value):
         ({key: [] for key in FRAME}, {}, ValueError, r"the frame has no rows"),
         (FRAME, {"targets": ([0], ["a"])}, TypeError, r"`item` holds strings in one of the frame and its targets"),
         (FRAME, {"targets": ([0, 0, 1], [1, 1, 1])}, ValueError, r"item 1, a target of user 0, is listed twice"),
-        (FRAME, {"targets": ([0, 1], [1])}, ValueError, r"`targets` has 2 users and 1 items"),
+        (FRAME, {"targets": ([0, 1], [1])}, ValueError, r"different lengths: `user` 2, `item` 1"),
         (FRAME, {"targets": ([0, 1], [1, 77])}, ValueError, r"no score for item 77, a target of user 1"),
         (7, {}, TypeError, r"got a int"),
     ],
@@ -723,7 +723,7 @@ def test_full_sort_matrices_are_full():
     ("scores", "positives", "keywords", "error", "message"),
     [
         (np.zeros(3), ([0], [0]), {}, ValueError, r"`scores` must .*shape \(3,\)"),
-        (np.array([[1.0, 2.0]]), ([0], [0, 1]), {}, ValueError, r"`positives` has 1 users and 2 items"),
+        (np.array([[1.0, 2.0]]), ([0], [0, 1]), {}, ValueError, r"different lengths: `user` 1, `item` 2"),
         (np.array([[1.0, np.nan, -np.inf]]), ([0], [0]), {}, ValueError, r"NaN\) for user 0 and item 1"),
         (np.array([[1.0, 2.0, -np.inf]]), ([0], [2]), {}, ValueError, r"no score for item 2, a target of user 0"),
         (np.array([[1.0, 2.0], [1.0, 2.0]]), ([0], [0]), {}, ValueError, r"has scores for user 1, who has no target"),

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from fullrank._checks import check_choice, check_whole, first_where, more
-from fullrank._types import RNG, Array, BoolArray, FloatArray, IntArray
+from fullrank._types import RNG, Array, FloatArray, IntArray
 from fullrank.data import frames
 from fullrank.data.frames import Interactions
 
@@ -87,17 +87,13 @@ class Split:
             again = int(repeated.min())
             twice = f"{self._target(again)} is there twice (case {again} repeats an earlier one{more(len(repeated))})"
             raise ValueError(f"{twice}; list every (user, target) once.")
-        in_train = self.in_train(self.users, self.items)
+        in_train = frames.stored_in(self.train, self.users, self.items)
         if (case := first_where(in_train)) is not None:
             hint = "leave held-out pairs out of it, as `Split.from_interactions(train, 'given', test=test)` does"
             raise ValueError(f"{self._target(case)} (case {case}) is also in `train`{more(in_train.sum())}; {hint}.")
 
     def _target(self, case: int) -> str:
         return f"the target item {self.names('item', self.items[case])} of user {self.names('user', self.users[case])}"
-
-    def in_train(self, users: IntArray, items: IntArray) -> BoolArray:
-        """Say for each pair of positions whether it is in `train`."""
-        return frames.stored_in(self.train, users, items)
 
     def _checked_weights(self) -> FloatArray:
         try:

@@ -12,7 +12,7 @@ import numpy as np
 
 from fullrank._checks import TIES, check_choice, first_where, more
 from fullrank._types import RNG, Array, FloatArray, IntArray
-from fullrank.data.frames import among, locate, repeats
+from fullrank.data.frames import among, locate, repeats, stored_in
 from fullrank.data.split import Split
 from fullrank.observing.inputs import seed_of
 from fullrank.observing.kernel_inputs import Cases as KernelCases
@@ -74,12 +74,6 @@ class Cases:
     user_names: Array | None = None
     item_names: Array | None = None
     by_position: bool = False
-
-    @classmethod
-    def at_positions(cls, split: Split | None, lists: IntArray, users: IntArray, targets: IntArray) -> Cases:
-        """Make cases known by their positions in a split."""
-        names = (None, None) if split is None else (split.user_ids, split.item_ids)
-        return cls(lists, users, targets, *names, by_position=True)
 
     def take(self, kept: Array) -> Cases:
         """Return some of the cases."""
@@ -146,7 +140,7 @@ def rank_lists(rows: Listed, cases: Cases, how: How) -> RankCounts:
     if (c := first_where(drawn == 0)) is not None:
         raise ValueError(f"{cases.user(cases.users[c])}{more((drawn == 0).sum())} has no negatives beside the target.")
     if split is not None and how.candidates == "unseen":
-        seen = split.in_train(users, items)
+        seen = stored_in(split.train, users, items)
         if (r := first_where(seen)) is not None:
             both = f"{cases.item(items[r])} is a negative of {cases.user(users[r])} and in the user's training items"
             raise ValueError(f"{both}{more(seen.sum())}: if negatives were drawn from all, say `candidates='all'`.")
@@ -189,9 +183,7 @@ def _candidates_of(how: How, cases: Cases, kept: IntArray, total: int, T: IntArr
         known = np.sort(n_items.users * n_items.n_items + n_items.items)
         strange = ~among(cases.users * n_items.n_items + cases.targets, known)
         if (c := first_where(strange)) is not None:
-            raise ValueError(
-                f"{cases.target(c)}, is not among the split's{more(strange.sum())}; they must be the same."
-            )
+            raise ValueError(f"{cases.target(c)}, is not among the split's{more(strange.sum())}; it must be.")
         targets = n_items.targets_per_user[cases.users]
         if (c := first_where(targets != T)) is not None:
             user, others = cases.user(cases.users[c]), more((targets != T).sum())

@@ -88,10 +88,11 @@ def counts_from_negatives(
     if missing == "error" and split is not None and (c := first_where(absent)) is not None:
         user = f"user {written(split.users[c], split.user_ids)}{more(absent.sum())}, who has a target in the split"
         raise ValueError(f"the file has no negatives for {user}: leave such users out with `missing='drop'`.")
+    names = (None, None) if split is None else (split.user_ids, split.item_ids)
     if targets is not None:
-        cases = Cases.at_positions(split, of, users, targets)
+        cases = Cases(of, users, targets, *names, by_position=True)
     elif split is not None:  # the split's targets, and the lists of users who have one
-        cases = Cases.at_positions(split, locate(split.users, users), split.users, split.items).take(~absent)
+        cases = Cases(locate(split.users, users), split.users, split.items, *names, by_position=True).take(~absent)
         kept = among(lists, np.unique(cases.lists))
         lists, items = lists[kept], items[kept]
     else:
@@ -265,7 +266,7 @@ def _rank_pairs(
     if split is not None:
         rows, of = (_to_positions(each, split, "user") for each in (users, targets[0]))
         entries, asked = (_to_positions(each, split, "item") for each in (items, targets[1]))
-        cases = Cases.at_positions(split, of, of, asked)
+        cases = Cases(of, of, asked, split.user_ids, split.item_ids, by_position=True)
     else:
         where = f"{source} and its targets"
         (rows, of), user_names, _ = encode_together([users, targets[0]], "user", where=where)
@@ -310,10 +311,8 @@ def candidate_columns(frame: Any, wanted: Sequence[str], overrides: Mapping[str,
 def _pair(given: Any, what: str) -> tuple[Array, Array]:
     if not isinstance(given, tuple | list) or len(given) != 2:
         raise TypeError(f"`{what}` must be a pair (users, items) of equal length, got a {type(given).__name__}.")
-    users, items = column_values(to_numpy(given[0]), "user"), column_values(to_numpy(given[1]), "item")
-    if len(users) != len(items):
-        raise ValueError(f"`{what}` has {len(users)} users and {len(items)} items: a target needs one of each.")
-    return users, items
+    columns = checked_columns({"user": to_numpy(given[0]), "item": to_numpy(given[1])})
+    return columns["user"], columns["item"]
 
 
 def _nested(given: Any, value: str, read: Callable[[Source], dict[str, Array]]) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -31,6 +31,8 @@ from fullrank.reading.candidates import candidate_columns, counts_from_negatives
 _ABOUT_CASES = {"users": "user", "n_items": "n_items", "drawn": "drawn", "weights": "weight"}
 #: So many rows that come again in the same order, without the items that would tell them apart, are no chance.
 ENOUGH_TO_BE_COPIES = 10
+#: From the users of cases to the numbers of their candidates.
+_Pools: TypeAlias = Callable[[Array | None], Any]
 #: Names that pandas gives to the index of a frame when it is saved with it.
 _INDEX = re.compile(r"|index|__index_level_\d+__|Unnamed: \d+")
 
@@ -69,22 +71,21 @@ def read_counts(
         return {stem(path): counts_from_trec(run, judged, pools(run["query_id"]), rng=rng, **about)}
     batches = table_batches(path)
     columns = next(batches)
-    names = list(columns)
-    labelled = find_column(names, "label") is not None and find_column(names, "item") is not None
-    if find_column(names, "score") is not None and (lists or targets or labelled or find_column(names, "rank") is None):
+    labelled = find_column(columns, "label") is not None and find_column(columns, "item") is not None
+    if find_column(columns, "score") is not None and (
+        lists or targets or labelled or find_column(columns, "rank") is None
+    ):
         columns = read_table(path)
         about["rng"] = rng
         return {m: _scored(path, each, lists, targets, pools, about) for m, each in _by_model(path, columns)}
     if lists is not None or targets is not None:
         given = "--targets" if lists is None else "--lists"
-        raise ValueError(f"{given} is for scored candidates, and {str(path)!r} has no scores but {listed(names)}.")
+        raise ValueError(f"{given} is for scored candidates, and {str(path)!r} has no scores but {listed(columns)}.")
     _refuse_ranked_lists(path, columns)
     return _ranked(path, chain([columns], batches), pools, about)
 
 
-def _ranked(
-    path: Path, batches: Iterable[dict[str, Array]], pools: Callable[..., Any], about: Any
-) -> dict[str, RankCounts]:
+def _ranked(path: Path, batches: Iterable[dict[str, Array]], pools: _Pools, about: Any) -> dict[str, RankCounts]:
     """Count the ranks of every model, batch by batch."""
     counts: dict[str, RankCounts] = {}
     above = 0  # rows in earlier batches
@@ -157,8 +158,8 @@ def read_ranks(path: Path, columns: dict[str, Array]) -> dict[str, dict[str, Any
     when there is no ``rank``: one column of ranks per model, beside the same optional columns. Without a ``model``
     column, and for a bare list of ranks (one number per line, or ``.npy``), the model is named after the file.
     """
-    rank = find_column(list(columns), "rank")
-    named = {key: find_column(list(columns), what) for key, what in _ABOUT_CASES.items()}
+    rank = find_column(columns, "rank")
+    named = {key: find_column(columns, what) for key, what in _ABOUT_CASES.items()}
     about = {key: name for key, name in named.items() if name is not None}
     if rank is not None:
         found = {}
@@ -166,7 +167,7 @@ def read_ranks(path: Path, columns: dict[str, Array]) -> dict[str, dict[str, Any
             _refuse_copies(path, model, rows, named["users"])
             found[model] = {"ranks": rows[rank], **{key: rows[name] for key, name in about.items()}}
         return found
-    beside = {*about.values(), *(find_column(list(columns), what) for what in ("item", "timestamp"))}
+    beside = {*about.values(), *(find_column(columns, what) for what in ("item", "timestamp"))}
     beside |= {name for name in columns if _INDEX.fullmatch(name)}
     wide = [name for name in columns if name not in beside and columns[name].dtype.kind in "iuf"]
     for name in [each for each in columns if each not in {*beside, *wide}]:
@@ -176,7 +177,7 @@ def read_ranks(path: Path, columns: dict[str, Array]) -> dict[str, dict[str, Any
             where = f"in column {name!r} {place_of(path, first)}"
             raise ValueError(f"{str(path)!r} has {str(columns[name][first])!r} {where}: ranks are whole numbers.")
     if not wide:
-        hint = f"name it 'rank', or give one column of ranks per model; it has {listed(list(columns))}"
+        hint = f"name it 'rank', or give one column of ranks per model; it has {listed(columns)}"
         raise ValueError(f"{str(path)!r} has no column of ranks: {hint}.")
     given = {key: columns[name] for key, name in about.items()}
     return {name: {"ranks": columns[name], **given} for name in wide}
@@ -187,7 +188,7 @@ def _by_line(message: str, path: Path, columns: dict[str, Array], model: str, ab
     found = re.search(r"at case (\d+)", message)
     if found is None:
         return message
-    column = find_column(list(columns), "model")
+    column = find_column(columns, "model")
     rows = None if column is None else np.flatnonzero(columns[column].astype(str) == model)
     place = int(found[1]) if rows is None else int(rows[int(found[1])])
     return message.replace(found[0], place_of(path, above + place))
@@ -195,7 +196,7 @@ def _by_line(message: str, path: Path, columns: dict[str, Array], model: str, ab
 
 def _refuse_copies(path: Path, model: str, rows: dict[str, Array], user: str | None) -> None:
     """Refuse a target that a user has twice: the file was put together twice, and intervals would be too narrow."""
-    item, half = find_column(list(rows), "item"), len(next(iter(rows.values()))) // 2
+    item, half = find_column(rows, "item"), len(next(iter(rows.values()))) // 2
     again = (len(each) == 2 * half and (each[:half] == each[half:]).all() for each in rows.values())
     if user is not None and item is None and half >= ENOUGH_TO_BE_COPIES and all(again):
         raise ValueError(f"{str(path)!r} has the same {half:,} rows twice in model {model!r}: drop the copies.")
@@ -212,8 +213,8 @@ def _refuse_copies(path: Path, model: str, rows: dict[str, Array], user: str | N
 
 def _refuse_ranked_lists(path: Path, columns: dict[str, Array]) -> None:
     """Refuse recommendation lists, which have ranks too: 1, 2, 3, … of each user's items, not the ranks of targets."""
-    user, item, rank = (find_column(list(columns), what) for what in ("user", "item", "rank"))
-    if user is None or item is None or rank is None or find_column(list(columns), "model") is not None:
+    user, item, rank = (find_column(columns, what) for what in ("user", "item", "rank"))
+    if user is None or item is None or rank is None or find_column(columns, "model") is not None:
         return
     _, code, sizes = np.unique(columns[user].astype(str), return_inverse=True, return_counts=True)
     order = np.lexsort((columns[rank], code))
@@ -225,7 +226,7 @@ def _refuse_ranked_lists(path: Path, columns: dict[str, Array]) -> None:
 
 def _by_model(path: Path, columns: dict[str, Array]) -> Iterator[tuple[str, dict[str, Array]]]:
     """Yield the rows of each model, in the order of the file; all are the file's where no column names models."""
-    column = find_column(list(columns), "model")
+    column = find_column(columns, "model")
     if column is None:
         yield stem(path), columns
         return
@@ -238,23 +239,18 @@ def _by_model(path: Path, columns: dict[str, Array]) -> Iterator[tuple[str, dict
         yield str(name), {what: values[rows] for what, values in columns.items() if what != column}
 
 
-def _scored(
-    path: Path, columns: dict[str, Array], lists: Any, targets: Any, pools: Callable[..., Any], about: Any
-) -> RankCounts:
+def _scored(path: Path, columns: dict[str, Array], lists: Any, targets: Any, pools: _Pools, about: Any) -> RankCounts:
     """Rank scored candidates: those of the file, or of the lists where there are any."""
     if lists is not None:
         return _listed_candidates(columns, existing(Path(lists)), pools, about)
-    names = list(columns)
-    if targets is None and find_column(names, "label") is None:
+    if targets is None and find_column(columns, "label") is None:
         hint = "add a column 'label' (1 for the target, 0 for negatives), or give the targets with --targets FILE"
         raise ValueError(f"{str(path)!r} holds scores and does not say which candidate is the target: {hint}.")
-    user, pairs = find_column(names, "user"), None if targets is None else _pairs(Path(targets))
+    user, pairs = find_column(columns, "user"), None if targets is None else _pairs(Path(targets))
     return counts_from_scores(columns, pools(None if user is None else columns[user]), targets=pairs, **about)
 
 
-def _listed_candidates(
-    columns: dict[str, Array], path: Path, pools: Callable[..., Any], about: dict[str, Any]
-) -> RankCounts:
+def _listed_candidates(columns: dict[str, Array], path: Path, pools: _Pools, about: dict[str, Any]) -> RankCounts:
     """Rank the listed candidates by a frame of scores: names become positions shared by both."""
     scored = candidate_columns(columns, ("user", "item", "score"), {})
     lists = read_elliot_negatives(path)
@@ -285,7 +281,7 @@ def _pairs(path: Path) -> tuple[Array, Array]:
         found = read_rating(existing(path))
         return found.users, found.items
     columns = read_table(path)
-    user, item = find_column(list(columns), "user"), find_column(list(columns), "item")
+    user, item = find_column(columns, "user"), find_column(columns, "item")
     if user is None or item is None:
-        raise ValueError(f"{str(path)!r} needs columns 'user_id' and 'item_id'; it has {listed(list(columns))}.")
+        raise ValueError(f"{str(path)!r} needs columns 'user_id' and 'item_id'; it has {listed(columns)}.")
     return columns[user], columns[item]
