@@ -164,11 +164,10 @@ def _missing(name: str) -> str:
     """Say in one sentence which file goes where."""
     source = catalogue()[name]
     files = " or ".join(" and ".join(f"`{file}`" for file in option["files"]) for option in source["sources"])
-    addresses = [file["url"] for option in source["sources"][:1] for file in option["downloads"]]
-    return (
-        f"{source['title']} is not here: put {files} (or the zip archive that holds it) into {data_folder() / name}; "
-        f"look for {source['find']}{''.join(f', {each}' for each in addresses)}."
-    )
+    addresses = " and ".join(file["url"] for file in source["sources"][0]["downloads"])
+    find = source["find"] + (f" ({addresses})" if addresses else "")
+    here = f"{source['title']} is not here: put {files} (or the zip archive that holds it) into {data_folder() / name}"
+    return f"{here}; look for {find}."
 
 
 #: An official file: where it is on disk, and its name inside if that is a zip archive.
@@ -189,14 +188,10 @@ def _find(path: Path, source: dict[str, Any]) -> tuple[dict[str, Any], list[_Fil
 
 
 def _look(path: Path, name: str) -> _File | None:
-    if path.is_dir():
-        direct = [path / name] if (path / name).is_file() else sorted(path.glob(f"*/{name}"))
-        if direct:
-            return direct[0], None
-        archives = sorted(path.glob("*.zip"))
-    else:
-        archives = [path]
-    for archive in archives:
+    for direct in (path / name, *sorted(path.glob(f"*/{name}"))):
+        if direct.is_file():
+            return direct, None
+    for archive in sorted(path.glob("*.zip")) if path.is_dir() else [path]:
         try:
             with zipfile.ZipFile(archive) as opened:
                 # macOS archives carry a shadow of every file
