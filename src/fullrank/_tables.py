@@ -135,7 +135,7 @@ def table_batches(path: str | Path) -> Iterator[dict[str, Array]]:
     pa = require_pyarrow(f"reading {str(path)!r}")
     from pyarrow import parquet
 
-    with readable(path), parquet.ParquetFile(path) as file:
+    with _readable(path), parquet.ParquetFile(path) as file:
         found = file.metadata
         if found.num_rows <= BATCH:
             yield read_table(path)
@@ -153,7 +153,7 @@ def read_columns(path: Path, separator: str = ",", names: Sequence[str] | None =
         require_pyarrow(f"reading {str(path)!r}")
         from pyarrow import parquet
 
-        with readable(path):
+        with _readable(path):
             found = parquet.read_metadata(path)
             _refuse_large(path, found.num_rows, found.num_columns)
             return _arrays(parquet.read_table(path))
@@ -163,12 +163,12 @@ def read_columns(path: Path, separator: str = ",", names: Sequence[str] | None =
 
     read = text.ReadOptions(column_names=None if names is None else list(names))
     folded = path.suffix.lower() == ".gz"
-    with readable(path), open_bytes(path) if folded else contextlib.nullcontext(path) as source:
+    with _readable(path), open_bytes(path) if folded else contextlib.nullcontext(path) as source:
         return _arrays(text.read_csv(source, read, text.ParseOptions(delimiter=separator)))
 
 
 @contextlib.contextmanager
-def readable(path: Path) -> Iterator[None]:
+def _readable(path: Path) -> Iterator[None]:
     """Turn whatever goes wrong while a file is read into one sentence."""
     arrow = getattr(sys.modules.get("pyarrow"), "ArrowException", OSError)
     try:
@@ -213,7 +213,7 @@ def map_npy(path: str | Path) -> Array:
 
 def _head(path: Path) -> str:
     """Return the first line of a text."""
-    with readable(path), open_bytes(path) as file:
+    with _readable(path), open_bytes(path) as file:
         line = file.readline(1 << 16)
     if line[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         raise ValueError(f"cannot read {str(path)!r}: it is not UTF-8 text but UTF-16; save it as UTF-8.")
@@ -248,7 +248,7 @@ def is_number(text: str) -> bool:
 
 def _plain(path: Path, separator: str, names: Sequence[str] | None) -> list[tuple[str, Array]]:
     """Read text by Python's own reader, its columns typed as pyarrow would."""
-    with readable(path), io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig", newline="") as file:
+    with _readable(path), io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig", newline="") as file:
         lines = [line for line in csv.reader(file, delimiter=separator) if line]
     if not lines:
         raise ValueError(f"cannot read {str(path)!r}: Empty CSV file.")
