@@ -1,7 +1,8 @@
 """The columns of frames, by their usual names: every reader of frames and files finds them here."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -25,22 +26,13 @@ ALIASES: dict[str, tuple[str, ...]] = {
 }
 
 
-def plain(name: str) -> str:
-    """Reduce a column's name to what is compared; RecBole's types (``user_id:token``) are not part of it.
-
-    >>> plain("User-ID"), plain("user_id:token")
-    ('userid', 'userid')
-    """
-    return re.sub(r"[^a-z0-9]", "", name.split(":")[0].lower())
-
-
-def listed(names: Sequence[str], most: int = 12) -> str:
+def listed(names: Collection[str], most: int = 12) -> str:
     """List names for a message: the first so many, each cut to what fits a line."""
-    shown = [repr(name if len(name) <= 40 else name[:39] + "…") for name in names[:most]]
+    shown = [repr(name if len(name) <= 40 else name[:39] + "…") for name in islice(names, most)]
     return ", ".join(shown) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
-def find_column(names: Sequence[str], what: str, override: str | None = None) -> str | None:
+def find_column(names: Collection[str], what: str, override: str | None = None) -> str | None:
     """Find the column that holds ``what`` (a key of :data:`ALIASES`), or ``None``; ``override`` names it outright.
 
     Two columns that could both be it are an error, and so is an override that is not a column.
@@ -51,10 +43,10 @@ def find_column(names: Sequence[str], what: str, override: str | None = None) ->
     if override is not None:
         if override in names:
             return override
-        raise ValueError(
-            f"`{what}={override!r}` is not a column; the columns are {listed(names)}{did_you_mean(override, names)}"
-        )
-    called = {name: plain(name) for name in names}
+        known = f"the columns are {listed(names)}{did_you_mean(override, names)}"
+        raise ValueError(f"`{what}={override!r}` is not a column; {known}")
+    # RecBole's types (`user_id:token`) are no part of a name
+    called = {name: re.sub(r"[^a-z0-9]", "", name.split(":")[0].lower()) for name in names}
     for alias in ALIASES[what]:
         matches = [name for name in names if called[name] == alias]
         if len(matches) > 1:
@@ -66,17 +58,12 @@ def find_column(names: Sequence[str], what: str, override: str | None = None) ->
 
 
 def frame_columns(
-    frame: Any,
-    needed: Sequence[str],
-    optional: Sequence[str] = (),
-    overrides: Mapping[str, str | None] | None = None,
-    *,
-    also: str = "",
+    frame: Any, needed: Sequence[str], optional: Sequence[str] = (), overrides: Mapping[str, str | None] | None = None
 ) -> dict[str, Any]:
     """Return the columns of a frame that hold what is needed, and what is optional where there is any, unchanged.
 
-    ``frame`` is pandas, polars, pyarrow or anything else narwhals knows, or a mapping of names to arrays. ``overrides``
-    names columns outright; ``also`` says in a message what else is allowed.
+    ``frame`` is pandas, polars, pyarrow or anything else narwhals knows, or a mapping of names to arrays; ``overrides``
+    names columns outright.
     """
     if isinstance(frame, Mapping):
         table: Any = frame
@@ -90,8 +77,8 @@ def frame_columns(
             raise ValueError("the frame has two columns of the same name: rename one.") from None
         table = table.collect() if isinstance(table, nw.LazyFrame) else table
         if not isinstance(table, nw.DataFrame):
-            allowed = f"a pandas, polars or pyarrow frame{also or ' or a mapping of arrays'}"
-            raise TypeError(f"`data` must be {allowed}, got a {type(frame).__name__}.")
+            got = type(frame).__name__
+            raise TypeError(f"`data` must be a pandas, polars or pyarrow frame, or a mapping of arrays, got a {got}.")
         names = table.columns
         if not all(isinstance(name, str) for name in names):
             raise ValueError(f"the columns of the frame must have names, got {listed([*map(str, names)])}.")
@@ -101,10 +88,8 @@ def frame_columns(
         if name is not None:
             found[what] = table[name]
         elif what in needed:
-            hint = " (or give `targets=`, or a Split as `n_items`)" if what == "label" else ""
-            raise ValueError(
-                f"no column looks like the {what}; the columns are {listed(names)}: name one with `{what}=`{hint}."
-            )
+            hint = f"name one with `{what}=`" + (", or give `targets=`, or a Split as `n_items`" * (what == "label"))
+            raise ValueError(f"no column looks like the {what}; the columns are {listed(names)}: {hint}.")
     return found
 
 

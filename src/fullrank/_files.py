@@ -45,9 +45,8 @@ def writable(path: str | os.PathLike[str]) -> Path:
     """Return the path of a file that can be written; a folder, a device, or a file in no folder, is refused."""
     target = Path(path)
     if not target.parent.is_dir():
-        raise ValueError(
-            f"`path` must lie in a folder that exists, got {str(target)!r}: make {str(target.parent)!r} first."
-        )
+        folder = str(target.parent)
+        raise ValueError(f"`path` must lie in a folder that exists, got {str(target)!r}: make {folder!r} first.")
     if target.is_dir():
         raise ValueError(f"`path` must be a file, got the folder {str(target)!r}: name one in it.")
     return _plain_file(target)

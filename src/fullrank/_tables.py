@@ -42,11 +42,9 @@ def require_pyarrow(what: str) -> Any:
     try:
         import pyarrow
     except ImportError as error:
-        reason = str(error).rstrip(".")
-        raise ImportError(
-            f"{what} needs pyarrow, which cannot be imported ({reason}): install a version that goes with NumPy "
-            f"{np.__version__}, or use .csv or .npy files, which do without."
-        ) from None
+        reason = f"which cannot be imported ({str(error).rstrip('.')})"
+        hint = f"install a version that goes with NumPy {np.__version__}, or use .csv or .npy files, which do without"
+        raise ImportError(f"{what} needs pyarrow, {reason}: {hint}.") from None
     return pyarrow
 
 
@@ -107,9 +105,7 @@ def read_table(path: str | Path) -> dict[str, Array]:
     if kind == ".npy" and path.suffix.lower() != ".gz":
         found = map_npy(path)
         if found.ndim not in (1, 2):
-            raise ValueError(
-                f"{str(path)!r} must hold one rank per case, or cases × models, got the shape {found.shape}."
-            )
+            raise ValueError(f"{str(path)!r} must hold one rank per case, or cases × models, got shape {found.shape}.")
         if found.dtype.kind not in "iuf":
             raise ValueError(f"{str(path)!r} must hold whole numbers, the ranks, got {found.dtype.name} values.")
         columns = {"rank": np.asarray(found)}
@@ -198,10 +194,8 @@ def _refuse_large(path: Path, rows: int, columns: int) -> None:
     except (AttributeError, ValueError, OSError):  # unknown on this system
         return
     if size > memory:
-        raise ValueError(
-            f"{str(path)!r} has {rows:,} rows of {columns:,} columns, {size / 1e9:,.0f} GB, and this machine has "
-            f"{memory / 1e9:,.0f}: keep only the columns that are needed, or cut it into files."
-        )
+        found = f"{rows:,} rows of {columns:,} columns, {size / 1e9:,.0f} GB, and this machine has {memory / 1e9:,.0f}"
+        raise ValueError(f"{str(path)!r} has {found}: keep only the columns that are needed, or cut it into files.")
 
 
 def map_npy(path: str | Path) -> Array:
@@ -261,9 +255,8 @@ def _plain(path: Path, separator: str, names: Sequence[str] | None) -> list[tupl
     header = list(lines.pop(0) if names is None else names)
     for row, line in enumerate(lines, 1 if names is not None else 2):
         if len(line) != len(header):
-            raise ValueError(
-                f"cannot read {str(path)!r}: CSV parse error: Expected {len(header)} columns, got {len(line)} in row {row}."
-            )
+            found = f"Expected {len(header)} columns, got {len(line)} in row {row}"
+            raise ValueError(f"cannot read {str(path)!r}: CSV parse error: {found}.")
     columns = zip(*lines, strict=True) if lines else ((),) * len(header)
     return [(name, _typed(column)) for name, column in zip(header, columns, strict=True)]
 

@@ -1,8 +1,5 @@
-import functools
-import http.server
 import json
 import os
-import threading
 import zipfile
 from pathlib import Path
 
@@ -123,14 +120,14 @@ def test_ml_1m_from_ratings_dat_says_what_it_is(folder):
     assert rows(split) == ([(0, 0), (1, 1)], [(0, 1), (1, 0)])
     assert split.item_ids.tolist() == [50, 20]
     assert any("ratings.dat" in note for note in split.notes)
-    with pytest.raises(ValueError, match=r"`how` is 'given', but .* has no test.parquet"):
+    with pytest.raises(ValueError, match=r"has no test.parquet; say how to split"):
         fd.load("ml-1m", how="given")
 
 
 def test_a_constant_time_column_is_no_time(folder):
     put(folder / "pinterest-20", OFFICIAL["pinterest-20"][0])
     fd.load("pinterest-20")
-    with pytest.raises(ValueError, match="`how` is 'last', but pinterest-20 has no time here"):
+    with pytest.raises(ValueError, match="`how` is 'last', but the rows have no time"):
         fd.load("pinterest-20", how="last")
 
 
@@ -199,21 +196,20 @@ def test_a_truncated_parquet(folder):
     table(path, user=[0, 0], item=[0, 1], timestamp=[1, 2])
     assert fd.load("ml-100k").cases == 1
     path.write_bytes(path.read_bytes()[:50])
-    with pytest.raises(ValueError, match=r"cannot be read as parquet .* import the data set again") as raised:
+    with pytest.raises(ValueError, match=r"cannot be read .* import the data set again") as raised:
         fd.load("ml-100k")
     assert "\n" not in str(raised.value)
-    assert next(row for row in fd.available() if row["name"] == "ml-100k")["present"] is False
 
 
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"user": [0], "thing": [0]}, "has no column `item`; its columns are user, thing"),
-        ({"user": [0, None], "item": [0, 1]}, "has 1 missing values in `user`"),
-        ({"user": [0, -4], "item": [0, 1]}, "has `user` -4 in row 1"),
-        ({"user": ["a"], "item": [0]}, "`user` in .* must hold zero-based positions"),
-        ({"user": pa.array([], pa.int32()), "item": pa.array([], pa.int32())}, "is empty"),
-        ({"user": [0, 0], "item": [0, 1]}, "no time here"),
+        ({"user": [0], "thing": [0]}, "no column looks like the item; the columns are 'user', 'thing'"),
+        ({"user": [0, None], "item": [0, 1]}, "row 1 has no user"),
+        ({"user": [0, -4], "item": [0, 1]}, "`user` must be from 0 to 0, .* got -4 in row 1"),
+        ({"user": ["a"], "item": [0]}, "`user` must hold zero-based positions"),
+        ({"user": pa.array([], pa.int32()), "item": pa.array([], pa.int32())}, "has no rows"),
+        ({"user": [0, 0], "item": [0, 1]}, "have no time"),
     ],
 )
 def test_a_strange_parquet(columns, message, folder):
@@ -229,17 +225,6 @@ def test_a_test_file_that_does_not_belong(folder):
     table(folder / "gowalla" / "test.parquet", user=[0], item=[2])
     with pytest.raises(ValueError, match=r"holds out item 2 of user 0, which interactions.parquet does not have"):
         fd.load("gowalla")
-
-
-def test_a_folder_of_ones_own(folder):
-    table(folder / "mine" / "interactions.parquet", user=[0, 0, 1], item=[0, 1, 0])
-    assert fd.load("mine", how="random").cases == 1
-    with pytest.raises(ValueError, match="say how to split"):
-        fd.load("mine")
-    with pytest.raises(ValueError, match="a folder of your own"):
-        fd.import_files("mine", folder)
-    with pytest.raises(ValueError, match="nothing to fetch"):
-        fd.download("mine")
 
 
 def test_a_change_after_the_import_is_noticed(folder):
@@ -269,12 +254,10 @@ def test_users_without_items_keep_their_position(folder):
 # ---- importing -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["folder", "file", "renamed", "zip"])
+@pytest.mark.parametrize("how", ["folder", "file", "zip"])
 def test_import_from_elsewhere(how, folder, tmp_path):
     away = put(tmp_path / "downloads", OFFICIAL["ml-100k"][0])
-    source = {"folder": away, "file": away / "u.data", "renamed": away / "mine.tsv", "zip": away / "x.zip"}[how]
-    if how == "renamed":
-        (away / "u.data").rename(source)
+    source = {"folder": away, "file": away / "u.data", "zip": away / "x.zip"}[how]
     if how == "zip":
         with zipfile.ZipFile(source, "w") as archive:
             archive.write(away / "u.data", "ml-100k/u.data")
@@ -342,7 +325,7 @@ def test_a_crash_while_writing_leaves_the_old_state(folder, tmp_path, monkeypatc
 def test_a_folder_that_cannot_be_made(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("FULLRANK_DATA", str(tmp_path / "file"))
-    with pytest.raises(OSError, match=r"cannot be made .*set FULLRANK_DATA"):
+    with pytest.raises(OSError, match=r"cannot be written .*set another FULLRANK_DATA"):
         fd.import_files("ml-100k", put(tmp_path / "a", OFFICIAL["ml-100k"][0]))
 
 
@@ -384,92 +367,6 @@ def test_the_catalogue_is_complete_and_unambiguous():
             assert callable(getattr(module.readers, f"read_{option['reader']}", None))
             for file in option["downloads"]:
                 assert set(file) == {"name", "url", "bytes", "sha256"}
-
-
-# ---- fetching, from a server on this machine -------------------------------------------------------------------------
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    content = b"".join(f"{user}\t{item}\t3\t{item}\n".encode() for user in (1, 2) for item in range(1, 200))
-    ranges = True
-
-    def do_GET(self):
-        if self.path == "/missing":
-            self.send_error(404)
-            return
-        begin = self.headers.get("Range")
-        start = int(begin.removeprefix("bytes=").rstrip("-")) if begin and self.ranges else 0
-        if start >= len(self.content):
-            self.send_error(416)
-            return
-        self.send_response(206 if start else 200)
-        self.send_header("Content-Length", str(len(self.content) - start))
-        self.end_headers()
-        self.wfile.write(self.content[start:])
-
-    def log_message(self, *args):
-        pass
-
-
-@pytest.fixture
-def server(monkeypatch):
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
-        thread = threading.Thread(target=running.serve_forever)
-        thread.start()
-        try:
-            for variable in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-                monkeypatch.delenv(variable, raising=False)
-            yield f"http://127.0.0.1:{running.server_port}"
-        finally:
-            running.shutdown()
-            thread.join()
-
-
-@pytest.fixture
-def fetch(server, folder, monkeypatch):
-    """Point the address of `u.data` at the local server; returns a function that changes what is known of the file."""
-    original = fd.catalogue()
-
-    def known(path="/u.data", size=None, digest=None):
-        option = {"reader": "u_data", "files": ["u.data"]}
-        option["downloads"] = [{"name": "u.data", "url": server + path, "bytes": size, "sha256": digest}]
-        changed = {**original, "ml-100k": {**original["ml-100k"], "sources": [option]}}
-        monkeypatch.setattr(module, "catalogue", functools.cache(lambda: changed))
-
-    known()
-    return known
-
-
-@pytest.mark.parametrize("have", [0, 100, len(Handler.content)])
-@pytest.mark.parametrize("ranges", [True, False])
-def test_download_and_resume(have, ranges, fetch, folder, monkeypatch):
-    monkeypatch.setattr(Handler, "ranges", ranges)
-    fetch(size=len(Handler.content))
-    if have:
-        put(folder / "ml-100k", {"u.data.part": Handler.content[:have]})
-    assert fd.download("ml-100k") == folder / "ml-100k"
-    assert (folder / "ml-100k" / "u.data").read_bytes() == Handler.content
-    assert os.listdir(folder / "ml-100k") == ["u.data"]
-    assert fd.load("ml-100k").cases == 2
-    fd.download("ml-100k")  # a file that is there is not fetched again
-
-
-def test_download_checks_size_and_checksum(fetch, folder):
-    fetch(digest="0" * 64)
-    with pytest.raises(OSError, match="another checksum than the official one; it was thrown away"):
-        fd.download("ml-100k")
-    assert os.listdir(folder / "ml-100k") == []
-    fetch(size=10**6)
-    with pytest.raises(OSError, match="of 1,000,000 bytes; call again to continue"):
-        fd.download("ml-100k")
-    fetch("/missing")
-    with pytest.raises(OSError, match=r"cannot be fetched .* put the file into"):
-        fd.download("ml-100k")
-
-
-def test_download_without_a_certain_address(folder):
-    with pytest.raises(ValueError, match=r"yelp has no address that is certain; .*put `yelp.rating`"):
-        fd.download("yelp")
 
 
 def test_nothing_touches_the_network_on_its_own(folder, monkeypatch):

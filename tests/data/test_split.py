@@ -21,7 +21,6 @@ def test_sizes_lookups_and_one_line():
     assert toy.targets_per_user.tolist() == [1, 2, 0]
     assert toy.test_users.tolist() == [0, 1]
     assert toy.seen(1).tolist() == [1, 2]
-    assert toy.targets(1).tolist() == [0, 3]
     assert repr(toy) == "Split('toy': 3 users × 4 items, 5 in train, 3 cases of 2 users)"
     assert toy.users.dtype == toy.items.dtype == np.int64
 
@@ -114,14 +113,9 @@ def test_checksum_sees_everything_but_integer_width_name_and_notes():
     assert split().checksum == "fa65ebed42fbf027aafc6aaf4c28ff49fcb9f4c6d9b044f872a8aad2b557060c"
 
 
-def test_it_survives_pickling_and_relabelling():
+def test_it_survives_pickling():
     toy = split(weights=[1, 2, 2], notes=["a"])
     assert pickle.loads(pickle.dumps(toy)) == toy
-    other = toy.labelled("other", ["b"])
-    assert (other.name, other.notes, toy.name) == ("other", ("a", "b"), "")
-    assert other.provenance == {
-        "name": "other", "checksum": toy.checksum, "users": 3, "items": 4, "train": 5, "cases": 3, "notes": ["a", "b"],
-    }  # fmt: skip
 
 
 def test_an_empty_train_and_users_without_history_are_allowed():
@@ -133,13 +127,13 @@ def test_an_empty_train_and_users_without_history_are_allowed():
     [
         (
             {"users": [0, 1, 3]},
-            r"`users` must be from 0 to 2, since `train` has 3 users, got 3 in case 2 \(user 3, item 3\)",
+            r"`users` must be from 0 to 2, since `train` has 3 users, got 3 in case 2",
         ),
         ({"users": [0, -1, 1]}, r"`users` must .*got -1 in case 1"),
-        ({"items": [4, 0, 3]}, r"`train` has 4 items, got 4 in case 0 \(user 0, item 4\)"),
+        ({"items": [4, 0, 3]}, r"`train` has 4 items, got 4 in case 0"),
         ({"items": [1, 0, 3]}, r"target item 1 of user 0 \(case 0\) is also in `train`; leave"),
         ({"items": [1, 1, 3]}, r"is also in `train` \(and 1 more\)"),
-        ({"users": [1, 0, 1], "items": [3, 3, 3]}, r"user 1 has the target item 3 twice \(case 2 repeats"),
+        ({"users": [1, 0, 1], "items": [3, 3, 3]}, r"target item 3 of user 1 is there twice \(case 2 repeats"),
         ({"users": [0, 1]}, r"`users` has 2 entries and `items` 3"),
         ({"users": [], "items": []}, r"no test cases"),
         ({"users": [[0, 1, 1]]}, r"`users` must .*shape \(1, 3\)"),
@@ -161,7 +155,7 @@ def test_an_empty_train_and_users_without_history_are_allowed():
         ),
         ({"user_ids": ["a"]}, r"`user_ids` has shape \(1,\).*shape \(3,\)"),
         ({"item_ids": [1, 2, 3]}, r"`item_ids` has shape"),
-        ({"users": np.array([0, 1, 2**63], dtype=np.uint64)}, "is not a position"),
+        ({"users": np.array([0, 1, 2**63], dtype=np.uint64)}, "must be from 0 to 2, .*got 9223372036854775808"),
     ],
 )
 def test_bad_input_is_one_sentence(changes, message):
@@ -177,8 +171,8 @@ def test_bad_input_is_one_sentence(changes, message):
         ({"users": ["a", "b", "c"]}, r"`users` must .*got <U1 values"),
         ({"items": [True, False, True]}, r"`items` must .*got bool"),
         ({"train": "ml-1m"}, r"`train` must .*got a str"),
-        ({"train": [1, 2, 3]}, r"`train` must .*got a ndarray"),
-        ({"train": TRAIN.astype(complex)}, r"`train` must .*got complex128"),
+        ({"train": [1, 2, 3]}, r"`train` must .*got a list of int64 values and shape \(3,\)"),
+        ({"train": TRAIN.astype(complex)}, r"`train` must .*of complex128 values"),
         ({"weights": ["x", "y", "z"]}, r"`weights` must hold numbers"),
     ],
 )
@@ -352,7 +346,7 @@ def test_bad_splits(call, message):
 
 
 def test_bad_types_of_splits():
-    with pytest.raises(TypeError, match=r"`rng` must .*got 'x'"):
+    with pytest.raises(ValueError, match=r"`rng` must .*got 'x'"):
         Split.from_interactions(([0, 0], [0, 1]), "random", rng="x")
     with pytest.raises(TypeError, match="strings in one"):
         given_test(([0, 0], [0, 1]), (["0"], [1]))

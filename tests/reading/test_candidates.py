@@ -117,10 +117,7 @@ def test_every_form_of_the_same_lists_gives_the_same_counts(case, ties, seed):
     assert counts_from_scores(plain, 30, "uni12", targets=pair, ties=ties, rng=seed) == expected
     dense = np.full((len(rows), 20), -np.inf)
     dense[frame["user_id"], frame["item_id"]] = frame["score"]
-    for marked in (dense, np.where(np.isinf(dense), np.nan, dense)):
-        assert counts_from_recbole(marked, pair, 30, "uni12", ties=ties, rng=seed) == expected
-    triple = tuple(map(np.asarray, plain.values()))
-    assert counts_from_recbole(triple, pair, 30, "uni12", ties=ties, rng=seed) == expected
+    assert counts_from_recbole(dense, pair, 30, "uni12", ties=ties, rng=seed) == expected
     run = {user: dict(pairs) for user, pairs in rows.items()}
     qrels = {user: dict.fromkeys(mine, 1) for user, mine in targets.items()}
     assert counts_from_trec(run, qrels, 30, "uni12", ties=ties, rng=seed) == expected
@@ -274,7 +271,7 @@ def test_an_ncf_file_end_to_end():
     assert counts == split_counts
     expected = []
     for u in range(50):
-        mine = set(negatives.of(u).tolist())
+        mine = set(negatives.negatives[99 * u : 99 * (u + 1)].tolist())
         expected.append((len(mine), sum(U[u] @ V[i] > U[u] @ V[u] for i in mine), 1, 1))
     assert cells(counts) == sorted(expected)
     assert counts.design == Sample(99, replace=False)
@@ -315,7 +312,6 @@ def test_elliot_in_all_its_guises(text, users, targets, items):
     assert found.users.tolist() == users
     assert (None if found.targets is None else found.targets.tolist()) == targets
     assert found.negatives.tolist() == items
-    assert len(found) == len(users)
 
 
 @pytest.mark.parametrize(
@@ -549,8 +545,8 @@ def changed(column, place, value):
         ({**FRAME, "user_id": [0, 0, 0, 1, 1]}, {}, ValueError, r"different lengths: `user` 5, `item` 6, `score` 6"),
         ({key: [] for key in FRAME}, {}, ValueError, r"the frame has no rows"),
         (FRAME, {"targets": ([0], ["a"])}, TypeError, r"`item` holds strings in one of the frame and its targets"),
-        (FRAME, {"targets": ([0, 0, 1], [1, 1, 1])}, ValueError, r"item 1 is listed twice as a target of user 0"),
-        (FRAME, {"targets": ([0, 1], [1])}, ValueError, r"`targets` has 2 users and 1 items"),
+        (FRAME, {"targets": ([0, 0, 1], [1, 1, 1])}, ValueError, r"item 1, a target of user 0, is listed twice"),
+        (FRAME, {"targets": ([0, 1], [1])}, ValueError, r"different lengths: `user` 2, `item` 1"),
         (FRAME, {"targets": ([0, 1], [1, 77])}, ValueError, r"no score for item 77, a target of user 1"),
         (7, {}, TypeError, r"got a int"),
     ],
@@ -605,15 +601,15 @@ def make(users=(0, 1), targets=(1, 1), negatives=(6, 7, 8, 6, 7, 8)):
 @pytest.mark.parametrize(
     ("lists", "where", "message"),
     [
-        (make(targets=(1, 2)), toy(), r"item 2 is a target of user 1 here and not in the split"),
-        (make(), toy((0, 1, 1), (1, 1, 2)), r"user 1 has 1 target here and 2 in the split"),
+        (make(targets=(1, 2)), toy(), r"item 2, a target of user 1, is not among the split's"),
+        (make(), toy((0, 1, 1), (1, 1, 2)), r"the targets of user 1 number 1 here and 2 in the split"),
         (make(users=(0,), targets=(1,), negatives=(6, 7, 8)), toy(), r"no negatives for user 1, who has a target"),
         (make(users=(0, 7)), toy(), r"user 7 is not in the split, which has 2 users"),
         (make(negatives=(6, 7, 8, 6, 7, 88)), toy(), r"item 88 is not in the split, which has 30 items"),
         (make(users=(0, 2)), 30, r"user 2 is unknown to model `m`, which knows 2 users"),
         (make(negatives=(6, 7, 8, 6, 7, 31)), 30, r"item 31 is unknown to model `m`, which knows 30 items"),
         (make(negatives=(6, 7, 8, 1, 1, 1)), 30, r"user 1 has no negatives beside the target"),
-        (make(users=(0, 0)), 30, r"item 1 is listed twice as a target of user 0"),
+        (make(users=(0, 0)), 30, r"item 1, a target of user 0, is listed twice"),
         (make(users=(-1, 0)), 30, r"user -1 is not a position"),
     ],
 )
@@ -727,10 +723,8 @@ def test_full_sort_matrices_are_full():
     ("scores", "positives", "keywords", "error", "message"),
     [
         (np.zeros(3), ([0], [0]), {}, ValueError, r"`scores` must .*shape \(3,\)"),
-        (([0], [1]), ([0], [0]), {}, TypeError, r"tuple of 2"),
-        (([0], [1, 2], [1.0, 2.0]), ([0], [0]), {}, ValueError, r"`scores` has 1 users and 2 items"),
-        (([0, 0], [1, 2], [1.0]), ([0], [0]), {}, ValueError, r"scores of shape \(1,\)"),
-        (np.array([[1.0, np.nan, -np.inf]]), ([0], [0]), {}, ValueError, r"entry at 0, 1 is NaN"),
+        (np.array([[1.0, 2.0]]), ([0], [0, 1]), {}, ValueError, r"different lengths: `user` 1, `item` 2"),
+        (np.array([[1.0, np.nan, -np.inf]]), ([0], [0]), {}, ValueError, r"NaN\) for user 0 and item 1"),
         (np.array([[1.0, 2.0, -np.inf]]), ([0], [2]), {}, ValueError, r"no score for item 2, a target of user 0"),
         (np.array([[1.0, 2.0], [1.0, 2.0]]), ([0], [0]), {}, ValueError, r"has scores for user 1, who has no target"),
         (np.array([[1.0, 2.0]]), 5, {}, TypeError, r"`positives` must .*got a int"),

@@ -9,7 +9,7 @@ import pytest
 from pyarrow import csv, parquet
 
 import fullrank as fr
-from fullrank._tables import table_batches
+from fullrank._tables import read_table, table_batches
 from fullrank.reading.candidates import counts_from_scores
 from fullrank.reading.tables import read_counts, read_ranks
 
@@ -175,7 +175,7 @@ def test_ranked_lists_are_not_taken_for_ranks_of_targets(tmp_path, scored):
 def test_a_bare_list_of_ranks(tmp_path, ending):
     ranks, path = np.array([1, 3, 2, 9]), tmp_path / f"mine.{ending}"
     np.save(path, ranks) if ending == "npy" else np.savetxt(path, ranks, fmt="%d")
-    ((model, table),) = read_ranks(path).items()
+    ((model, table),) = read_ranks(path, read_table(path)).items()
     assert model == "mine"
     assert table["ranks"].tolist() == ranks.tolist()  # the first is a rank, not a header
     assert read_counts(path, "uni9", 100) == {"mine": fr.RankCounts.from_ranks(ranks, 100, "uni9")}
@@ -234,7 +234,7 @@ def test_the_header_tells_what_stands_between_columns(tmp_path, separator):
     for ending in ("csv", "tsv", "txt"):
         path = tmp_path / f"m.{ending}"
         path.write_text(f"user_id{separator}rank\n7{separator}3\n8{separator}1\n")
-        (table,) = read_ranks(path).values()
+        (table,) = read_ranks(path, read_table(path)).values()
         assert (table["users"].tolist(), table["ranks"].tolist()) == ([7, 8], [3, 1])
 
 
@@ -246,7 +246,7 @@ def test_arrays_that_would_need_pickle_are_refused(tmp_path):
     with pytest.raises(ValueError, match="must hold whole numbers, the ranks, got complex128"):
         read_counts(tmp_path / "c.npy", "uni9", 100)
     np.save(tmp_path / "b.npy", np.ones((3, 2, 1), dtype=int))
-    with pytest.raises(ValueError, match=r"must hold one rank per case, or cases × models, got .* shape \(3, 2, 1\)"):
+    with pytest.raises(ValueError, match=r"must hold one rank per case, or cases × models, got shape \(3, 2, 1\)"):
         read_counts(tmp_path / "b.npy", "uni9", 100)
 
 
@@ -263,7 +263,8 @@ def test_a_hundred_thousand_models_in_one_file_are_told_apart_in_seconds(tmp_pat
     parquet.write_table(
         pa.table({"model": [f"m{i}" for i in range(models)], "rank": np.ones(models, int)}), tmp_path / "many.parquet"
     )
-    assert len(read_ranks(tmp_path / "many.parquet")) == models
+    path = tmp_path / "many.parquet"
+    assert len(read_ranks(path, read_table(path))) == models
 
 
 @pytest.mark.parametrize("kind", ["csv", "tsv", "txt"])
@@ -312,17 +313,6 @@ def test_the_columns_of_an_array_are_models(tmp_path):
     np.save(tmp_path / "mine.npy", ranks)
     expected = {f"mine_{k + 1}": fr.RankCounts.from_ranks(ranks[:, k], 100, "uni9") for k in range(2)}
     assert read_counts(tmp_path / "mine.npy", "uni9", 100) == expected
-
-
-def test_saved_counts_are_read_with_their_design(tmp_path):
-    counts = fr.RankCounts.from_ranks([1, 5], 100, "uni9")
-    counts.save(tmp_path / "mine.npz")
-    assert read_counts(tmp_path / "mine.npz", None) == read_counts(tmp_path / "mine.npz", "uni9") == {"mine": counts}
-    with pytest.raises(ValueError, match="holds counts of 'uni9', and `design` is 'uni8'"):
-        read_counts(tmp_path / "mine.npz", "uni8")
-    (tmp_path / "mine.csv").write_text("rank\n1\n")
-    with pytest.raises(ValueError, match="`design` is missing"):
-        read_counts(tmp_path / "mine.csv", None, 100)
 
 
 @pytest.mark.parametrize(

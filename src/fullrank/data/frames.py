@@ -51,19 +51,13 @@ class Interactions:
 
     @classmethod
     def encoded(
-        cls,
-        columns: dict[str, Array],
-        n_users: int | None = None,
-        n_items: int | None = None,
-        item_order: str = "sorted",
+        cls, columns: dict[str, Array], n_users: int | None = None, n_items: int | None = None, *, order: str = "sorted"
     ) -> Interactions:
         """Turn the names in the columns `user` and `item` into positions, see `encode`; the other columns are kept."""
         users, user_ids, n_users = encode(columns["user"], "user", n_users)
-        items, item_ids, n_items = encode(columns["item"], "item", n_items, order=item_order)
-        return cls(
-            users, items, n_users, n_items, ratings=columns.get("rating"), timestamps=columns.get("timestamp"),
-            user_ids=user_ids, item_ids=item_ids,
-        )  # fmt: skip
+        items, item_ids, n_items = encode(columns["item"], "item", n_items, order=order)
+        known: dict[str, Any] = {"ratings": columns.get("rating"), "timestamps": columns.get("timestamp")}
+        return cls(users, items, n_users, n_items, **known, user_ids=user_ids, item_ids=item_ids)
 
     @property
     def keys(self) -> IntArray:
@@ -88,14 +82,6 @@ class Interactions:
         # lexsort is stable: equal pairs at equal times keep the order of their rows
         order = np.argsort(keys, kind="stable") if self.timestamps is None else np.lexsort((self.timestamps, keys))
         return self.take(np.sort(order[np.diff(keys[order], prepend=-1) > 0]))
-
-    def compact(self) -> Interactions:
-        """Return the same rows with the positions of absent users and items closed up; the names are kept."""
-        users, user_ids, n_users = _close_gaps(self.users, self.user_ids, self.n_users)
-        items, item_ids, n_items = _close_gaps(self.items, self.item_ids, self.n_items)
-        return replace(
-            self, users=users, items=items, n_users=n_users, n_items=n_items, user_ids=user_ids, item_ids=item_ids
-        )
 
 
 def same_sizes(first: Interactions, second: Interactions) -> tuple[Interactions, Interactions]:
@@ -161,8 +147,7 @@ def raw_columns(data: Any, **overrides: str | None) -> dict[str, Array]:
             raise ValueError(f"`data` must be (users, items[, ratings[, times]]), got a tuple of {len(data)} arrays.")
         found = {what: values for what, values in zip(COLUMNS, data, strict=False) if values is not None}
     else:
-        also = ", a mapping of arrays, a tuple (users, items[, ratings[, timestamps]]) or a sparse users × items matrix"
-        found = frame_columns(data, ("user", "item"), ("rating", "timestamp"), overrides, also=also)
+        found = frame_columns(data, ("user", "item"), ("rating", "timestamp"), overrides)
     columns = checked_columns(found)
     for what in ("rating", "timestamp"):
         values = columns.get(what, np.zeros(0))
@@ -186,9 +171,8 @@ def encode(
         if ids.dtype.kind != "i":
             raise TypeError(f"`n_{what}s` was given, so `{what}` must hold positions (integers), not strings.")
         if (row := first_where((ids < 0) | (ids >= size))) is not None:
-            raise ValueError(
-                f"`{what}` must be from 0 to {size - 1}, since `n_{what}s` is {size:,}, got {ids[row]} in row {row}."
-            )
+            allowed = f"from 0 to {size - 1}, since `n_{what}s` is {size:,}"
+            raise ValueError(f"`{what}` must be {allowed}, got {ids[row]} in row {row}.")
         return ids.astype(np.int64, copy=False), None, size
     if len(ids) == 0:
         return np.zeros(0, dtype=np.int64), None, 0
@@ -302,4 +286,8 @@ def k_core(data: Any, users: int = 5, items: int = 5, *, iterate: bool = True, *
             break
     if not len(kept):
         raise ValueError(f"nothing is left with {users} items per user and {items} users per item: lower the bars.")
-    return kept.compact()
+    found, user_ids, n_users = _close_gaps(kept.users, kept.user_ids, kept.n_users)
+    entries, item_ids, n_items = _close_gaps(kept.items, kept.item_ids, kept.n_items)
+    return replace(
+        kept, users=found, items=entries, n_users=n_users, n_items=n_items, user_ids=user_ids, item_ids=item_ids
+    )

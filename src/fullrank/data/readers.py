@@ -28,40 +28,31 @@ LARGEST_POSITION = 2**31 - 2
 _LARGEST = 2**63 - 1
 
 
-def read_ratings_dat(source: Source, *, min_rating: float | None = None, progress: bool = False) -> Interactions:
+def read_ratings_dat(source: Source, *, progress: bool = False) -> Interactions:
     """Read MovieLens 1M `ratings.dat`: `UserID::MovieID::Rating::Timestamp`.
 
     Films are numbered by first appearance, as in the NCF release; users in sorted order, which is theirs too.
     """
-    return Interactions.encoded(_read_numbers(source, "::", min_rating, progress), item_order="first")
+    return Interactions.encoded(_read_numbers(source, "::", progress), order="first")
 
 
-def read_ratings_csv(source: Source, *, min_rating: float | None = None, progress: bool = False) -> Interactions:
+def read_ratings_csv(source: Source, *, progress: bool = False) -> Interactions:
     """Read MovieLens 20M `ratings.csv`: a header, then `userId,movieId,rating,timestamp`; ids in sorted order."""
     header = "userId,movieId,rating,timestamp"
-    return Interactions.encoded(_read_numbers(source, ",", min_rating, progress, header=header))
+    return Interactions.encoded(_read_numbers(source, ",", progress, header))
 
 
-def read_u_data(source: Source, *, min_rating: float | None = None, progress: bool = False) -> Interactions:
+def read_u_data(source: Source, *, progress: bool = False) -> Interactions:
     """Read MovieLens 100K `u.data`: user, item, rating, timestamp separated by tabs; ids in sorted order."""
-    return Interactions.encoded(_read_numbers(source, "\t", min_rating, progress))
+    return Interactions.encoded(_read_numbers(source, "\t", progress))
 
 
-def read_rating(source: Source, *, min_rating: float | None = None, progress: bool = False) -> Interactions:
+def read_rating(source: Source, *, progress: bool = False) -> Interactions:
     """Read a `.rating` file of NCF (`ml-1m.train.rating`) or eALS (`yelp.rating`): tabs, zero-based positions kept.
 
     Columns are user, item, rating and time; the time may be absent.
     """
-    table = _read_numbers(source, "\t", min_rating, progress, positions=True)
-    return _positioned(table, source_name(source))
-
-
-def read_ncf(train: Source, test: Source, *, progress: bool = False) -> tuple[Interactions, Interactions]:
-    """Read NCF's `NAME.train.rating` and `NAME.test.rating`; returns (all interactions, held-out ones).
-
-    Both have the same numbers of users and items; a held-out pair that is in the train file too is an error.
-    """
-    return _read_both(read_rating, train, test, progress)
+    return _positioned(_read_numbers(source, "\t", progress, positions=True), source_name(source))
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,19 +72,8 @@ class Negatives:
         users, offsets = len(self.users), np.asarray(self.offsets)
         fits = len(offsets) == users + 1 and offsets[0] == 0 and offsets[-1] == len(self.negatives)
         if not fits or (np.diff(offsets) < 0).any() or (self.targets is not None and len(self.targets) != users):
-            raise ValueError(
-                f"`offsets` must rise from 0 to the {len(self.negatives)} negatives in {users} steps, one per user, and "
-                "`targets`, if given, must be one per user."
-            )
-
-    def __len__(self) -> int:
-        return len(self.users)
-
-    def of(self, case: int) -> Array:
-        """Return the negatives of one case."""
-        if not 0 <= case < len(self):
-            raise ValueError(f"`case` must be from 0 to {len(self) - 1}, got {case}.")
-        return self.negatives[self.offsets[case] : self.offsets[case + 1]]
+            rise = f"rise from 0 to the {len(self.negatives)} negatives in {users} steps, one per user"
+            raise ValueError(f"`offsets` must {rise}, and `targets`, if given, must be one per user.")
 
 
 def read_negatives(source: Source, *, progress: bool = False) -> Negatives:
@@ -109,9 +89,9 @@ def read_negatives(source: Source, *, progress: bool = False) -> Negatives:
         tails.append(found[3])
     if not tails:
         raise no_interactions(source)
-    users, targets = _integers(b" ".join(heads)).reshape(-1, 2).T.copy()
+    users, targets = np.fromstring(b" ".join(heads), np.int64, sep=" ").reshape(-1, 2).T.copy()
     offsets = np.cumsum([0, *(tail.count(b"\t") for tail in tails)])
-    return Negatives(users, targets, _integers(b"".join(tails)), offsets)
+    return Negatives(users, targets, np.fromstring(b"".join(tails), np.int64, sep=" "), offsets)
 
 
 def read_users_dat(source: Source, *, progress: bool = False) -> Interactions:
@@ -121,10 +101,8 @@ def read_users_dat(source: Source, *, progress: bool = False) -> Interactions:
     """
     rows = _integer_lines(source, progress, "a count and that many items")
     if (row := first_where([len(values) != values[0] + 1 for values in rows])) is not None:
-        raise ValueError(
-            f"`{source_name(source)}` line {row + 1}: it promises {rows[row][0]} items and holds {len(rows[row]) - 1}; "
-            "is the file cut short?"
-        )
+        found = f"it promises {rows[row][0]} items and holds {len(rows[row]) - 1}"
+        raise ValueError(f"`{source_name(source)}` line {row + 1}: {found}; is the file cut short?")
     return _listed(rows, np.arange(len(rows)), source)
 
 
@@ -137,12 +115,7 @@ def read_adjacency(source: Source, *, progress: bool = False) -> Interactions:
     return _listed(rows, np.array([values[0] for values in rows], dtype=np.int64), source)
 
 
-def read_lightgcn(train: Source, test: Source, *, progress: bool = False) -> tuple[Interactions, Interactions]:
-    """Read `train.txt` and `test.txt` of NGCF and LightGCN; returns (all interactions, held-out ones) as `read_ncf`."""
-    return _read_both(read_adjacency, train, test, progress)
-
-
-def read_book_ratings(source: Source, *, min_rating: float | None = None, progress: bool = False) -> Interactions:
+def read_book_ratings(source: Source, *, progress: bool = False) -> Interactions:
     """Read Book-Crossing `BX-Book-Ratings.csv`: Latin-1, `"User-ID";"ISBN";"Book-Rating"`, header first.
 
     A rating of 0 is an implicit one and is kept. The ISBN is whatever stands between the first and the last semicolon
@@ -158,16 +131,12 @@ def read_book_ratings(source: Source, *, min_rating: float | None = None, progre
             raise unreadable(source, number, line, '"user";"ISBN";"rating"')
         if not found[2].strip():
             raise unreadable(source, number, line, "an ISBN between the semicolons")
-        if min_rating is None or int(found[3]) >= min_rating:
-            rows.append((int(found[1]), found[2], int(found[3])))
+        rows.append((int(found[1]), found[2], int(found[3])))
     if not rows:
         raise no_interactions(source)
     kinds = {"user": np.int64, "item": object, "rating": np.float32}
     columns = zip(kinds.items(), zip(*rows, strict=True), strict=True)
     return Interactions.encoded({name: np.array(values, dtype=kind) for (name, kind), values in columns})
-
-
-# ---- blocks of lines -------------------------------------------------------------------------------------------------
 
 
 def source_name(source: Source) -> str:
@@ -220,16 +189,8 @@ def no_interactions(source: Source) -> ValueError:
     return ValueError(f"`{source_name(source)}` line 1: the file holds no interactions.")
 
 
-def _integers(text: bytes) -> IntArray:
-    """Read integers from text that was checked to hold nothing else."""
-    return np.fromstring(text, np.int64, sep=" ")
-
-
-# ---- tables of numbers: user, item, rating, time ---------------------------------------------------------------------
-
-
 def _read_numbers(
-    source: Source, separator: str, min_rating: float | None, progress: bool, header: str = "", positions: bool = False
+    source: Source, separator: str, progress: bool, header: str = "", *, positions: bool = False
 ) -> dict[str, Any]:
     """Read the columns of `COLUMNS`; where users and items are `positions`, a first line without the time leaves it out."""
     needed, largest_id = (3, LARGEST_POSITION) if positions else (4, _LARGEST)
@@ -251,10 +212,9 @@ def _read_numbers(
         arrays = _parse(block.replace(b"::", b"\t"), list(kept), separator[-1].replace(":", "\t")) if fits else None
         if arrays is None or any(arrays[name].min() < 0 or arrays[name].max() > largest_id for name in COLUMNS[:2]):
             arrays = _parse_lines(source, block, first_line, list(kept), separator, largest_id)
-        keep = slice(None) if min_rating is None else arrays["rating"] >= min_rating
         for name, parts in kept.items():
-            parts.append(np.array(arrays[name][keep]))  # a copy, so that the block's memory can go
-    if not any(len(part) for part in kept.get("user", ())):
+            parts.append(np.array(arrays[name]))  # a copy, so that the block's memory can go
+    if not kept:
         raise no_interactions(source)
     return {name: np.concatenate(parts) for name, parts in kept.items()}
 
@@ -297,23 +257,16 @@ def _parse_lines(
     return {name: np.array(values, kinds[name]) for name, values in zip(columns, zip(*rows, strict=True), strict=True)}
 
 
-def _refuse_wild(values: IntArray, what: str, name: str, among_what: str) -> None:
-    """Refuse a position far beyond what an honest file has, where each occurs: it would cost a huge matrix later."""
-    if (largest := int(values.max(initial=0))) > 10 * len(values) + 1000:
-        raise ValueError(
-            f"`{name}` has {what} {largest} {among_what} (row {int(values.argmax()) + 1}): this format counts users and "
-            "items 0, 1, 2, …."
-        )
-
-
-def _positioned(table: dict[str, Any], name: str) -> Interactions:
-    for what in ("user", "item"):
-        _refuse_wild(table[what], what, name, f"among {len(table[what]):,} interactions")
-    n_users, n_items = (int(table[what].max(initial=-1)) + 1 for what in ("user", "item"))
-    return Interactions.encoded(table, n_users, n_items)
-
-
-# ---- lines of integers: a user and the user's items ------------------------------------------------------------------
+def _positioned(table: dict[str, Any], name: str, n_users: int = 0) -> Interactions:
+    """Take users and items as positions; one far beyond what an honest file has would cost a huge matrix later."""
+    largest = {what: int(table[what].max(initial=-1)) for what in ("user", "item")}
+    largest["user"] = max(largest["user"], n_users - 1)
+    rows = len(table["user"])
+    for what, position in largest.items():
+        if position > 10 * rows + 1000:
+            found = f"{what} {position} among {rows:,} interactions"
+            raise ValueError(f"`{name}` has {found}: this format counts users and items 0, 1, 2, ….")
+    return Interactions.encoded(table, largest["user"] + 1, largest["item"] + 1)
 
 
 def _integer_lines(source: Source, progress: bool, expected: str) -> list[IntArray]:
@@ -323,7 +276,7 @@ def _integer_lines(source: Source, progress: bool, expected: str) -> list[IntArr
     for number, line in lines_of(source, progress):
         if number > len(rows) + 1:
             raise unreadable(source, len(rows) + 1, b"", expected)
-        rows.append(_integers(line) if form.fullmatch(line) else np.zeros(0, dtype=np.int64))
+        rows.append(np.fromstring(line, np.int64, sep=" ") if form.fullmatch(line) else np.zeros(0, dtype=np.int64))
         if not 0 <= rows[-1].max(initial=-1) <= LARGEST_POSITION:
             raise unreadable(source, number, line, expected)
     return rows
@@ -334,15 +287,18 @@ def _listed(rows: list[IntArray], users: IntArray, source: Source) -> Interactio
     name, sizes = source_name(source), [len(values) - 1 for values in rows]
     if not sum(sizes):
         raise no_interactions(source)
-    _refuse_wild(users, "user", name, f"on {len(users):,} lines")
-    found = _positioned({"user": np.repeat(users, sizes), "item": np.concatenate([each[1:] for each in rows])}, name)
-    return replace(found, n_users=int(users.max()) + 1)
+    table = {"user": np.repeat(users, sizes), "item": np.concatenate([each[1:] for each in rows])}
+    return _positioned(table, name, int(users.max()) + 1)
 
 
-def _read_both(
-    read: Callable[..., Interactions], train: Source, test: Source, progress: bool
+def read_both(
+    read: Callable[..., Interactions], train: Source, test: Source, *, progress: bool = False
 ) -> tuple[Interactions, Interactions]:
-    """Return (train and test rows in one, test rows), with the same numbers of users and items."""
+    """Read a published split, NCF's `.rating` files or LightGCN's, by the reader of either half.
+
+    Returns (all interactions, held-out ones), which have the same numbers of users and items. A held-out pair that is in
+    the train file too is an error.
+    """
     rest, held = same_sizes(read(train, progress=progress), read(test, progress=progress))
     if (row := first_where(among(held.keys, np.sort(rest.keys)))) is not None:
         pair = f"item {held.items[row]} of user {held.users[row]}"

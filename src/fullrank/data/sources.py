@@ -9,7 +9,6 @@ published split exists. What the data sets are called, where they come from and 
 import functools
 import json
 import os
-import re
 import zipfile
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -19,21 +18,19 @@ from typing import Any
 
 import numpy as np
 
-from fullrank._checks import check_choice, did_you_mean, first_where
-from fullrank._progress import bar
+from fullrank._checks import did_you_mean, first_where
 from fullrank._types import RNG
 from fullrank.data import readers
-from fullrank.data.folder import INTERACTIONS, TEST, counts_in, make_folder, read_folder, sha256, write_folder
+from fullrank.data.folder import INTERACTIONS, TEST, read_folder, read_provenance, sha256, write_folder
 from fullrank.data.frames import Interactions, among, k_core
-from fullrank.data.split import HOW, Split, given_test
+from fullrank.data.split import Split, given_test
 
 
 @functools.cache
 def catalogue() -> dict[str, dict[str, Any]]:
     """Return what `sources.json` says of every data set, by name."""
     text = resources.files("fullrank.data").joinpath("sources.json").read_text(encoding="utf-8")
-    found: dict[str, dict[str, Any]] = json.loads(text)
-    return found
+    return dict(json.loads(text))
 
 
 def data_folder() -> Path:
@@ -45,19 +42,13 @@ def data_folder() -> Path:
 
 
 def canonical_name(name: str) -> str:
-    """Return the name a data set goes by here (`"CiteULike"` → `"citeulike-a"`), whatever the case.
-
-    A folder of one's own with an `interactions.parquet` counts as a data set, too.
-    """
+    """Return the name a data set goes by here (`"CiteULike"` → `"citeulike-a"`), whatever the case."""
     if not isinstance(name, str):
         raise TypeError(f"`name` must be the name of a data set, such as 'ml-1m', got {name!r}.")
     wanted = name.strip().lower()
     by_alias = {alias: known for known, source in catalogue().items() for alias in (known, *source["aliases"])}
     if wanted in by_alias:
         return by_alias[wanted]
-    # a plain folder name only: `load("../x")` must not leave the data folder
-    if re.fullmatch(r"[\w-][\w.-]*", name) and (data_folder() / name / INTERACTIONS).is_file():
-        return name
     raise ValueError(f"`name` must be one of {', '.join(catalogue())}, got {name!r}{did_you_mean(wanted, by_alias)}")
 
 
@@ -80,70 +71,51 @@ def load(
     Anything worth knowing, such as counts that differ from the published ones, is in `notes` of the split.
     """
     name = canonical_name(name)
-    if how is not None:
-        check_choice("how", how, HOW)
-    source, folder = catalogue().get(name, {}), data_folder() / name
+    source, folder = catalogue()[name], data_folder() / name
     if not (folder / INTERACTIONS).is_file():
         if not folder.is_dir() or _find(folder, source) is None:
             raise FileNotFoundError(_missing(name))
         import_files(name, folder, progress=progress)
     data, test, provenance = read_folder(folder)
-    notes = [str(note) for note in provenance.get("notes", ())]
-    notes += _differences(data, source["counts"]) if source else []
-    if how == "given" or (how is None and test is not None):
-        if test is None:
-            raise ValueError(f"`how` is 'given', but {folder} has no {TEST}; split anew with how='last' or 'random'.")
+    here, published = {"interactions": len(data), "users": data.n_users, "items": data.n_items}, source["counts"]
+    unlike = (f"{what}: {n:,} here, {published[what]:,} published" for what, n in here.items() if n != published[what])
+    notes = (*map(str, provenance.get("notes", ())), *unlike)
+    default = source.get("split") or {}
+    how = how or ("given" if test is not None else default.get("how"))
+    if test is None and how in (None, "given"):
+        raise ValueError(f"{folder} has no {TEST}; say how to split: how='random', 'ratio' or, with time, 'last'.")
+    if test is not None and how == "given":
         if (row := first_where(~among(test.keys, np.sort(data.keys)))) is not None:
-            raise ValueError(
-                f"{folder / TEST} holds out item {test.items[row]} of user {test.users[row]}, which {INTERACTIONS} does "
-                "not have: the two files do not belong together."
-            )
-        split = given_test(data, test)
-    else:
-        default = source.get("split") or {}
-        if how is None and not default:
-            raise ValueError(f"{folder} has no {TEST}; say how to split: how='random', 'ratio' or, with time, 'last'.")
-        how = how or str(default["how"])
-        if min_items is None:
-            min_items = int(default.get("min_items", 2))
-        if how in ("last", "last-ratio") and data.timestamps is None:
-            raise ValueError(f"`how` is {how!r}, but {name} has no time here; use how='random', 'ratio' or 'given'.")
-        split = Split.from_interactions(data, how, share=share, min_items=min_items, rng=rng)
-        notes.append(f"split: {how}" + (f", rng={rng}" if how in ("random", "ratio") and isinstance(rng, int) else ""))
-    return split.labelled(name, notes)
+            pair = f"item {test.items[row]} of user {test.users[row]}, which {INTERACTIONS} does not have"
+            raise ValueError(f"{folder / TEST} holds out {pair}: the two files do not belong together.")
+        return given_test(data, test, name=name, notes=notes)
+    notes = (*notes, f"split: {how}" + (f", rng={rng}" if how in ("random", "ratio") and isinstance(rng, int) else ""))
+    least = default.get("min_items", 2) if min_items is None else min_items
+    return Split.from_interactions(data, str(how), share=share, min_items=least, rng=rng, name=name, notes=notes)
 
 
 def available() -> list[dict[str, Any]]:
-    """List the data sets: what is here, what it holds (else what was published), which files are needed, and where.
+    """List the data sets: what is here, how much was imported (else published), which files are needed, and where.
 
     Each entry has `name`, `title`, `present`, `importable` (the official files are there, not yet read),
     `interactions`, `users`, `items`, `published` (the three published counts), `test` (cases of the published split
     here, or None), `files` (alternatives, each a list of names), `find` (where to look, in words), `homepage`, `where`.
     """
-    rows = []
-    for name, source in catalogue().items():
-        folder, found = data_folder() / name, None
-        if (folder / INTERACTIONS).is_file():
-            with suppress(ValueError):
-                found = counts_in(folder)
-        present = found is not None
-        counts, test = found or (source["counts"], None)
-        rows.append(
-            {
-                "name": name,
-                "title": source["title"],
-                "present": present,
-                "importable": not present and folder.is_dir() and _find(folder, source) is not None,
-                **counts,
-                "published": dict(source["counts"]),
-                "test": test,
-                "files": [list(option["files"]) for option in source["sources"]],
-                "find": source["find"],
-                "homepage": source["homepage"],
-                "where": str(folder),
-            }
-        )
-    return rows
+    return [_listed(name, source, data_folder() / name) for name, source in catalogue().items()]
+
+
+def _listed(name: str, source: dict[str, Any], folder: Path) -> dict[str, Any]:
+    known, present = {**source["counts"], "test": None}, False
+    if (folder / INTERACTIONS).is_file():
+        with suppress(ValueError):  # a data set that is damaged is not here
+            known |= read_provenance(folder)
+            present = True
+    here = {what: known[what] for what in ("interactions", "users", "items", "test")}
+    importable = not present and folder.is_dir() and _find(folder, source) is not None
+    about = {what: source[what] for what in ("title", "find", "homepage")}
+    files = [list(option["files"]) for option in source["sources"]]
+    state = {"present": present, "importable": importable, "where": str(folder)}
+    return {"name": name, **about, **here, **state, "published": dict(source["counts"]), "files": files}
 
 
 def import_files(
@@ -156,8 +128,6 @@ def import_files(
     either no data set or one whose change is noticed. Returns what was written, as in `provenance.json`.
     """
     name = canonical_name(name)
-    if name not in catalogue():
-        raise ValueError(f"`name` is {name!r}, a folder of your own: there are no official files to import.")
     entry = catalogue()[name]
     path = Path(source).expanduser()
     if not path.exists():
@@ -167,54 +137,37 @@ def import_files(
         raise FileNotFoundError(f"{path} does not hold the files of {name}; {_missing(name)}")
     option, files = found
     origins = [_verified(origin, option, verify) for origin in dict.fromkeys(origin for origin, _ in files)]
-    least: dict[str, Any] = next((step for step in entry["filter"] if "min_rating" in step), {})
+    read, shown = getattr(readers, f"read_{option['reader']}"), progress is not False
+    test: Interactions | None = None
     with ExitStack() as stack:
-        opened = []
+        opened: list[Any] = []
         for origin, member in files:
             archive = None if member is None else stack.enter_context(zipfile.ZipFile(origin))
             opened.append(stack.enter_context(origin.open("rb") if archive is None else archive.open(str(member))))
-        read = getattr(readers, f"read_{option['reader']}")(*opened, progress=progress is not False, **least)
-    data, test = read if isinstance(read, tuple) else (read, None)
+        if len(opened) == 1:
+            data: Interactions = read(*opened, progress=shown)
+        else:
+            data, test = readers.read_both(read, *opened, progress=shown)
     if test is not None and data.timestamps is not None and not np.ptp(data.timestamps):
         data = replace(data, timestamps=None)  # a column that says the same everywhere is no time
     data = data.distinct()
     for step in entry["filter"]:
-        if "min_rating" not in step:
+        if "min_rating" in step:
+            data = data.take(np.asarray(data.ratings) >= step["min_rating"])
+        else:
             data = k_core(data, users=step.get("users", 0), items=step.get("items", 0), iterate=False)
-    facts = {
-        "sources": origins,
-        "notes": [note for note in (entry.get("note"), option.get("note")) if note],
-        "differences": _differences(data, entry["counts"]),
-    }
-    return write_folder(data_folder() / name, name, data, test, facts)
-
-
-def download(name: str, *, progress: bool | None = None, timeout: float = 30.0) -> Path:
-    """Fetch the official files into the data set's folder, where their address is certain; returns the folder.
-
-    A partial file (`NAME.part`) is continued. Size and checksum are checked where they are known. Nothing in this
-    package calls this on its own. The terms of the data set apply to what you fetch.
-    """
-    name = canonical_name(name)
-    options = [option for option in catalogue().get(name, {"sources": []})["sources"] if option["downloads"]]
-    if not options:
-        raise ValueError(f"{name} has no address that is certain; {_missing(name)}" if name in catalogue() else
-                         f"{name} is a folder of your own: there is nothing to fetch.")  # fmt: skip
-    folder = data_folder() / name
-    make_folder(folder)
-    for file in options[0]["downloads"]:
-        _fetch(file["url"], folder / file["name"], file["bytes"], file["sha256"], progress is not False, timeout)
-    return folder
+    notes = [note for note in (entry.get("note"), option.get("note")) if note]
+    return write_folder(data_folder() / name, name, data, test, {"sources": origins, "notes": notes})
 
 
 def _missing(name: str) -> str:
     """Say in one sentence which file goes where."""
     source = catalogue()[name]
     files = " or ".join(" and ".join(f"`{file}`" for file in option["files"]) for option in source["sources"])
-    return (
-        f"{source['title']} is not here: put {files} (or the zip archive that holds it) into {data_folder() / name}; "
-        f"look for {source['find']}."
-    )
+    addresses = " and ".join(file["url"] for file in source["sources"][0]["downloads"])
+    find = source["find"] + (f" ({addresses})" if addresses else "")
+    here = f"{source['title']} is not here: put {files} (or the zip archive that holds it) into {data_folder() / name}"
+    return f"{here}; look for {find}."
 
 
 #: An official file: where it is on disk, and its name inside if that is a zip archive.
@@ -231,20 +184,14 @@ def _find(path: Path, source: dict[str, Any]) -> tuple[dict[str, Any], list[_Fil
         files = [found for name in option["files"] if (found := _look(where, name)) is not None]
         if len(files) == len(option["files"]):
             return option, files
-    alone = [option for option in source["sources"] if len(option["files"]) == 1]
-    # a file that was named outright may have any name, where one file is the whole data set
-    return (alone[0], [(path, None)]) if plain and alone else None
+    return None
 
 
 def _look(path: Path, name: str) -> _File | None:
-    if path.is_dir():
-        direct = [path / name] if (path / name).is_file() else sorted(path.glob(f"*/{name}"))
-        if direct:
-            return direct[0], None
-        archives = sorted(path.glob("*.zip"))
-    else:
-        archives = [path]
-    for archive in archives:
+    for direct in (path / name, *sorted(path.glob(f"*/{name}"))):
+        if direct.is_file():
+            return direct, None
+    for archive in sorted(path.glob("*.zip")) if path.is_dir() else [path]:
         try:
             with zipfile.ZipFile(archive) as opened:
                 # macOS archives carry a shadow of every file
@@ -266,42 +213,3 @@ def _verified(origin: Path, option: dict[str, Any], verify: bool) -> dict[str, A
             found = f"{what} {facts[what]}, the official file {known[what]}"
             raise ValueError(f"{origin} has {found}: fetch it again, or accept it with verify=False.")
     return facts
-
-
-def _differences(data: Interactions, published: dict[str, int]) -> list[str]:
-    here = {"interactions": len(data), "users": data.n_users, "items": data.n_items}
-    return [f"{what}: {n:,} here, {published[what]:,} published" for what, n in here.items() if n != published[what]]
-
-
-def _fetch(url: str, path: Path, size: int | None, digest: str | None, progress: bool, timeout: float) -> None:
-    import urllib.request
-
-    if path.is_file() and (size is None or path.stat().st_size == size):
-        return
-    part = path.with_name(path.name + ".part")
-    have = part.stat().st_size if part.is_file() else 0
-    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
-    try:
-        with urllib.request.urlopen(request, timeout=timeout) as answer:
-            if answer.status != 206:
-                have = 0  # the server sends everything again
-            total = int(answer.headers["Content-Length"]) + have if answer.headers.get("Content-Length") else size
-            shown = bar(progress, total, path.name, delay=0.0, leave=True, initial=have, unit="B", unit_scale=True)
-            with shown, part.open("ab" if have else "wb") as file:
-                while chunk := answer.read(1 << 20):
-                    file.write(chunk)
-                    shown.update(len(chunk))
-    except OSError as error:  # urllib's own are such, too
-        if getattr(error, "code", None) != 416:  # 416: the part is complete already; the checks below decide
-            raise OSError(f"{url} cannot be fetched ({error}); put the file into {path.parent} yourself.") from None
-        total = size
-    expected = size if size is not None else total
-    got = part.stat().st_size
-    if expected is not None and got != expected:
-        if got > expected:
-            part.unlink()
-        raise OSError(f"{url} gave {got:,} of {expected:,} bytes; call again to continue.")
-    if digest is not None and sha256(part) != digest:
-        part.unlink()
-        raise OSError(f"{url} gave a file with another checksum than the official one; it was thrown away.")
-    os.replace(part, path)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -13,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from fullrank._checks import check_choice, check_whole, first_where, more
-from fullrank._types import RNG, Array, BoolArray, FloatArray, IntArray
+from fullrank._types import RNG, Array, FloatArray, IntArray
 from fullrank.data import frames
 from fullrank.data.frames import Interactions
 
@@ -53,33 +51,22 @@ class Split:
         settle = object.__setattr__  # the one place where a frozen value becomes what its fields promise
         settle(self, "train", _canonical(self.train, "train"))
         cases = self._cases_of(self.users) if self.items is None else (self.users, self.items)
-        for what, values in zip(("users", "items"), cases, strict=True):
-            array = np.asarray(values)
-            if array.ndim != 1:
-                raise ValueError(f"`{what}` must be one position per case, got an array of shape {array.shape}.")
-            if array.dtype.kind not in "iu" and len(array):
-                raise TypeError(f"`{what}` must hold positions, rows or columns of `train`, got {array.dtype} values.")
-            if array.dtype == np.uint64 and len(array) and int(array.max()) > np.iinfo(np.int64).max:
-                raise ValueError(f"`{what}` holds {int(array.max())}, which is not a position in `train`.")
-            settle(self, what, np.array(array, dtype=np.int64))
+        for what, values, size in zip(("user", "item"), cases, self.train.shape, strict=True):
+            settle(self, f"{what}s", _checked_positions(f"{what}s", np.asarray(values), size))
+            if (ids := getattr(self, f"{what}_ids")) is not None:
+                settle(self, f"{what}_ids", np.asarray(ids))
+                if np.shape(ids) != (size,):
+                    raise ValueError(f"`{what}_ids` has shape {np.shape(ids)}; `train` needs shape ({size},).")
         settle(self, "notes", tuple(self.notes))
         self._check_cases()
         if self.weights is not None:
             settle(self, "weights", self._checked_weights())
-        for what, size in (("user_ids", self.n_users), ("item_ids", self.n_items)):
-            ids = getattr(self, what)
-            if ids is not None:
-                ids = np.asarray(ids)
-                if ids.shape != (size,):
-                    raise ValueError(f"`{what}` has shape {ids.shape}; `train` needs one name each, shape ({size},).")
-                settle(self, what, ids)
 
     def _cases_of(self, test: Any) -> tuple[Any, Any]:
         if not sp.issparse(test) and np.ndim(test) != 2:
-            raise TypeError(
-                "`items` is missing: give `Split(train, users, items)`, or `Split(train, test)` with a matrix of shape "
-                f"{self.train.shape}, got a {type(test).__name__} of shape {np.shape(test)}."
-            )
+            forms = f"`Split(train, users, items)`, or `Split(train, test)` with a matrix of shape {self.train.shape}"
+            got = f"a {type(test).__name__} of shape {np.shape(test)}"
+            raise TypeError(f"`items` is missing: give {forms}, got {got}.")
         if test.shape != self.train.shape:
             raise ValueError(f"`test` has shape {test.shape} and `train` {self.train.shape}; they must be the same.")
         users, items = _canonical(test, "test").nonzero()
@@ -95,30 +82,18 @@ class Split:
             raise ValueError(f"`users` has {len(self.users):,} entries and `items` {len(self.items):,}, not as many.")
         if not len(self.users):
             raise ValueError("there are no test cases: `users` and `items` are empty.")
-        for what, values, size in (("users", self.users, self.n_users), ("items", self.items, self.n_items)):
-            if (case := first_where((values < 0) | (values >= size))) is not None:
-                raise ValueError(
-                    f"`{what}` must be from 0 to {size - 1}, since `train` has {size:,} {what}, got {values[case]} in case "
-                    f"{case} (user {self.users[case]}, item {self.items[case]})."
-                )
         repeated = frames.repeats(self.users * self.n_items + self.items)
         if len(repeated):
-            case = int(repeated.min())
-            raise ValueError(
-                f"user {self.names('user', self.users[case])} has the target item {self.names('item', self.items[case])} "
-                f"twice (case {case} repeats an earlier one{more(len(repeated))}); list every (user, target) once."
-            )
-        in_train = self.in_train(self.users, self.items)
+            again = int(repeated.min())
+            twice = f"{self._target(again)} is there twice (case {again} repeats an earlier one{more(len(repeated))})"
+            raise ValueError(f"{twice}; list every (user, target) once.")
+        in_train = frames.stored_in(self.train, self.users, self.items)
         if (case := first_where(in_train)) is not None:
-            raise ValueError(
-                f"the target item {self.names('item', self.items[case])} of user "
-                f"{self.names('user', self.users[case])} (case {case}) is also in `train`{more(in_train.sum())}; leave "
-                "held-out pairs out of `train`, as `Split.from_interactions(train, 'given', test=test)` does."
-            )
+            hint = "leave held-out pairs out of it, as `Split.from_interactions(train, 'given', test=test)` does"
+            raise ValueError(f"{self._target(case)} (case {case}) is also in `train`{more(in_train.sum())}; {hint}.")
 
-    def in_train(self, users: IntArray, items: IntArray) -> BoolArray:
-        """Say for each pair of positions whether it is in `train`."""
-        return frames.stored_in(self.train, users, items)
+    def _target(self, case: int) -> str:
+        return f"the target item {self.names('item', self.items[case])} of user {self.names('user', self.users[case])}"
 
     def _checked_weights(self) -> FloatArray:
         try:
@@ -168,17 +143,9 @@ class Split:
 
     def seen(self, user: int) -> Array:
         """Return the items of `user` in `train`, ascending (a view: do not write to it)."""
-        user = self._user(user)
-        return np.asarray(self.train.indices[self.train.indptr[user] : self.train.indptr[user + 1]])
-
-    def targets(self, user: int) -> IntArray:
-        """Return the held-out items of `user`, in the order of the cases."""
-        return np.asarray(self.items[self.users == self._user(user)])
-
-    def _user(self, user: int) -> int:
         if not 0 <= user < self.n_users:
             raise ValueError(f"`user` must be from 0 to {self.n_users - 1}, got {user}.")
-        return int(user)
+        return np.asarray(self.train.indices[self.train.indptr[user] : self.train.indptr[user + 1]])
 
     @cached_property
     def checksum(self) -> str:
@@ -191,19 +158,6 @@ class Split:
                 digest.update(np.ascontiguousarray(values, dtype=kind).data)
         return digest.hexdigest()
 
-    @property
-    def provenance(self) -> dict[str, Any]:
-        """Return what a report should say about the data: name, checksum, sizes, notes."""
-        return {
-            "name": self.name,
-            "checksum": self.checksum,
-            "users": self.n_users,
-            "items": self.n_items,
-            "train": int(self.train.nnz),
-            "cases": self.cases,
-            "notes": list(self.notes),
-        }
-
     def __eq__(self, other: object) -> bool:
         return self.checksum == other.checksum if isinstance(other, Split) else NotImplemented
 
@@ -214,13 +168,6 @@ class Split:
         of = "" if len(self.test_users) == self.cases else f" of {len(self.test_users):,} users"
         train = f"{self.n_users:,} users × {self.n_items:,} items, {self.train.nnz:,} in train"
         return f"Split({self.name!r}: {train}, {self.cases:,} cases{of})"
-
-    def labelled(self, name: str, notes: Iterable[str] = ()) -> Split:
-        """Return the same split under another name, with further notes; the arrays are shared."""
-        other = copy.copy(self)
-        object.__setattr__(other, "name", name)
-        object.__setattr__(other, "notes", (*self.notes, *notes))
-        return other
 
     @classmethod
     def from_frames(cls, train: Any, test: Any, *, name: str = "", **columns: Any) -> Split:
@@ -250,6 +197,7 @@ class Split:
         min_items: int = 2,
         rng: RNG = 0,
         name: str = "",
+        notes: tuple[str, ...] = (),
         **columns: Any,
     ) -> Split:
         """Split interactions (see `interactions` for what may come in, and for `columns`) in one of five ways.
@@ -274,18 +222,19 @@ class Split:
         if (how == "given") != (test is not None):
             raise ValueError(f"`how` is {how!r}, `test` is {'missing' if test is None else 'there'}; they go together.")
         if how == "given":
-            return given_test(data, test, name=name, **columns)
+            return given_test(data, test, name=name, notes=notes, **columns)
         check_whole("min_items", min_items, 2)
         if how.endswith("ratio") and not 0 < share < 1:
             raise ValueError(f"`share` must be between 0 and 1, such as 0.2, got {share!r}.")
         found = frames.interactions(data, **columns).distinct()
         within = found.timestamps if how.startswith("last") else _random_keys(found, rng)
         if within is None:
-            raise ValueError("the interactions have no time; hold out at random, or name the column with `timestamp=`.")
-        return _split_of(*_hold_out(found, within, share if how.endswith("ratio") else 0.0, min_items), name)
+            hint = "hold out at random, or name its column with `timestamp=`"
+            raise ValueError(f"`how` is {how!r}, but the rows have no time; {hint}.")
+        return _split_of(*_hold_out(found, within, share if how.endswith("ratio") else 0.0, min_items), name, notes)
 
 
-def given_test(data: Any, test: Any, *, name: str = "", **columns: Any) -> Split:
+def given_test(data: Any, test: Any, *, name: str = "", notes: tuple[str, ...] = (), **columns: Any) -> Split:
     """Hold out exactly the pairs of `test`, in their order; whatever else is in `data` is train.
 
     The held-out pairs may be among `data` (they are taken out) or not. Users and items that only occur in `test` get a
@@ -295,7 +244,7 @@ def given_test(data: Any, test: Any, *, name: str = "", **columns: Any) -> Split
     array([0], dtype=int32)
     """
     known, asked = _numbered_together(data, test, columns, "`data` and `test`")
-    return _split_of(known.take(~frames.among(known.keys, np.sort(asked.keys))), asked, name)
+    return _split_of(known.take(~frames.among(known.keys, np.sort(asked.keys))), asked, name, notes)
 
 
 def _numbered_together(data: Any, test: Any, columns: dict[str, Any], where: str) -> tuple[Interactions, Interactions]:
@@ -330,19 +279,28 @@ def _hold_out(found: Interactions, within: Array, share: float, min_items: int) 
 
 def _random_keys(found: Interactions, rng: RNG) -> FloatArray:
     """Draw a number for every row; the draw depends on its pair, not on the order of the rows."""
-    if isinstance(rng, bool) or not isinstance(rng, int | np.integer | np.random.Generator | None):
-        raise TypeError(f"`rng` must be an int, a numpy.random.Generator or None, got {rng!r}.")
-    if isinstance(rng, int | np.integer) and rng < 0:
-        raise ValueError(f"`rng` must be at least 0, got {rng}.")
+    if not isinstance(rng, np.random.Generator):
+        check_whole("rng", rng, 0, none=True)
     keys = np.empty(len(found))
     keys[np.lexsort((found.items, found.users))] = np.random.default_rng(rng).random(len(found))
     return keys
 
 
-def _split_of(train: Interactions, test: Interactions, name: str, notes: tuple[str, ...] = ()) -> Split:
+def _split_of(train: Interactions, test: Interactions, name: str, notes: tuple[str, ...]) -> Split:
     ones = np.ones(len(train), dtype=np.float32)
     csr = sp.csr_matrix((ones, (train.users, train.items)), shape=(train.n_users, train.n_items))
     return Split(csr, test.users, test.items, name=name, notes=notes, user_ids=train.user_ids, item_ids=train.item_ids)
+
+
+def _checked_positions(what: str, given: Array, size: int) -> IntArray:
+    if given.ndim != 1:
+        raise ValueError(f"`{what}` must be one position per case, got an array of shape {given.shape}.")
+    if given.dtype.kind not in "iu" and len(given):
+        raise TypeError(f"`{what}` must hold positions, rows or columns of `train`, got {given.dtype} values.")
+    if (case := first_where((given < 0) | (given >= size))) is not None:
+        where = f"since `train` has {size:,} {what}, got {given[case]} in case {case}"
+        raise ValueError(f"`{what}` must be from 0 to {size - 1}, {where}.")
+    return np.array(given, dtype=np.int64)
 
 
 def _canonical(given: Any, name: str) -> Any:
@@ -350,31 +308,24 @@ def _canonical(given: Any, name: str) -> Any:
 
     A matrix rather than a sparse array: implicit and others test for it, and `train[u]` stays two-dimensional.
     """
-    if not sp.issparse(given):
-        given = np.asarray(given) if isinstance(given, np.ndarray | list) else given
-        if not isinstance(given, np.ndarray) or given.ndim != 2 or given.dtype.kind not in "biuf":
-            shape = f" of shape {given.shape}" if isinstance(given, np.ndarray) else ""
-            raise TypeError(
-                f"`{name}` must be a sparse users × items matrix (use `Split.from_interactions` for frames and arrays of "
-                f"pairs), got a {type(given).__name__}{shape}."
-            )
-    if given.ndim != 2 or 0 in given.shape:
-        raise ValueError(f"`{name}` must have at least one user and one item, got shape {given.shape}.")
+    array = np.asarray(given) if isinstance(given, list) else given
+    known = sp.issparse(array) or isinstance(array, np.ndarray)
+    if not known or array.ndim != 2 or array.dtype.kind not in "biuf":
+        got = type(given).__name__ + (f" of {array.dtype} values and shape {array.shape}" if known else "")
+        hint = "use `Split.from_interactions` for frames and arrays of pairs"
+        raise TypeError(f"`{name}` must be a sparse users × items matrix of numbers ({hint}), got a {got}.")
+    if 0 in array.shape:
+        raise ValueError(f"`{name}` must have at least one user and one item, got shape {array.shape}.")
     try:
-        matrix = sp.csr_matrix(given)
+        matrix = sp.csr_matrix(array)
         matrix.check_format(full_check=True)
     except ValueError as error:
         raise ValueError(f"`{name}` is not a valid sparse matrix: {str(error).rstrip('.')}.") from None
-    matrix = frames.canonical_csr(matrix)
-    if matrix.data.dtype.kind != "f":
-        if matrix.data.dtype.kind not in "biu":
-            raise TypeError(f"`{name}` must hold real numbers, got {matrix.data.dtype} values.")
-        matrix = matrix.astype(np.float32)
+    matrix = frames.canonical_csr(matrix if matrix.dtype.kind == "f" else matrix.astype(np.float32))
     bad = ~np.isfinite(matrix.data) | (matrix.data == 0)
     if (entry := first_where(bad)) is not None:
         user = int(np.searchsorted(matrix.indptr, entry, side="right")) - 1
-        raise ValueError(
-            f"`{name}` stores {matrix.data[entry]:g} for user {user}, item {matrix.indices[entry]}"
-            f"{more(bad.sum())}; store a finite number other than 0 where there is an interaction, else nothing."
-        )
+        found = f"{matrix.data[entry]:g} for user {user}, item {matrix.indices[entry]}{more(bad.sum())}"
+        hint = "store a finite number other than 0 where there is an interaction, else nothing"
+        raise ValueError(f"`{name}` stores {found}; {hint}.")
     return matrix

@@ -36,9 +36,8 @@ def read_elliot_negatives(source: Source, *, progress: bool = False) -> Candidat
             expected = "a user, or (user,) or (user, item), and negatives separated by tabs"
             raise unreadable(source, number, line.encode(), expected)
         if names in lists:
-            raise ValueError(
-                f"`{source_name(source)}` line {number}: {', '.join(names)} has a list already, in line {lists[names][0]}."
-            )
+            already = f"{', '.join(names)} has a list already, in line {lists[names][0]}"
+            raise ValueError(f"`{source_name(source)}` line {number}: {already}.")
         width = len(next(iter(lists), names))
         if len(names) != width:
             raise unreadable(source, number, line.encode(), f"{'a user and an item' if width == 2 else 'a user'} first")
@@ -49,10 +48,8 @@ def read_elliot_negatives(source: Source, *, progress: bool = False) -> Candidat
         raise no_interactions(source)
     sizes = [len(items) for _, items in lists.values()]
     if not line.endswith(("\n", "\r")) and len(set(sizes[:-1])) == 1 and sizes[-1] < sizes[0]:
-        raise ValueError(
-            f"`{source_name(source)}` line {number}: {sizes[-1]} negatives where every other line has {sizes[0]}, and no "
-            "line end; is the file cut short?"
-        )
+        short = f"{sizes[-1]} negatives where every other line has {sizes[0]}, and no line end"
+        raise ValueError(f"`{source_name(source)}` line {number}: {short}; is the file cut short?")
     users, *targets = (_typed(column) for column in zip(*lists, strict=True))
     items = _typed(list(chain.from_iterable(items for _, items in lists.values())))
     return CandidateLists(users, targets[0] if targets else None, items, np.cumsum([0, *sizes]))

@@ -12,7 +12,7 @@ import numpy as np
 
 from fullrank._checks import TIES, check_choice, first_where, more
 from fullrank._types import RNG, Array, FloatArray, IntArray
-from fullrank.data.frames import among, locate, repeats
+from fullrank.data.frames import among, locate, repeats, stored_in
 from fullrank.data.split import Split
 from fullrank.observing.inputs import seed_of
 from fullrank.observing.kernel_inputs import Cases as KernelCases
@@ -75,12 +75,6 @@ class Cases:
     item_names: Array | None = None
     by_position: bool = False
 
-    @classmethod
-    def at_positions(cls, split: Split | None, lists: IntArray, users: IntArray, targets: IntArray) -> Cases:
-        """Make cases known by their positions in a split."""
-        names = (None, None) if split is None else (split.user_ids, split.item_ids)
-        return cls(lists, users, targets, *names, by_position=True)
-
     def take(self, kept: Array) -> Cases:
         """Return some of the cases."""
         return replace(self, lists=self.lists[kept], users=self.users[kept], targets=self.targets[kept])
@@ -101,6 +95,10 @@ class Cases:
         """Name an item in a message."""
         return f"item {written(code, self.item_names)}"
 
+    def target(self, case: Any) -> str:
+        """Name a case in a message."""
+        return f"{self.item(self.targets[case])}, a target of {self.user(self.users[case])}"
+
 
 def written(code: Any, names: Array | None) -> str:
     """Write a user or an item by its name, where there are names."""
@@ -116,11 +114,8 @@ def rank_lists(rows: Listed, cases: Cases, how: How) -> RankCounts:
     width = int(max(rows.items.max(initial=0), cases.targets.max())) + 1
     repeated = repeats(cases.users * width + cases.targets)
     if len(repeated):
-        c = repeated[0]
-        raise ValueError(
-            f"{cases.item(cases.targets[c])} is listed twice as a target of {cases.user(cases.users[c])}"
-            f"{more(len(repeated))}; list every (user, target) once."
-        )
+        target = cases.target(repeated[0])
+        raise ValueError(f"{target}, is listed twice{more(len(repeated))}; list every (user, target) once.")
     rows, cases, kept = _matched(rows, cases, how.missing)
     _, inverse, times = np.unique(cases.users, return_inverse=True, return_counts=True)
     T = times[inverse]
@@ -135,10 +130,8 @@ def rank_lists(rows: Listed, cases: Cases, how: How) -> RankCounts:
     place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     absent = keys[place] != wanted
     if (c := first_where(absent)) is not None:
-        raise ValueError(
-            f"{rows.source} has no score for {cases.item(cases.targets[c])}, a target of {cases.user(cases.users[c])}"
-            f"{more(absent.sum())}; every target needs one (lists cut at the top hold no uniform sample)."
-        )
+        hint = "every target needs one (lists cut at the top hold no uniform sample)"
+        raise ValueError(f"{rows.source} has no score for {cases.target(c)}{more(absent.sum())}; {hint}.")
     negative = first & ~among(users * width + items, np.sort(cases.users * width + cases.targets))
     target_scores = scores[place]
     lists, users, items, scores = lists[negative], users[negative], items[negative], scores[negative]
@@ -147,12 +140,10 @@ def rank_lists(rows: Listed, cases: Cases, how: How) -> RankCounts:
     if (c := first_where(drawn == 0)) is not None:
         raise ValueError(f"{cases.user(cases.users[c])}{more((drawn == 0).sum())} has no negatives beside the target.")
     if split is not None and how.candidates == "unseen":
-        seen = split.in_train(users, items)
+        seen = stored_in(split.train, users, items)
         if (r := first_where(seen)) is not None:
-            raise ValueError(
-                f"{cases.item(items[r])} is a negative of {cases.user(users[r])} and in the user's training items"
-                f"{more(seen.sum())}: if negatives were drawn from all items, say `candidates='all'`."
-            )
+            both = f"{cases.item(items[r])} is a negative of {cases.user(users[r])} and in the user's training items"
+            raise ValueError(f"{both}{more(seen.sum())}: if negatives were drawn from all, say `candidates='all'`.")
     design, N = _settled(how, drawn, N, T, cases)
     if split is not None and not design.exhaustive:
         _warn_unless_uniform(split, how.candidates, items, drawn / (N - 1), cases)
@@ -169,17 +160,14 @@ def rank_lists(rows: Listed, cases: Cases, how: How) -> RankCounts:
 def _matched(rows: Listed, cases: Cases, missing: str) -> tuple[Listed, Cases, IntArray]:
     """Keep lists that have a case and cases that have a list; the others are an error, or dropped."""
     lonely, idle = ~among(cases.lists, np.unique(rows.lists)), ~among(rows.lists, np.unique(cases.lists))
+    drop = "or leave such users out with `missing='drop'`"
     if missing == "error" and (c := first_where(lonely)) is not None:
-        raise ValueError(
-            f"{rows.source} has nothing for {cases.user(cases.users[c])}{more(lonely.sum())}, who has a target: add the "
-            "scores, or leave such users out with `missing='drop'`."
-        )
+        user = f"{cases.user(cases.users[c])}{more(lonely.sum())}"
+        raise ValueError(f"{rows.source} has nothing for {user}, who has a target: add the scores, {drop}.")
     if missing == "error" and idle.any():
         users = np.unique(rows.lists[idle])  # lists without a case only come one per user
-        raise ValueError(
-            f"{rows.source} has scores for {cases.user(users[0])}{more(len(users))}, who has no target: give it, or leave "
-            "such users out with `missing='drop'`."
-        )
+        user = f"{cases.user(users[0])}{more(len(users))}"
+        raise ValueError(f"{rows.source} has scores for {user}, who has no target: give it, {drop}.")
     if lonely.all() or idle.all():
         raise ValueError(f"no user of {rows.source} has a target: are the users named alike in both?")
     kept = np.flatnonzero(~lonely)
@@ -195,16 +183,11 @@ def _candidates_of(how: How, cases: Cases, kept: IntArray, total: int, T: IntArr
         known = np.sort(n_items.users * n_items.n_items + n_items.items)
         strange = ~among(cases.users * n_items.n_items + cases.targets, known)
         if (c := first_where(strange)) is not None:
-            raise ValueError(
-                f"{cases.item(cases.targets[c])} is a target of {cases.user(cases.users[c])} here and not in the split"
-                f"{more(strange.sum())}; they must be the same."
-            )
+            raise ValueError(f"{cases.target(c)}, is not among the split's{more(strange.sum())}; it must be.")
         targets = n_items.targets_per_user[cases.users]
         if (c := first_where(targets != T)) is not None:
-            raise ValueError(
-                f"{cases.user(cases.users[c])} has {T[c]} target{'s' if T[c] > 1 else ''} here and {targets[c]} in the split"
-                f"{more((targets != T).sum())}; they must be the same."
-            )
+            user, others = cases.user(cases.users[c]), more((targets != T).sum())
+            raise ValueError(f"the targets of {user}{others} number {T[c]} here and {targets[c]} in the split.")
         seen = np.diff(n_items.train.indptr)[cases.users] if how.candidates == "unseen" else 0
         return np.asarray(n_items.n_items - seen - (T - 1), dtype=np.int64)
     if isinstance(n_items, Mapping):
@@ -215,10 +198,8 @@ def _candidates_of(how: How, cases: Cases, kept: IntArray, total: int, T: IntArr
     else:
         N = per_case("n_items", n_items, total)[kept]
     if (c := first_where(N < 2)) is not None:
-        user = cases.user(cases.users[c])
-        raise ValueError(
-            f"`n_items`, the number of candidates with the target, must be at least 2, got {N[c]} for {user}."
-        )
+        allowed = "`n_items`, the number of candidates with the target, must be at least 2"
+        raise ValueError(f"{allowed}, got {N[c]} for {cases.user(cases.users[c])}.")
     return N
 
 
@@ -232,10 +213,8 @@ def _settled(how: How, drawn: IntArray, N: IntArray | None, T: IntArray, cases: 
     if N is None and declared.exhaustive:
         return declared, drawn + 1
     if N is None:
-        raise ValueError(
-            "`n_items` is missing: how many candidates (target included) the full ranking would have; a number, one per "
-            "case or user, or a Split."
-        )
+        forms = "a number, one per case or user, or a Split"
+        raise ValueError(f"`n_items` is missing: how many candidates, target included, the full ranking has; {forms}.")
     if (c := first_where(beyond := drawn > N - 1)) is not None:
         raise ValueError(f"{has(c, beyond)}, more than the {N[c] - 1:,} that `n_items` leaves room for.")
     if declared.exhaustive:
@@ -250,11 +229,8 @@ def _settled(how: How, drawn: IntArray, N: IntArray | None, T: IntArray, cases: 
     expected = -(N - 1) * np.expm1(negatives * np.log1p(-1 / np.maximum(N - 1, 2)))
     few = drawn < expected / 2 - 5  # the 5 so that short lists may be a few short
     if (c := first_where(few)) is not None:
-        warnings.warn(
-            f"{has(c, few)} where '{declared}' gives about {expected[c]:.0f}: if lists were cut by score, what is left is "
-            "not a uniform sample and the correction is wrong.",
-            stacklevel=4,
-        )
+        cut = "if lists were cut by score, what is left is not a uniform sample and the correction is wrong"
+        warnings.warn(f"{has(c, few)} where '{declared}' gives about {expected[c]:.0f}: {cut}.", stacklevel=4)
     return Sample(negatives, replace=False), N
 
 
@@ -305,16 +281,12 @@ def _keys(codes: IntArray, names: Array | None) -> IntArray:
 def _check_scores(source: str, users: IntArray, items: IntArray, scores: Array, keys: IntArray, cases: Cases) -> None:
     bad = np.isnan(scores)
     if (r := first_where(bad)) is not None:
-        raise ValueError(
-            f"{source} has a score that is missing or not a number (NaN) for {cases.user(users[r])} and "
-            f"{cases.item(items[r])}{more(bad.sum())}."
-        )
+        pair = f"{cases.user(users[r])} and {cases.item(items[r])}{more(bad.sum())}"
+        raise ValueError(f"{source} has a score that is missing or not a number (NaN) for {pair}.")
     torn = (keys[1:] == keys[:-1]) & (scores[1:] != scores[:-1])
     if (r := first_where(torn)) is not None:
-        raise ValueError(
-            f"{source} scores {cases.item(items[r])} of {cases.user(users[r])} twice and differently, "
-            f"{scores[r]:g} and {scores[r + 1]:g}{more(torn.sum())}."
-        )
+        pair, both = f"{cases.item(items[r])} of {cases.user(users[r])}", f"{scores[r]:g} and {scores[r + 1]:g}"
+        raise ValueError(f"{source} scores {pair} twice and differently, {both}{more(torn.sum())}.")
 
 
 def _warn_unless_uniform(split: Split, candidates: str, items: IntArray, rate: Array, cases: Cases) -> None:

@@ -27,7 +27,7 @@ import numpy as np
 from fullrank._checks import first_where, more
 from fullrank._columns import checked_columns, column_values, frame_columns
 from fullrank._tables import is_number
-from fullrank._types import RNG, Array, FloatArray, IntArray
+from fullrank._types import RNG, Array, IntArray
 from fullrank.data.frames import among, encode, encode_together, locate, repeats, stored_in, whole_names
 from fullrank.data.readers import LARGEST_POSITION, Negatives, Source
 from fullrank.data.split import Split
@@ -72,8 +72,8 @@ def counts_from_negatives(
     (array([2, 3]), 0.333)
     """
     if not isinstance(negatives, Negatives):
-        allowed, got = "what `read_negatives` (NCF) or `read_elliot_negatives` returns", type(negatives).__name__
-        raise TypeError(f"`negatives` must be {allowed}, got a {got}.")
+        got = type(negatives).__name__
+        raise TypeError(f"`negatives` must be what `read_negatives` or `read_elliot_negatives` returns, got a {got}.")
     sizes = np.diff(negatives.offsets)
     if design is None:
         design = Sample(max(int(sizes.max(initial=0)), 1), replace=False)
@@ -86,14 +86,13 @@ def counts_from_negatives(
     lists, of = np.repeat(np.arange(len(users)), sizes), np.arange(len(users))
     absent = np.zeros(0, dtype=bool) if split is None else ~among(split.users, np.unique(users))
     if missing == "error" and split is not None and (c := first_where(absent)) is not None:
-        raise ValueError(
-            f"the file has no negatives for user {written(split.users[c], split.user_ids)}{more(absent.sum())}, who has a "
-            "target in the split: leave such users out with `missing='drop'`."
-        )
+        user = f"user {written(split.users[c], split.user_ids)}{more(absent.sum())}, who has a target in the split"
+        raise ValueError(f"the file has no negatives for {user}: leave such users out with `missing='drop'`.")
+    names = (None, None) if split is None else (split.user_ids, split.item_ids)
     if targets is not None:
-        cases = Cases.at_positions(split, of, users, targets)
+        cases = Cases(of, users, targets, *names, by_position=True)
     elif split is not None:  # the split's targets, and the lists of users who have one
-        cases = Cases.at_positions(split, locate(split.users, users), split.users, split.items).take(~absent)
+        cases = Cases(locate(split.users, users), split.users, split.items, *names, by_position=True).take(~absent)
         kept = among(lists, np.unique(cases.lists))
         lists, items = lists[kept], items[kept]
     else:
@@ -199,12 +198,12 @@ def counts_from_recbole(
     ties: str = "random",
     rng: RNG = 0,
 ) -> RankCounts:
-    """Rank what RecBole's `Collector.eval_batch_collect` receives: a dense users × items matrix of scores, or its entries.
+    """Rank what RecBole's `Collector.eval_batch_collect` receives: a dense users × items matrix of scores.
 
-    ``scores`` is the matrix (NumPy or torch), −inf (or NaN, where no −inf is used) for what was not sampled, or
-    ``(users, items, scores)``; ``positives`` is the pair ``(positive_u, positive_i)``. RecBole's ``uniN`` draws N per
-    positive with replacement and pools them per user, and the matrix swallows repeats: the true number of negatives is
-    that of the finite scores beside the positives, and is taken as such. ``design="full"`` reads full-sort matrices.
+    ``scores`` is the matrix (NumPy or torch), −inf for what was not sampled; ``positives`` is the pair ``(positive_u,
+    positive_i)``. RecBole's ``uniN`` draws N per positive with replacement and pools them per user, and the matrix swallows
+    repeats: the true number of negatives is that of the finite scores beside the positives, and is taken as such.
+    ``design="full"`` reads full-sort matrices.
 
     ``users`` names the user of each row: needed when several batches are added, since rows start at 0 in each, and with a
     `Split` (positions; a matrix with one column more than the split has items is RecBole's, whose item 0 is padding).
@@ -212,9 +211,13 @@ def counts_from_recbole(
     hold them.
     """
     how = How(n_items, design, candidates, ties, rng, "error")
-    rows, items, values, width = _recbole_entries(scores)
+    table = floats(scores)
+    if table.ndim != 2:
+        raise ValueError(f"`scores` must be a users × items matrix, got an array of shape {table.shape}.")
+    rows, items = np.nonzero(~np.isneginf(table))
+    values = table[rows, items].astype(np.float64)
     of_rows, of_items = _pair(positives, "positives")
-    if how.split is not None and width == how.split.n_items + 1:
+    if how.split is not None and table.shape[1] == how.split.n_items + 1:
         items, of_items = items - 1, of_items - 1
         if (items < 0).any():
             raise ValueError("`scores` has a finite score in column 0, which is padding in RecBole: mask it with -inf.")
@@ -263,7 +266,7 @@ def _rank_pairs(
     if split is not None:
         rows, of = (_to_positions(each, split, "user") for each in (users, targets[0]))
         entries, asked = (_to_positions(each, split, "item") for each in (items, targets[1]))
-        cases = Cases.at_positions(split, of, of, asked)
+        cases = Cases(of, of, asked, split.user_ids, split.item_ids, by_position=True)
     else:
         where = f"{source} and its targets"
         (rows, of), user_names, _ = encode_together([users, targets[0]], "user", where=where)
@@ -308,10 +311,8 @@ def candidate_columns(frame: Any, wanted: Sequence[str], overrides: Mapping[str,
 def _pair(given: Any, what: str) -> tuple[Array, Array]:
     if not isinstance(given, tuple | list) or len(given) != 2:
         raise TypeError(f"`{what}` must be a pair (users, items) of equal length, got a {type(given).__name__}.")
-    users, items = column_values(to_numpy(given[0]), "user"), column_values(to_numpy(given[1]), "item")
-    if len(users) != len(items):
-        raise ValueError(f"`{what}` has {len(users)} users and {len(items)} items: a target needs one of each.")
-    return users, items
+    columns = checked_columns({"user": to_numpy(given[0]), "item": to_numpy(given[1])})
+    return columns["user"], columns["item"]
 
 
 def _nested(given: Any, value: str, read: Callable[[Source], dict[str, Array]]) -> Any:
@@ -325,29 +326,3 @@ def _nested(given: Any, value: str, read: Callable[[Source], dict[str, Array]]) 
             value: [each for documents in given.values() for each in documents.values()],
         }
     return given
-
-
-def _recbole_entries(scores: Any) -> tuple[Array, Array, FloatArray, int]:
-    """Return (row, item, score) of all but what is marked as not sampled, and the width of the matrix."""
-    width = 0
-    if isinstance(scores, tuple):
-        if len(scores) != 3:
-            raise TypeError(f"`scores` must be a matrix or (users, items, scores), got a tuple of {len(scores)}.")
-        (rows, items), table = _pair(scores[:2], "scores"), floats(scores[2])
-        if table.shape != rows.shape:
-            raise ValueError(f"`scores` has {len(rows)} users and items but scores of shape {table.shape}.")
-    else:
-        table = floats(scores)
-        if table.ndim != 2:
-            raise ValueError(f"`scores` must be a users × items matrix, got an array of shape {table.shape}.")
-        rows, items = np.broadcast_arrays(*np.ogrid[: table.shape[0], : table.shape[1]])
-        width = table.shape[1]
-    unmarked, nan = ~np.isneginf(table), np.isnan(table)
-    if nan.any() and not unmarked.all():
-        place = ", ".join(str(each[0]) for each in nan.nonzero())
-        raise ValueError(
-            f"`scores` marks what was not sampled by -inf, yet the entry at {place}{more(nan.sum())} is NaN: the model "
-            "gave no number there."
-        )
-    sampled = unmarked & ~nan
-    return rows[sampled], items[sampled], table[sampled].astype(np.float64), width

@@ -39,7 +39,7 @@ _INDEX = re.compile(r"|index|__index_level_\d+__|Unnamed: \d+")
 
 def read_counts(
     path: str | Path,
-    design: Design | str | None,
+    design: Design | str,
     n_items: int | None = None,
     *,
     targets: str | Path | None = None,
@@ -49,9 +49,8 @@ def read_counts(
     candidates: str = "unseen",
     rng: int = 0,
 ) -> dict[str, RankCounts]:
-    """Read counts by model from a file of ranks, of scored candidates, of counts, or a TREC run.
+    """Read counts by model from a file of ranks, of scored candidates, or a TREC run.
 
-    * Saved counts (``.npz``), which know their design and their candidates.
     * Ranks: see :func:`read_ranks`.
     * Scored candidates: ``user_id, item_id, score``, one row per candidate. The target is where ``label`` is 1, or what the
       file ``targets`` (``user_id, item_id``; NCF's ``.test.rating``) says. With ``lists`` (NCF's ``.test.negative``, Elliot
@@ -65,31 +64,23 @@ def read_counts(
     path = Path(path)
     if train is not None and candidates == "all":
         raise ValueError("--train and --candidates all exclude each other: training items are left out, or not.")
-    if path.suffix.lower() == ".npz":
-        counts = RankCounts.load(existing(path))
-        if design is not None and (asked := parse_design(design)) != counts.design:
-            raise ValueError(f"{str(path)!r} holds counts of '{counts.design}', and `design` is '{asked}'.")
-        return {path.stem: counts}
-    if design is None:
-        raise ValueError("`design` is missing: how the negatives were drawn, such as 'uni99'.")
-    pools: _Pools = partial(_pools, n_items, train)
+    pools = partial(_pools, n_items, train)
     about: dict[str, Any] = {"design": design, "candidates": candidates}
     if qrels is not None:
         run, judged = read_trec_run(existing(path)), str(existing(Path(qrels)))
         return {stem(path): counts_from_trec(run, judged, pools(run["query_id"]), rng=rng, **about)}
     batches = table_batches(path)
     columns = next(batches)
-    names = list(columns)
-    labelled = find_column(names, "label") is not None and find_column(names, "item") is not None
-    if find_column(names, "score") is not None and (lists or targets or labelled or find_column(names, "rank") is None):
+    labelled = find_column(columns, "label") is not None and find_column(columns, "item") is not None
+    if find_column(columns, "score") is not None and (
+        lists or targets or labelled or find_column(columns, "rank") is None
+    ):
         columns = read_table(path)
         about["rng"] = rng
         return {m: _scored(path, each, lists, targets, pools, about) for m, each in _by_model(path, columns)}
     if lists is not None or targets is not None:
-        raise ValueError(
-            f"--{'targets' if lists is None else 'lists'} is for scored candidates, and {str(path)!r} has no column of "
-            f"scores; it has {listed(names)}."
-        )
+        given = "--targets" if lists is None else "--lists"
+        raise ValueError(f"{given} is for scored candidates, and {str(path)!r} has no scores but {listed(columns)}.")
     _refuse_ranked_lists(path, columns)
     return _ranked(path, chain([columns], batches), pools, about)
 
@@ -160,19 +151,15 @@ def counts_from_frame(
     )  # fmt: skip
 
 
-def read_ranks(path: str | Path, columns: dict[str, Array] | None = None) -> dict[str, dict[str, Any]]:
-    """Read sampled ranks from a file: by model, the ``ranks`` and what the file says about each case.
-
-    ``columns``: what :func:`read_table` found in the file, if that is known.
+def read_ranks(path: Path, columns: dict[str, Array]) -> dict[str, dict[str, Any]]:
+    """Find sampled ranks among the columns of a file: by model, the ``ranks`` and what it says about each case.
 
     Long form: a column ``rank``, and optionally ``model``, ``user_id``, ``n_items``, ``negatives``, ``weight``. Wide form,
     when there is no ``rank``: one column of ranks per model, beside the same optional columns. Without a ``model``
     column, and for a bare list of ranks (one number per line, or ``.npy``), the model is named after the file.
     """
-    path = Path(path)
-    columns = read_table(path) if columns is None else columns
-    rank = find_column(list(columns), "rank")
-    named = {key: find_column(list(columns), what) for key, what in _ABOUT_CASES.items()}
+    rank = find_column(columns, "rank")
+    named = {key: find_column(columns, what) for key, what in _ABOUT_CASES.items()}
     about = {key: name for key, name in named.items() if name is not None}
     if rank is not None:
         found = {}
@@ -180,7 +167,7 @@ def read_ranks(path: str | Path, columns: dict[str, Array] | None = None) -> dic
             _refuse_copies(path, model, rows, named["users"])
             found[model] = {"ranks": rows[rank], **{key: rows[name] for key, name in about.items()}}
         return found
-    beside = {*about.values(), *(find_column(list(columns), what) for what in ("item", "timestamp"))}
+    beside = {*about.values(), *(find_column(columns, what) for what in ("item", "timestamp"))}
     beside |= {name for name in columns if _INDEX.fullmatch(name)}
     wide = [name for name in columns if name not in beside and columns[name].dtype.kind in "iuf"]
     for name in [each for each in columns if each not in {*beside, *wide}]:
@@ -190,10 +177,8 @@ def read_ranks(path: str | Path, columns: dict[str, Array] | None = None) -> dic
             where = f"in column {name!r} {place_of(path, first)}"
             raise ValueError(f"{str(path)!r} has {str(columns[name][first])!r} {where}: ranks are whole numbers.")
     if not wide:
-        raise ValueError(
-            f"{str(path)!r} has no column of ranks: name it 'rank', or give one column of ranks per model; "
-            f"it has {listed(list(columns))}."
-        )
+        hint = f"name it 'rank', or give one column of ranks per model; it has {listed(columns)}"
+        raise ValueError(f"{str(path)!r} has no column of ranks: {hint}.")
     given = {key: columns[name] for key, name in about.items()}
     return {name: {"ranks": columns[name], **given} for name in wide}
 
@@ -203,7 +188,7 @@ def _by_line(message: str, path: Path, columns: dict[str, Array], model: str, ab
     found = re.search(r"at case (\d+)", message)
     if found is None:
         return message
-    column = find_column(list(columns), "model")
+    column = find_column(columns, "model")
     rows = None if column is None else np.flatnonzero(columns[column].astype(str) == model)
     place = int(found[1]) if rows is None else int(rows[int(found[1])])
     return message.replace(found[0], place_of(path, above + place))
@@ -211,7 +196,7 @@ def _by_line(message: str, path: Path, columns: dict[str, Array], model: str, ab
 
 def _refuse_copies(path: Path, model: str, rows: dict[str, Array], user: str | None) -> None:
     """Refuse a target that a user has twice: the file was put together twice, and intervals would be too narrow."""
-    item, half = find_column(list(rows), "item"), len(next(iter(rows.values()))) // 2
+    item, half = find_column(rows, "item"), len(next(iter(rows.values()))) // 2
     again = (len(each) == 2 * half and (each[:half] == each[half:]).all() for each in rows.values())
     if user is not None and item is None and half >= ENOUGH_TO_BE_COPIES and all(again):
         raise ValueError(f"{str(path)!r} has the same {half:,} rows twice in model {model!r}: drop the copies.")
@@ -222,31 +207,26 @@ def _refuse_copies(path: Path, model: str, rows: dict[str, Array], user: str | N
     if (np.diff(np.sort(pairs)) > 0).all():
         return
     copies = repeats(pairs)
-    place = copies[0]
-    raise ValueError(
-        f"{str(path)!r} has item {rows[item][place]} of user {rows[user][place]} more than once in model {model!r} "
-        f"({len(copies):,} such rows): drop the copies."
-    )
+    pair = f"item {rows[item][copies[0]]} of user {rows[user][copies[0]]} more than once in model {model!r}"
+    raise ValueError(f"{str(path)!r} has {pair} ({len(copies):,} such rows): drop the copies.")
 
 
 def _refuse_ranked_lists(path: Path, columns: dict[str, Array]) -> None:
     """Refuse recommendation lists, which have ranks too: 1, 2, 3, … of each user's items, not the ranks of targets."""
-    user, item, rank = (find_column(list(columns), what) for what in ("user", "item", "rank"))
-    if user is None or item is None or rank is None or find_column(list(columns), "model") is not None:
+    user, item, rank = (find_column(columns, what) for what in ("user", "item", "rank"))
+    if user is None or item is None or rank is None or find_column(columns, "model") is not None:
         return
     _, code, sizes = np.unique(columns[user].astype(str), return_inverse=True, return_counts=True)
     order = np.lexsort((columns[rank], code))
     counted = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + 1
     if sizes.max() > 1 and (columns[rank][order] == counted).all():
-        raise ValueError(
-            f"{str(path)!r} holds whole ranked lists, 1, 2, 3, … for every user, not the ranks of targets: say which items "
-            "are the targets with --targets FILE, or with a column 'label'."
-        )
+        hint = "say which items are the targets with --targets FILE, or with a column 'label'"
+        raise ValueError(f"{str(path)!r} holds whole ranked lists, 1, 2, 3, …, not the ranks of targets: {hint}.")
 
 
 def _by_model(path: Path, columns: dict[str, Array]) -> Iterator[tuple[str, dict[str, Array]]]:
     """Yield the rows of each model, in the order of the file; all are the file's where no column names models."""
-    column = find_column(list(columns), "model")
+    column = find_column(columns, "model")
     if column is None:
         yield stem(path), columns
         return
@@ -263,13 +243,10 @@ def _scored(path: Path, columns: dict[str, Array], lists: Any, targets: Any, poo
     """Rank scored candidates: those of the file, or of the lists where there are any."""
     if lists is not None:
         return _listed_candidates(columns, existing(Path(lists)), pools, about)
-    names = list(columns)
-    if targets is None and find_column(names, "label") is None:
-        raise ValueError(
-            f"{str(path)!r} holds scores and does not say which candidate is the target: add a column 'label' "
-            "(1 for the target, 0 for negatives), or give the targets with --targets FILE."
-        )
-    user, pairs = find_column(names, "user"), None if targets is None else _pairs(Path(targets))
+    if targets is None and find_column(columns, "label") is None:
+        hint = "add a column 'label' (1 for the target, 0 for negatives), or give the targets with --targets FILE"
+        raise ValueError(f"{str(path)!r} holds scores and does not say which candidate is the target: {hint}.")
+    user, pairs = find_column(columns, "user"), None if targets is None else _pairs(Path(targets))
     return counts_from_scores(columns, pools(None if user is None else columns[user]), targets=pairs, **about)
 
 
@@ -304,7 +281,7 @@ def _pairs(path: Path) -> tuple[Array, Array]:
         found = read_rating(existing(path))
         return found.users, found.items
     columns = read_table(path)
-    user, item = find_column(list(columns), "user"), find_column(list(columns), "item")
+    user, item = find_column(columns, "user"), find_column(columns, "item")
     if user is None or item is None:
-        raise ValueError(f"{str(path)!r} needs columns 'user_id' and 'item_id'; it has {listed(list(columns))}.")
+        raise ValueError(f"{str(path)!r} needs columns 'user_id' and 'item_id'; it has {listed(columns)}.")
     return columns[user], columns[item]
