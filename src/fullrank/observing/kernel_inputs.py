@@ -188,7 +188,7 @@ class State:
 
     def order_targets(self, scores: Array) -> None:
         """Find the place of each target among its user's, from their scores."""
-        k.order_targets(self.cases, self.rules, np.empty(self.cases.most, dtype=np.int64), scores, self.order)
+        k.order_targets(self.cases, self.rules, scores, self.order)
 
     def beaten_by(self, rows: IntArray, sizes: IntArray, items: IntArray, scores: Array) -> BoolArray:
         """Which of ``sizes`` items of each case of ``rows``, those after the target in its row, beat the target."""
