@@ -28,17 +28,8 @@ _MARK = b"BLK2"
 #: A header is shorter than this many bytes.
 _MOST_HEADER = 1 << 20
 _SYNC_SECONDS = 2.0
-_WORDS = {
-    "split": "another split",
-    "cases": "other cases",
-    "design": "another design",
-    "candidates": "other candidates",
-    "ties": "another tie rule",
-    "seed": "another seed",
-    "previous": "other earlier outcomes",
-    "model": "another model",
-    "guide": "another guide",
-}
+_WORDS = {"cases": "other cases", "candidates": "other candidates", "ties": "another tie rule"}
+_WORDS |= {"previous": "other earlier outcomes"}
 
 
 class Checkpoint:
@@ -148,7 +139,7 @@ class Checkpoint:
             if not _same(key, kept.get(key), now):
                 both = f" ({kept.get(key)!r} there, {now!r} here)" if key in {"design", "ties", "seed"} else ""
                 raise ValueError(
-                    f"checkpoint {str(self._path)!r} belongs to a run with {_WORDS.get(key, key)}{both}: "
+                    f"checkpoint {str(self._path)!r} belongs to a run with {_WORDS.get(key, f'another {key}')}{both}: "
                     "delete it or choose another path."
                 )
 

@@ -24,7 +24,7 @@ from fullrank.models.adapters.structure import positions
 from fullrank.models.scorer import as_scorer, digest_of, is_frame
 from fullrank.observing.blocks import Block, Result
 from fullrank.observing.inputs import check_sizes, lists_of
-from fullrank.observing.kernel_inputs import NO_CANDIDATE, State, scores_of, scratch_of, whole_rows
+from fullrank.observing.kernel_inputs import State, scores_of, scratch_of, whole_rows
 from fullrank.ranks.design import Design
 
 if TYPE_CHECKING:
@@ -58,7 +58,9 @@ class Guide:
             users = np.array(block.users)[here]
             rows = None if self.scorer is None else self._rows(task, users)
             for row, (g, user, most) in enumerate(zip(here, users, depth[start : start + ROWS], strict=True)):
-                allowed = self.candidates(task, block, g)
+                allowed = np.full(task.n_items, not block.explicit)
+                allowed[block.listed[block.lo[g] : block.hi[g]]] = block.explicit
+                allowed[block.targets[block.ptr[g] : block.ptr[g + 1]]] = False
                 if rows is not None:
                     own = _top(rows[row], np.flatnonzero(allowed), key, most)
                     popular = self.popular[: most + np.count_nonzero(~allowed)]  # more are not needed
@@ -67,14 +69,6 @@ class Guide:
                     items = self.lists.indices[self.lists.indptr[user] : self.lists.indptr[user + 1]]
                     lists.append(items[allowed[items]][:most].astype(np.int64))
         return lists
-
-    def candidates(self, task: Task, block: Block, g: int) -> BoolArray:
-        """Which items the targets of the block's g-th user are ranked among."""
-        listed = block.listed[block.lo[g] : block.hi[g]]
-        allowed = np.full(task.n_items, not block.explicit)
-        allowed[listed] = block.explicit
-        allowed[block.targets[block.ptr[g] : block.ptr[g + 1]]] = False
-        return allowed
 
     def _rows(self, task: Task, users: IntArray) -> Array:
         scores = whole_rows(replace(task, scorer=self.scorer), users, f"guide `{self.name}`")
@@ -130,18 +124,10 @@ def guide_of(given: Any, split: Split) -> Guide | None:
             )
         given = read_table(Path(given))
     if (lists := _lists_in(given, split)) is not None:
-        once = [items[np.sort(np.unique(items, return_index=True)[1])] for items in lists_of(lists, "guide", split)]
-        flat, ptr = np.concatenate(once), np.cumsum([0, *map(len, once)])
-        if len(wrong := flat[(flat < 0) | (flat >= split.n_items)]):
-            raise ValueError(f"`guide` must list items from 0 to {split.n_items - 1}, got {wrong[0]}.")
-        shape = (split.n_users, split.n_items)
-        return Guide("lists", lists=sp.csr_matrix((np.ones(len(flat), dtype=np.int8), flat, ptr), shape=shape))
+        return Guide("lists", lists=lists_of(lists, "guide", split))
     scorer = as_scorer(given, split, name=None)
     name = str(getattr(scorer, "name", "guide"))
-    try:
-        check_sizes(scorer, split, name)
-    except ValueError as error:
-        raise ValueError(str(error).replace("model `", "guide `", 1)) from None
+    check_sizes(scorer, split, f"guide `{name}`")
     return Guide(name, scorer, popular=by_popularity(split.train))
 
 
@@ -216,20 +202,19 @@ def _stop(design: Design) -> int:
 def observe_behind(guide: Guide, task: Task, block: Block) -> Result:
     """Compare the guide's first items of every case of a tile, then sample the rest of those that are open."""
     design = task.design
-    state = State.of(task, replace(block, compared=None, hits=None))
-    group = state.group
-    count = np.array([guide.candidates(task, block, g).sum() for g in range(len(block.users))], dtype=np.int64)[group]
-    if not count.all():
-        state.status[group[count == 0]] = NO_CANDIDATE
+    state = State.of(task, block)
+    state.find_pools(scratch_of(task, state, np.zeros(0)))
+    state.complain(task.name)
+    count = state.pool - 1
     walk = Walk(guide, task, block, state)
     before = walk.depth.copy()
-    if block.order is None:
-        scores = scores_of(task, block.users[group], np.asarray(block.targets, dtype=np.int64)[:, None])
+    if "order" not in block.before:
+        scores = scores_of(task, block.users[state.group], np.asarray(block.targets, dtype=np.int64)[:, None])
         state.order_targets(scores[:, 0].astype(np.float64))
     scored = walk.compare()
     state.complain(task.name)
     ahead, recent, depth, kept = walk.ahead, walk.recent, walk.depth, walk.kept
-    if block.compared is not None and (depth > before).any():
+    if "compared" in block.before and (depth > before).any():
         block = _drawn_before(task, block, walk, before, count)
     rest = count - depth
     drawn, hits = np.zeros_like(rest), np.zeros_like(rest)
@@ -348,12 +333,12 @@ def _drawn_before(task: Task, block: Block, walk: Walk, before: IntArray, count:
     compared. Negatives come in the same order whatever is left out, so that the sample goes on from there.
     """
     group, depth = walk.group, walk.depth
-    none, drawn, hits = np.zeros(len(group), dtype=np.int64), block.compared, block.hits
-    if drawn is None or hits is None or block.explicit or (4 * (count - depth) < task.n_items).any():
-        return replace(block, compared=none, hits=none.copy())
+    none, drawn, hits = np.zeros(len(group), dtype=np.int64), block.so_far("compared"), block.so_far("hits")
+    if block.explicit or (4 * (count - depth) < task.n_items).any():
+        return replace(block, before={**block.before, "compared": none, "hits": none})
     cut = np.maximum.reduceat(before, block.ptr[:-1])  # that of the open cases
     part = replace(block, **_leave_out(block, np.arange(len(block.users)), walk.lists, cut))
-    old = State.of(task, replace(part, compared=None, hits=None))
+    old = State.of(task, part)
     rows = np.flatnonzero((drawn > 0) & (depth > before))
     width = int(drawn[rows].max(initial=0))
     out = old.draws(scratch_of(task, old, np.zeros(0)), rows, none[rows], drawn[rows], width)
@@ -363,7 +348,7 @@ def _drawn_before(task: Task, block: Block, walk: Walk, before: IntArray, count:
         sample = own[1 : drawn[c] + 1]
         kept[c] -= np.isin(sample, walk.lists[group[c]][before[c] : depth[c]]).sum()
         beaten[c] -= np.isin(sample, items[cases == c]).sum()
-    return replace(block, compared=kept, hits=beaten)
+    return replace(block, before={**block.before, "compared": kept, "hits": beaten})
 
 
 def _leave_out(block: Block, users: IntArray, lists: list[IntArray], size: IntArray) -> dict[str, Any]:
@@ -387,7 +372,7 @@ def _sample_rest(task: Task, block: Block, walk: Walk, more: IntArray, order: In
     depth[group[more]] = walk.depth[more]  # the same for all of a user's
     part = replace(
         block, users=block.users[users], ptr=np.append(0, np.cumsum(np.diff(block.ptr)[users])),
-        targets=block.targets[cases], compared=compared, hits=hits, order=order[cases].copy(), ahead=None, recent=None,
-        depth=None, **_leave_out(block, users, walk.lists, depth[users]),
+        targets=block.targets[cases], before={"compared": compared, "hits": hits, "order": order[cases]},
+        **_leave_out(block, users, walk.lists, depth[users]),
     )  # fmt: skip
     return replace(task, guide=None)._observe(part), cases

@@ -7,7 +7,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from fullrank._checks import first_where
-from fullrank._types import IntArray
 from fullrank.data.frames import canonical_csr
 from fullrank.data.split import Split
 from fullrank.observing.blocks import Pools
@@ -24,7 +23,7 @@ def seed_of(rng: int | np.random.Generator | None) -> int:
     return int(rng)
 
 
-def check_sizes(scorer: Any, split: Split, name: str) -> None:
+def check_sizes(scorer: Any, split: Split, called: str) -> None:
     """Refuse a split with users or items that the model does not know, and one with too many items."""
     for what, least, size in (
         ("user", int(split.users.max()) + 1, split.n_users),
@@ -33,11 +32,11 @@ def check_sizes(scorer: Any, split: Split, name: str) -> None:
         known = getattr(scorer, f"n_{what}s", None)
         if known is not None and known < least:
             raise ValueError(
-                f"model `{name}` knows {known:,} {what}s, but the split has {size:,}: fit it on the split's own `train`."
+                f"{called} knows {known:,} {what}s, but the split has {size:,}: fit it on the split's own `train`."
             )
         if known is not None and known > size and getattr(split, f"{what}_ids") is not None:
             raise ValueError(
-                f"model `{name}` knows {known:,} {what}s, but the split numbers its {size:,} anew: fit it on the split's "
+                f"{called} knows {known:,} {what}s, but the split numbers its {size:,} anew: fit it on the split's "
                 f"own `train`, or take the rows of `split.{what}_ids`."
             )
     if split.n_items >= np.iinfo(np.int32).max:
@@ -73,23 +72,23 @@ def _pool_per_user(given: Any, split: Split) -> Any:
         raise TypeError(
             f"`candidates` must be 'unseen', 'all', or a pool of items per user, got a {type(given).__name__}."
         )
-    lists = lists_of(given, "candidates", split)
-    flat, rows = np.concatenate(lists), np.repeat(np.arange(shape[0]), [len(items) for items in lists])
-    if (wrong := first_where((flat < 0) | (flat >= shape[1]))) is not None:
-        raise ValueError(
-            f"`candidates` of user {rows[wrong]} must be items from 0 to {shape[1] - 1}, got {flat[wrong]}."
-        )
-    return sp.csr_matrix((np.ones(len(flat), dtype=np.int8), (rows, flat)), shape=shape)
+    return lists_of(given, "candidates", split).sorted_indices()
 
 
-def lists_of(given: Any, what: str, split: Split) -> list[IntArray]:
-    """Return the items of every user, given as a sequence of lists or as a dict, in which users may be missing."""
+def lists_of(given: Any, what: str, split: Split) -> Any:
+    """Return the items of every user, each once, as a CSR matrix that keeps their order; a dict may leave users out."""
     lists = [given.get(user, ()) for user in range(split.n_users)] if isinstance(given, dict) else given
     if len(lists) != split.n_users:
         raise ValueError(
             f"`{what}` must have a list for each of the split's {split.n_users} users, got {len(lists)} lists."
         )
     try:
-        return [np.asarray(items, dtype=np.int64) for items in lists]
-    except (TypeError, ValueError):
+        arrays = [np.asarray(items, dtype=np.int64) for items in lists]
+        once = [items[np.sort(np.unique(items, return_index=True)[1])] for items in arrays]
+    except (TypeError, ValueError, IndexError):
         raise TypeError(f"`{what}` must list items by their positions, 0 to {split.n_items - 1}.") from None
+    flat, ptr = np.concatenate(once), np.cumsum([0, *map(len, once)])
+    if (wrong := first_where((flat < 0) | (flat >= split.n_items))) is not None:
+        user = np.searchsorted(ptr, wrong, side="right") - 1
+        raise ValueError(f"`{what}` of user {user} must be items from 0 to {split.n_items - 1}, got {flat[wrong]}.")
+    return sp.csr_matrix((np.ones(len(flat), dtype=np.int8), flat, ptr), shape=(split.n_users, split.n_items))

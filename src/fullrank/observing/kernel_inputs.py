@@ -188,7 +188,8 @@ class State:
 
     def order_targets(self, scores: Array) -> None:
         """Find the place of each target among its user's, from their scores."""
-        k.order_targets(self.cases, self.rules, scores, self.order)
+        if len(self.cases.targets) > len(self.cases.users):  # else there is nothing to order, nor to compile for it
+            k.order_targets(self.cases, self.rules, scores, self.order)
 
     def beaten_by(self, rows: IntArray, sizes: IntArray, items: IntArray, scores: Array) -> BoolArray:
         """Which of ``sizes`` items of each case of ``rows``, those after the target in its row, beat the target."""
@@ -312,8 +313,7 @@ def run_kernel(task: Task, state: State, given: tuple[Any, Array] | None = None,
             kernel(model, state.cases, state.rules, first, last, scratch, known, own, *seen)
 
     share_out(len(state.cases.users), run, least=1 if task.design.exhaustive else 64)
-    # with one target each there is nothing to order, nor to compile for it
-    if not known and len(state.cases.targets) > len(state.cases.users) and not state.status.any():
+    if not known and not state.status.any():
         state.order_targets(own)
     return own
 

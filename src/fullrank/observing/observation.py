@@ -88,7 +88,7 @@ class Observation:
         self.split, self.ties, self.progress, self.batch = split, ties, progress, batch
         self.scorer = as_scorer(model, split, name=name)
         self.name = str(name or self.scorer.name)
-        check_sizes(self.scorer, split, self.name)
+        check_sizes(self.scorer, split, f"model `{self.name}`")
         self.seed = seed_of(rng)
         self.candidates = candidates if isinstance(candidates, str) else "given"  # as counts call a pool per user
         self.checkpoint = None if checkpoint is None else Path(checkpoint)
@@ -242,9 +242,10 @@ class Observation:
             raise ValueError(
                 f"`guide` is missing: '{design}' compares what a guide puts first; give one, or 'popularity'."
             )
-        task = Task.of(
-            self.scorer, self.name, design, self._pools.largest, self.split.n_items, self.ties, self.seed, guide
-        )
+        pool = self._pools.largest  # shares in a design are of it
+        design = design.resolve(pool)
+        courses, n_items = design.courses(pool), self.split.n_items
+        task = Task(self.scorer, self.name, design, courses, n_items, self.ties, self.seed, guide)
         if not budget.limited or task.compiled:
             return task
         most = SHARE_PER_CALL * budget.affordable(self.seconds_per_item)
@@ -281,7 +282,7 @@ class Observation:
 
     def _run(self, task: Task, cases: IntArray, budget: Budget) -> bool:
         """Observe cases that are all new or all begun; false if the budget ended it."""
-        before = None
+        before: dict[str, IntArray] = {}
         if self.begun[cases[0]] and not task.design.exhaustive:
             before = self._before(task.design, task.guide is not None)
         grouped = Block.of(self.split, cases, self._pools, before)

@@ -42,7 +42,7 @@ def _norms(matrix: Array) -> Array:
     total = np.einsum("ij,ij->i", matrix, matrix).astype(np.float64)
     small = total < 1e-30  # squares may have vanished
     total[small] = np.square(matrix[small], dtype=np.float64).sum(axis=1)
-    return np.sqrt(total) * (1 + (matrix.shape[1] + 8) * 1.2e-7)
+    return np.asarray(np.sqrt(total) * (1 + (matrix.shape[1] + 8) * 1.2e-7))
 
 
 def _by_norm(task: Task) -> _ByNorm:

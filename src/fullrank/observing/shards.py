@@ -91,13 +91,13 @@ def _questions(task: Task, block: Block) -> Generator[dict[str, Any], Array, Res
     state.find_pools(scratch_of(task, state, np.zeros(0, dtype=scores.dtype)))
     state.status[state.group[np.isnan(scores)]] = NAN_SCORE
     state.complain(task.name)
-    if block.order is None:  # a case taken up again has its order already
+    if "order" not in block.before:  # a case taken up again has its order already
         state.order_targets(scores)
     if task.design.exhaustive:
         state.hits[:] = yield {"block": block, "scores": scores}
         state.compared[:] = state.pool - 1
     while not task.design.exhaustive and ((goal := state.next_goals()) > state.compared).any():
-        asked = replace(block, compared=state.compared.copy())
+        asked = replace(block, before={**block.before, "compared": state.compared.copy()})
         state.hits[:] += yield {"block": asked, "scores": scores, "goal": goal}
         state.compared[:] = goal
     return state.result(block, int(state.compared.sum()) - before)
@@ -114,7 +114,7 @@ def spread(
         blocks = list(blocks)
         ranks = {result.first: result for result in spread(run, task.parts[1], blocks, shards)}
         for result in spread(run, task.parts[0], blocks, shards):
-            yield task.joined(result, ranks.pop(result.first))
+            yield task.parts[1].joined(result, ranks.pop(result.first))
         return
     shards = min(shards, task.n_items)
     bounds = tuple(int(x) for x in np.linspace(0, task.n_items, shards + 1).round())

@@ -40,22 +40,10 @@ class Task:
     n_items: int
     ties: str
     seed: int
+    guide: Guide | None  # what is compared one by one, before the rest is sampled
     limit: int = 0  # a case that so many beat may be left there, unless it has no more than `few` negatives; 0: never
     few: int = 0
     scores_per_call: int = SCORES_PER_CALL
-    guide: Guide | None = None  # what is compared one by one, before the rest is sampled
-
-    @classmethod
-    def of(
-        cls, scorer: Any, name: str, design: Design, pool: int, n_items: int, ties: str, seed: int, guide: Guide | None
-    ) -> Task:
-        """Return the task for pools of at most so many candidates."""
-        design = design.resolve(pool)
-        courses = design.courses(pool)
-        limit = few = 0
-        if design.beyond is not None:
-            limit, few = int(design.exact_to), max(max(course.stages) for course in courses)
-        return cls(scorer, name, design, courses, n_items, ties, seed, limit, few, guide=guide)
 
     @property
     def first_stage(self) -> int:
@@ -72,24 +60,26 @@ class Task:
     @property
     def asks_rows(self) -> bool:
         """Return whether a model that is not compiled is asked for the scores of all items."""
-        return not self.compiled and (self.design.exhaustive or bool(self.limit) or isinstance(self.scorer, Rows))
+        ranked = self.design.exhaustive or self.design.beyond is not None or self.limit > 0
+        return not self.compiled and (ranked or isinstance(self.scorer, Rows))
 
     @functools.cached_property
     def parts(self) -> tuple[Task, Task] | None:
         """Where ranks are exact to a limit: the sample of every case, and those ranks; their results are :meth:`joined`."""
         if self.design.beyond is None:
             return None
-        ranks = replace(self, design=Exhaustive(), courses=Exhaustive().courses(self.n_items))
-        return replace(self, design=self.design.beyond), ranks
+        few, full = max(max(course.stages) for course in self.courses), Exhaustive()
+        sample = replace(self, design=self.design.beyond, limit=int(self.design.exact_to), few=few)
+        return sample, replace(sample, design=full, courses=full.courses(self.n_items))
 
     def joined(self, sample: Result, ranks: Result) -> Result:
-        """Return the rank where it is within the limit, else what the sample says."""
+        """Return the rank where it is within the limit of the task that gave it, else what the sample says."""
         above, pool = ranks.outcome[0], sample.outcome[4]
         known = (above < self.limit) | (pool - 1 <= self.few)
-        exact = (above, np.zeros_like(above), np.zeros_like(above), np.zeros_like(above))
-        outcome = tuple(np.where(known, a, b) for a, b in zip(exact, sample.outcome[:4], strict=True))
+        sampled = (np.where(known, 0, each) for each in sample.outcome[1:4])
+        ahead = np.where(known, above, sample.outcome[0])
         scored = ranks.scored + (0 if self.compiled else sample.scored)
-        return Result(sample.first, sample.last, (*outcome, *sample.outcome[4:]), scored)
+        return Result(sample.first, sample.last, (ahead, *sampled, *sample.outcome[4:]), scored)
 
     @property
     def compiled(self) -> bool:
@@ -130,7 +120,7 @@ class Task:
     def _observe(self, block: Block) -> Result:
         if self.guide is None and self.parts is not None:
             sample, ranks = self.parts
-            return self.joined(sample._observe(block), ranks._observe(block))
+            return ranks.joined(sample._observe(block), ranks._observe(block))
         if self.guide is not None or not self.compiled:
             ask = _by_rows if self.design.exhaustive or isinstance(self.scorer, Rows) else _by_pairs
             if self.guide is not None:
@@ -179,8 +169,6 @@ def _by_pairs(task: Task, block: Block) -> Result:
             scored += scores.size - len(rows)
             state.compared[rows] += sizes
             rows = rows[state.compared[rows] < goal[rows]]
-    if len(cases.targets) == len(cases.users):  # one target each: nothing to order, nor to compile for it
-        state.order[:] = 1
-    elif block.order is None:  # a case taken up again has its order already
+    if "order" not in block.before:  # a case taken up again has its order already
         state.order_targets(target_scores)
     return state.result(block, scored)
