@@ -28,8 +28,9 @@ _MARK = b"BLK2"
 #: A header is shorter than this many bytes.
 _MOST_HEADER = 1 << 20
 _SYNC_SECONDS = 2.0
-_WORDS = {"cases": "other cases", "candidates": "other candidates", "ties": "another tie rule"}
-_WORDS |= {"previous": "other earlier outcomes"}
+_WORDS = {"ties": "another tie rule", "previous": "other earlier outcomes"} | {
+    key: f"other {key}" for key in ("cases", "candidates")
+}
 
 
 class Checkpoint:

@@ -203,8 +203,7 @@ def observe_behind(guide: Guide, task: Task, block: Block) -> Result:
     """Compare the guide's first items of every case of a tile, then sample the rest of those that are open."""
     design = task.design
     state = State.of(task, block)
-    state.find_pools(scratch_of(task, state, np.zeros(0)))
-    state.complain(task.name)
+    state.find_pools(task)
     count = state.pool - 1
     walk = Walk(guide, task, block, state)
     before = walk.depth.copy()

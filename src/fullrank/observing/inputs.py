@@ -64,9 +64,8 @@ def _pool_per_user(given: Any, split: Split) -> Any:
             raise ValueError(
                 f"`candidates` must have the shape of the split, {shape[0]} users × {shape[1]} items, got {pool.shape}."
             )
-        if pool.nnz and not np.all(pool.data):
-            pool = pool.copy()
-            pool.eliminate_zeros()
+        pool = pool.copy()
+        pool.eliminate_zeros()
         return pool
     if not isinstance(given, dict | Sequence | np.ndarray):
         raise TypeError(

@@ -181,10 +181,12 @@ class State:
         )  # fmt: skip
         return out
 
-    def find_pools(self, scratch: Any) -> None:
-        """Find out how many candidates every case has, before anything is drawn."""
-        none = np.zeros_like(self.pool)
+    def find_pools(self, task: Task) -> Any:
+        """Find out how many candidates every case has, before anything is drawn; return what draws are made with."""
+        scratch, none = scratch_of(task, self, np.zeros(0)), np.zeros_like(self.pool)
         self.draws(scratch, np.arange(len(none)), none, none, 0)
+        self.complain(task.name)
+        return scratch
 
     def order_targets(self, scores: Array) -> None:
         """Find the place of each target among its user's, from their scores."""

@@ -101,14 +101,3 @@ def count_above(scores: Array, items: Array, first: int, n: int, score: Any, key
                 item = items[k] if first < 0 else first + k
                 above += beats(row[k], score, key, item, target, ties)
     return above
-
-
-@helper
-def place_targets(scores: Array, targets: Array, b: int, e: int, key: Any, order: Array) -> None:
-    """Put the places, from 1, of a user's targets b..e−1 into ``order``.
-
-    Tied targets are ordered by their keys under every tie rule: places must be 1..T, and which of two relevant items
-    takes which place changes no metric.
-    """
-    for c in range(b, e):
-        order[c] = 1 + count_above(scores[b:e], targets[b:e], -1, e - b, scores[c], key, targets[c], RANDOM)

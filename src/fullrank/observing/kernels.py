@@ -12,7 +12,7 @@ from fullrank.observing.compiled import Array, folded, kernel
 from fullrank.observing.kernel_draws import draw_items, keep_range, mark_negatives, next_goal, unmark
 from fullrank.observing.kernel_inputs import CHUNK, NAN_SCORE, NO_CANDIDATE
 from fullrank.observing.kernel_scores import close_user, dot_rows, open_user, score_items, score_range
-from fullrank.observing.kernel_ties import any_nan, beats, count_above, item_key, mix64, place_targets, tally, user_key
+from fullrank.observing.kernel_ties import RANDOM, any_nan, beats, count_above, item_key, mix64, tally, user_key
 
 #: Scores looked at more closely where some of a chunk are too near to the target's.
 FINE = 64
@@ -42,12 +42,8 @@ def choose_courses(cases: Any, rules: Any, bounds: Array, out: Array) -> None:
 def begin_user(
     model: Any, cases: Any, g: int, scratch: Any, known: bool, target_scores: Array, pool: Array, status: Array
 ) -> tuple[int, bool]:  # fmt: skip
-    """Get ready for a user's candidates, and score the targets unless that is ``known``; as :func:`mark_negatives`."""
+    """:func:`mark_negatives` and :func:`open_user` of a user, whose targets are scored unless that is ``known``."""
     n_negatives, by_list = mark_negatives(cases, g, scratch)
-    if n_negatives < 1:
-        status[g] = NO_CANDIDATE
-        unmark(cases, g, scratch.marks)
-        return n_negatives, by_list
     b, n, ids, own = cases.ptr[g], cases.ptr[g + 1] - cases.ptr[g], scratch.ids, scratch.target_scores
     open_user(model, cases.rows[g], cases.rows[min(g + 1, len(cases.rows) - 1)], scratch.row)
     for c in range(n):
@@ -59,6 +55,8 @@ def begin_user(
             target_scores[b + c] = own[c]
         if any_nan(own, n):
             status[g] = NAN_SCORE
+    if n_negatives < 1:
+        status[g] = NO_CANDIDATE
     return n_negatives, by_list
 
 
@@ -71,11 +69,9 @@ def sample(
 
     ``compared`` and ``hits`` come in as what each case has seen so far and go out as what it has seen when it rests.
     """
-    work, deck, moved, ids, scores = scratch.row, scratch.deck, scratch.moved, scratch.ids, scratch.scores
+    deck, moved, ids, scores = scratch.deck, scratch.moved, scratch.ids, scratch.scores
     for g in range(first, last):
         n_negatives, by_list = begin_user(model, cases, g, scratch, known, target_scores, pool, status)
-        if n_negatives < 1:
-            continue
         size = n_negatives if by_list else cases.n_items
         row, user = cases.rows[g], cases.users[g]
         key, draws = user_key(rules.tie_seed, user), user_key(rules.draw_seed, user)
@@ -84,7 +80,7 @@ def sample(
             stream, course = item_key(draws, target), cases.course[c]
             done, beaten, replace = compared[c], hits[c], rules.replace[course]
             k, dealt = done if replace else 0, 0  # without replacement, cards dealt before are dealt again, unscored
-            while True:
+            while n_negatives > 0:
                 goal = next_goal(rules, course, done, beaten, n_negatives)
                 if goal <= done:
                     break
@@ -93,7 +89,7 @@ def sample(
                     dealt = draw_items(stream, k, stop, dealt, replace, by_list, size, scratch)
                     if k == done:
                         n = keep_range(cases, ids, stop - k)
-                        score_items(model, row, work, ids, n, scores)
+                        score_items(model, row, scratch.row, ids, n, scores)
                         if any_nan(scores, n):
                             status[g] = NAN_SCORE
                         beaten += count_above(scores, ids, -1, n, score, key, target, rules.ties)
@@ -102,7 +98,7 @@ def sample(
             compared[c], hits[c] = done, beaten
             for d in range(dealt):
                 deck[moved[d]] = moved[d]
-        close_user(model, row, work)
+        close_user(model, row, scratch.row)
         unmark(cases, g, scratch.marks)
 
 
@@ -122,11 +118,9 @@ def exhaust(
     compared: Array, hits: Array, pool: Array, status: Array,
 ) -> None:  # fmt: skip
     """Compare every candidate of the users first..last−1; ``known`` as in :func:`sample`."""
-    explicit, work, ids, scores = cases.explicit, scratch.row, scratch.ids, scratch.scores
+    explicit, ids, scores = cases.explicit, scratch.ids, scratch.scores
     for g in range(first, last):
         n_negatives, _ = begin_user(model, cases, g, scratch, known, target_scores, pool, status)
-        if n_negatives < 1:
-            continue
         row, b, e, key = cases.rows[g], cases.ptr[g], cases.ptr[g + 1], user_key(rules.tie_seed, cases.users[g])
         for c in range(b, e):
             compared[c], hits[c] = n_negatives, 0
@@ -139,9 +133,9 @@ def exhaust(
                 for d in range(n):
                     ids[d] = scratch.places[k + d]
                 n = keep_range(cases, ids, n)
-                score_items(model, row, work, ids, n, scores)
+                score_items(model, row, scratch.row, ids, n, scores)
             else:
-                score_range(model, row, work, k, n, scores)
+                score_range(model, row, scratch.row, k, n, scores)
             if any_nan(scores, n):
                 status[g] = NAN_SCORE
             if not explicit:
@@ -152,7 +146,7 @@ def exhaust(
                 target = np.int64(cases.targets[c])
                 hits[c] += count_above(scores, ids, first_id, n, target_scores[c], key, target, rules.ties)
             k = stop
-        close_user(model, row, work)
+        close_user(model, row, scratch.row)
         unmark(cases, g, scratch.marks)
 
 
@@ -199,10 +193,16 @@ def fill_draws(
 
 @kernel
 def order_targets(cases: Any, rules: Any, scores: Array, order: Array) -> None:
-    """The place of each target among its user's, from their scores."""
+    """The place, from 1, of each target among its user's.
+
+    Tied targets are ordered by their keys under every tie rule: places must be 1..T, and which of two relevant items
+    takes which place changes no metric.
+    """
     for g in range(len(cases.users)):
-        key = user_key(rules.tie_seed, cases.users[g])
-        place_targets(scores, cases.targets, cases.ptr[g], cases.ptr[g + 1], key, order)
+        b, e, key = cases.ptr[g], cases.ptr[g + 1], user_key(rules.tie_seed, cases.users[g])
+        for c in range(b, e):
+            own, target = scores[b:e], np.int64(cases.targets[c])
+            order[c] = 1 + count_above(own, cases.targets[b:e], -1, e - b, scores[c], key, target, RANDOM)
 
 
 @kernel

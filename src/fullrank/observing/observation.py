@@ -47,8 +47,9 @@ class Observation:
     The arrays ``begun``, ``ahead``, ``rest``, ``drawn``, ``hits``, ``pool``, ``order`` and ``targets`` have one entry per
     case of the split: there are ``pool`` candidates (N′ = N − T + 1: the user's other targets are not among them), and the
     target is the ``order``-th of the user's ``targets``. ``items_scored`` is the number of scores that the model was asked
-    for, the targets' own not counted. The arguments are those of :func:`fullrank.observe`; ``checkpoint`` may also be a
-    folder, in which every call of :meth:`advance` has a file of its own.
+    for, the targets' own not counted; ``design`` was advanced to last; ``complete`` says whether all was observed that was
+    asked for then. The arguments are those of :func:`fullrank.observe`; ``checkpoint`` may also be a folder, in which every
+    call of :meth:`advance` has a file of its own.
 
     >>> import numpy as np, scipy.sparse as sp, fullrank as fr
     >>> split = fr.Split(sp.csr_matrix((2, 50)), [0, 1], [3, 40])
@@ -57,9 +58,7 @@ class Observation:
     ([47, 10], [0, 0])
     """
 
-    #: The design that was advanced to last.
     design: Design | None
-    #: Whether the last call of :meth:`advance` observed all that it was asked to.
     complete: bool
     begun: BoolArray
     _current: BoolArray
@@ -263,22 +262,21 @@ class Observation:
         return chosen
 
     def _refuse_other_draws(self, design: Design, chosen: IntArray) -> None:
-        if self.design is not None and self.begun[chosen].any() and bool(design.compares) != bool(self.design.compares):
-            raise ValueError(
-                f"'{design}' cannot continue what was observed under '{self.design}': observe it from the start."
-            )
-        if self.design is None or design.exhaustive or not self.begun[chosen].any() or design == self.design:
+        if self.design is None or not self.begun[chosen].any():
             return
-        if design.beyond is not None:
-            raise ValueError(
-                f"'{design}' cannot continue a sample, because its own does not grow: observe it from the start."
+        what = None
+        if bool(design.compares) != bool(self.design.compares):
+            what = f"what was observed under '{self.design}'"
+        elif design.exhaustive or design == self.design:
+            return
+        elif design.beyond is not None:
+            what = "a sample, because its own does not grow"
+        elif any(course.replace != self.design.replace for course in design.courses(self.split.n_items)):
+            what = (
+                f"a sample drawn {'with' if self.design.replace else 'without'} replacement, because it draws otherwise"
             )
-        if not all(course.replace == self.design.replace for course in design.courses(self.split.n_items)):
-            how = "with" if self.design.replace else "without"
-            raise ValueError(
-                f"'{design}' cannot continue a sample drawn {how} replacement, because it draws otherwise: observe it from "
-                "the start."
-            )
+        if what is not None:
+            raise ValueError(f"'{design}' cannot continue {what}: observe it from the start.")
 
     def _run(self, task: Task, cases: IntArray, budget: Budget) -> bool:
         """Observe cases that are all new or all begun; false if the budget ended it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,16 +25,7 @@ FIRST_ITEMS, MOST_ITEMS = 128, 4096
 #: Items of no more bytes are copied into the order of their norms; others are gathered for every product.
 COPIED_BYTES = 1 << 27
 # by task, not by model: one whose arrays are trained on in place is measured again at the next call
-_BOUNDS: weakref.WeakKeyDictionary[Task, _ByNorm] = weakref.WeakKeyDictionary()
-
-
-class _ByNorm(NamedTuple):
-    """The items of a model in the order of falling norms."""
-
-    bound: Array  # on the norm of each item
-    order: Array  # the items
-    place: Array  # of each item in that order
-    copied: Array | None
+_BOUNDS: weakref.WeakKeyDictionary[Task, tuple[Array, Array, Array, Array | None]] = weakref.WeakKeyDictionary()
 
 
 def _norms(matrix: Array) -> Array:
@@ -45,7 +36,8 @@ def _norms(matrix: Array) -> Array:
     return np.asarray(np.sqrt(total) * (1 + (matrix.shape[1] + 8) * 1.2e-7))
 
 
-def _by_norm(task: Task) -> _ByNorm:
+def _by_norm(task: Task) -> tuple[Array, Array, Array, Array | None]:
+    """A bound on the norm of each item, the items by falling norm, the place of each in that order, and the copied items."""
     found, scorer, n = _BOUNDS.get(task), task.scorer, task.n_items
     if found is None:
         bound = _norms(scorer.items[:n])
@@ -55,7 +47,7 @@ def _by_norm(task: Task) -> _ByNorm:
         place = np.empty(n, dtype=np.int32)
         place[order] = np.arange(n, dtype=np.int32)
         copied = scorer.items[order] if scorer.items[:n].nbytes <= COPIED_BYTES else None
-        found = _BOUNDS[task] = _ByNorm(bound, order, place, copied)
+        found = _BOUNDS[task] = bound, order, place, copied
     return found
 
 

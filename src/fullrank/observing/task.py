@@ -19,7 +19,6 @@ from fullrank.observing.kernel_inputs import (
     is_compiled,
     run_kernel,
     scores_of,
-    scratch_of,
     whole_rows,
 )
 from fullrank.observing.products import count_products
@@ -152,9 +151,7 @@ def _by_pairs(task: Task, block: Block) -> Result:
     """Observe a tile of a model that is known by its function only: the target and its negatives, stage by stage."""
     state, scored = State.of(task, block), 0
     cases, group = state.cases, state.group
-    scratch = scratch_of(task, state, np.zeros(0))
-    state.find_pools(scratch)
-    state.complain(task.name)
+    scratch = state.find_pools(task)
     target_scores = np.full(len(group), np.nan)
     while len(rows := np.flatnonzero(state.compared < (goal := state.next_goals()))):
         while len(rows):
