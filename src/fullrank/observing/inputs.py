@@ -25,11 +25,8 @@ def seed_of(rng: int | np.random.Generator | None) -> int:
 
 def check_sizes(scorer: Any, split: Split, called: str) -> None:
     """Refuse a split with users or items that the model does not know, and one with too many items."""
-    for what, least, size in (
-        ("user", int(split.users.max()) + 1, split.n_users),
-        ("item", split.n_items, split.n_items),
-    ):
-        known = getattr(scorer, f"n_{what}s", None)
+    for what, least in (("user", int(split.users.max()) + 1), ("item", split.n_items)):
+        known, size = getattr(scorer, f"n_{what}s", None), getattr(split, f"n_{what}s")
         if known is not None and known < least:
             raise ValueError(
                 f"{called} knows {known:,} {what}s, but the split has {size:,}: fit it on the split's own `train`."
@@ -46,18 +43,10 @@ def check_sizes(scorer: Any, split: Split, called: str) -> None:
 
 def pools_of(given: Any, split: Split) -> Pools:
     """Return what ``candidates`` means for a split; shares in a design are shares of its largest pool."""
-    if not isinstance(given, str):
-        pool = _pool_per_user(given, split)
-        return Pools(pool, True, int(np.diff(pool.indptr)[np.unique(split.users)].max()) + 1)
-    if given not in ("unseen", "all"):
-        raise ValueError(f"`candidates` must be 'unseen', 'all', or a pool of items per user, got {given!r}.")
-    listed = split.train if given == "unseen" else sp.csr_matrix(split.train.shape, dtype=np.int8)
-    return Pools(listed, False, split.n_items)
-
-
-def _pool_per_user(given: Any, split: Split) -> Any:
-    """Return the candidates of every user as a canonical CSR matrix."""
     shape = (split.n_users, split.n_items)
+    if isinstance(given, str) and given in ("unseen", "all"):
+        listed = split.train if given == "unseen" else sp.csr_matrix(shape, dtype=np.int8)
+        return Pools(listed, False, split.n_items)
     if sp.issparse(given) or (isinstance(given, np.ndarray) and given.ndim == 2 and given.dtype == bool):
         pool = canonical_csr(given)
         if pool.shape != shape:
@@ -66,12 +55,12 @@ def _pool_per_user(given: Any, split: Split) -> Any:
             )
         pool = pool.copy()
         pool.eliminate_zeros()
-        return pool
-    if not isinstance(given, dict | Sequence | np.ndarray):
-        raise TypeError(
-            f"`candidates` must be 'unseen', 'all', or a pool of items per user, got a {type(given).__name__}."
-        )
-    return lists_of(given, "candidates", split).sorted_indices()
+    elif isinstance(given, dict | Sequence | np.ndarray) and not isinstance(given, str):
+        pool = lists_of(given, "candidates", split).sorted_indices()
+    else:
+        error, got = (ValueError, repr(given)) if isinstance(given, str) else (TypeError, f"a {type(given).__name__}")
+        raise error(f"`candidates` must be 'unseen', 'all', or a pool of items per user, got {got}.")
+    return Pools(pool, True, int(np.diff(pool.indptr)[np.unique(split.users)].max()) + 1)
 
 
 def lists_of(given: Any, what: str, split: Split) -> Any:

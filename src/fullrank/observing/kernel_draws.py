@@ -67,10 +67,8 @@ def unmark(cases: Any, g: int, marks: Array) -> None:
 
 
 @folded
-def draw_items(
-    stream: Any, k: int, stop: int, dealt: int, replace: bool, by_list: bool, size: int, scratch: Any
-) -> int:
-    """Draws k..stop−1 of a case, as items, into ``ids``; returns how many cards have been dealt.
+def draw_items(stream: Any, k: int, end: int, dealt: int, replace: bool, by_list: bool, size: int, scratch: Any) -> int:
+    """Draws k..end−1 of a case, as items, into ``ids``; returns how many cards have been dealt.
 
     Out of the listed ``places[:size]``, or out of the ``size`` items of the catalogue, drawn again while marked: both are
     uniform over the pool. Without replacement, Fisher and Yates' shuffle of a deck, stopped early and skipping what is
@@ -78,7 +76,7 @@ def draw_items(
     """
     places, marks, deck, moved, out = scratch.places, scratch.marks, scratch.deck, scratch.moved, scratch.ids
     if replace:
-        for d in range(k, stop):
+        for d in range(k, end):
             word = mix64(stream + np.uint64(d + 1) * GOLDEN)
             item = bounded(word, np.uint64(size))
             if by_list:
@@ -90,7 +88,7 @@ def draw_items(
             out[d - k] = item
         return dealt
     n = 0
-    while n < stop - k:
+    while n < end - k:
         word = mix64(stream + np.uint64(dealt + 1) * GOLDEN)
         r = dealt + bounded(word, np.uint64(size - dealt))
         card = np.int64(deck[r])

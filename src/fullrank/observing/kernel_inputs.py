@@ -36,9 +36,6 @@ NAN_SCORE, NO_CANDIDATE = 1, 2
 CHUNK = 1024
 
 
-# ------------------------------------------------------------------------------------------------- what kernels take
-
-
 class Cases(NamedTuple):
     """Test cases grouped by user: the targets of user g are ``targets[ptr[g]:ptr[g+1]]``, sorted.
 
@@ -74,9 +71,7 @@ class Rules(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """What one thread works on; contents do not survive a user, except that ``deck`` stays in order and the rest of
-    ``row`` and ``marks`` as they came.
-    """
+    """What one thread works on; after a user ``deck`` is in order again, and ``row`` and ``marks`` are as they came."""
 
     row: Array  # a score per item, for models that make rows
     places: Array  # items listed, or left out, of one user
@@ -126,9 +121,6 @@ class RowModel(NamedTuple):
     matrix: Array
 
 
-# ------------------------------------------------------------------------------------------------- making it
-
-
 @dataclass(frozen=True)
 class State:
     """A block on its way: the kernels' view of the cases, the rules, and what was seen so far."""
@@ -142,17 +134,16 @@ class State:
     status: Array
 
     @classmethod
-    def of(cls, task: Task, block: Block) -> State:
-        """Return a block that nothing has been done with, but for what it brings along."""
+    def of(cls, task: Task, block: Block, rows: Array | None = None) -> State:
+        """Return a block that nothing has been done with, but for what it brings along; ``rows``: as in :class:`Cases`."""
         n = len(block.targets)
         rules = rules_of(task.courses, task.ties, task.seed)
         users = fixed(block.users)
         course = np.zeros(n, dtype=np.int64)
         cases = Cases(
-            users, users, fixed(block.ptr), fixed(block.targets), fixed(block.lo), fixed(block.hi),
-            fixed(block.listed), block.explicit, task.n_items,
-            int((block.hi - block.lo + np.diff(block.ptr)).max()), int(np.diff(block.ptr).max()),
-            fixed(course),
+            users, users if rows is None else fixed(rows), fixed(block.ptr), fixed(block.targets), fixed(block.lo),
+            fixed(block.hi), fixed(block.listed), block.explicit, task.n_items,
+            int((block.hi - block.lo + np.diff(block.ptr)).max()), int(np.diff(block.ptr).max()), fixed(course),
         )  # fmt: skip
         if len(task.courses) > 1:
             k.choose_courses(cases, rules, np.cumsum([each.share for each in task.courses]), course)
@@ -176,9 +167,8 @@ class State:
     def draws(self, scratch: Any, rows: IntArray, begin: IntArray, end: IntArray, width: int) -> IntArray:
         """Return the target and draws begin..end−1, at most ``width``, of the cases ``rows``, and find their pools."""
         out = np.empty((len(rows), width + 1), dtype=np.int64)
-        k.fill_draws(
-            self.cases, self.rules, rows, self.group[rows], begin, end, scratch, self.pool, out, self.status
-        )  # fmt: skip
+        group = self.group[rows]
+        k.fill_draws(self.cases, self.rules, rows, group, begin, end, scratch, self.pool, out, self.status)
         return out
 
     def find_pools(self, task: Task) -> Any:
@@ -323,7 +313,7 @@ def run_kernel(task: Task, state: State, given: tuple[Any, Array] | None = None,
 def scores_of(task: Task, users: IntArray, items: IntArray) -> Array:
     """Return the scores of some items of each user, by the same arithmetic as those of samples."""
     users, items = np.ascontiguousarray(users), np.ascontiguousarray(items)
-    if not task.compiled:
+    if not is_compiled(task.scorer):
         return floats(task.scorer.score(users, items))
     model, work = structure(task)
     out = np.empty(items.shape, dtype=work.dtype)
@@ -334,7 +324,7 @@ def scores_of(task: Task, users: IntArray, items: IntArray) -> Array:
 def whole_rows(task: Task, users: IntArray, called: str) -> Array:
     """Return the scores of all items of some users; ``called`` names the model in messages."""
     scorer, n_items = task.scorer, task.n_items
-    if task.compiled:
+    if is_compiled(scorer):
         model, work = structure(task)
         scores = np.empty((len(users), n_items), dtype=work.dtype)
         k.score_rows(model, users, work.copy(), scores)
@@ -345,7 +335,6 @@ def whole_rows(task: Task, users: IntArray, called: str) -> Array:
         scores = floats(scorer.score(users, np.tile(np.arange(n_items, dtype=np.int64), (len(users), 1))))
     if scores.ndim != 2 or scores.shape[0] != len(users) or scores.shape[1] < n_items:
         raise ValueError(
-            f"{called} must give a score for each of {n_items} items, got rows of shape {scores.shape} for {len(users)} "
-            "users."
+            f"{called} must give a score for each of {n_items} items, got shape {scores.shape} for {len(users)} users."
         )
-    return scores
+    return fixed(scores)

@@ -94,7 +94,6 @@ def prefetch_row(typingctx: Any, a: Any, row: Any) -> Any:
     """Ask for a row of a C-ordered matrix (its first 512 bytes) before it is needed; changes no result."""
     if not isinstance(a, types.Array):
         return None
-    signature = types.void(a, types.intp)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         array = context.make_array(sig.args[0])(context, builder, args[0])
@@ -110,10 +109,7 @@ def prefetch_row(typingctx: Any, a: Any, row: Any) -> Any:
             builder.call(prefetch, [builder.gep(start, [k]), *(ir.Constant(short, x) for x in (0, 3, 1))])
         return context.get_dummy_value()
 
-    return signature, codegen
-
-
-# ------------------------------------------------------------------------------------------------- by kind of model
+    return types.void(a, types.intp), codegen
 
 
 def _ask_ahead(model: Any, row: int, following: int, work: Array) -> None:

@@ -11,16 +11,7 @@ import numpy as np
 from fullrank.models.scorer import Factors, Rows
 from fullrank.observing.blocks import Block, Result
 from fullrank.observing.guides import TILE, Guide, observe_behind
-from fullrank.observing.kernel_inputs import (
-    CHUNK,
-    RowModel,
-    State,
-    fixed,
-    is_compiled,
-    run_kernel,
-    scores_of,
-    whole_rows,
-)
+from fullrank.observing.kernel_inputs import CHUNK, RowModel, State, is_compiled, run_kernel, scores_of, whole_rows
 from fullrank.observing.products import count_products
 from fullrank.ranks.design import Course, Design, Exhaustive
 
@@ -60,7 +51,7 @@ class Task:
     def asks_rows(self) -> bool:
         """Return whether a model that is not compiled is asked for the scores of all items."""
         ranked = self.design.exhaustive or self.design.beyond is not None or self.limit > 0
-        return not self.compiled and (ranked or isinstance(self.scorer, Rows))
+        return not is_compiled(self.scorer) and (ranked or isinstance(self.scorer, Rows))
 
     @functools.cached_property
     def parts(self) -> tuple[Task, Task] | None:
@@ -77,35 +68,29 @@ class Task:
         known = (above < self.limit) | (pool - 1 <= self.few)
         sampled = (np.where(known, 0, each) for each in sample.outcome[1:4])
         ahead = np.where(known, above, sample.outcome[0])
-        scored = ranks.scored + (0 if self.compiled else sample.scored)
+        scored = ranks.scored + (0 if is_compiled(self.scorer) else sample.scored)
         return Result(sample.first, sample.last, (ahead, *sampled, *sample.outcome[4:]), scored)
-
-    @property
-    def compiled(self) -> bool:
-        """Return whether the model's structure is known, so that compiled loops score it."""
-        return is_compiled(self.scorer)
 
     @property
     def tile(self) -> int:
         """Users asked of the model together. Fixed by model, design and catalogue: never by the batch, nor by part."""
-        if self.guide is not None:
-            return max(1, min(TILE, self.scores_per_call // (1 + self.first_stage)))
-        if self.compiled:
+        if self.guide is None and is_compiled(self.scorer):
             return 1
-        if self.asks_rows:
-            scores = self.scores_per_call if self.scores_per_call < SCORES_PER_CALL else 1 << 22
-            return max(1, min(ROWS_PER_CALL, scores // self.n_items))
-        return max(1, min(ROWS_PER_CALL, self.scores_per_call // (1 + self.first_stage)))
+        most, scores, each = ROWS_PER_CALL, self.scores_per_call, 1 + self.first_stage
+        if self.guide is not None:
+            most = TILE
+        elif self.asks_rows:
+            scores, each = scores if scores < SCORES_PER_CALL else 1 << 22, self.n_items
+        return max(1, min(most, scores // each))
 
     def block_users(self, cases: Block, batch: int | None) -> int:
         """Users per block: enough work to be worth a call, little enough to show progress and lose nothing."""
         if batch is not None:
             return int(batch)
-        if not self.compiled:
+        if not is_compiled(self.scorer):
             return self.tile
-        each = (
-            (self.n_items // 16 if self.design.exhaustive else self.first_stage) * len(cases.targets) / len(cases.users)
-        )
+        scores = self.n_items // 16 if self.design.exhaustive else self.first_stage
+        each = scores * len(cases.targets) / len(cases.users)
         return int(np.clip((1 << 23) / max(each, 1), 1024, 1 << 16))
 
     def __call__(self, block: Block) -> Result:
@@ -120,10 +105,9 @@ class Task:
         if self.guide is None and self.parts is not None:
             sample, ranks = self.parts
             return ranks.joined(sample._observe(block), ranks._observe(block))
-        if self.guide is not None or not self.compiled:
+        if self.guide is not None or not is_compiled(self.scorer):
             ask = _by_rows if self.design.exhaustive or isinstance(self.scorer, Rows) else _by_pairs
-            if self.guide is not None:
-                ask = functools.partial(observe_behind, self.guide)
+            ask = ask if self.guide is None else observe_behind
             n, tile = len(block.users), self.tile
             return Result.joined([ask(self, block.part(a, min(a + tile, n))) for a in range(0, n, tile)])
         state = State.of(self, block)
@@ -140,9 +124,8 @@ def _by_rows(task: Task, block: Block) -> Result:
     """Observe a tile of a model that gives whole rows, or of any model when every candidate is compared."""
     users = np.array(block.users)
     scores = whole_rows(task, users, f"model `{task.name}`")
-    state = State.of(task, block)
-    state = replace(state, cases=state.cases._replace(rows=fixed(np.arange(len(users)))))
-    run_kernel(task, state, (RowModel(fixed(scores)), np.zeros(0, dtype=scores.dtype)))
+    state = State.of(task, block, rows=np.arange(len(users)))
+    run_kernel(task, state, (RowModel(scores), np.zeros(0, dtype=scores.dtype)))
     state.complain(task.name)
     return state.result(block, len(users) * task.n_items)
 
