@@ -323,18 +323,18 @@ def scores_of(task: Task, users: IntArray, items: IntArray) -> Array:
 
 def whole_rows(task: Task, users: IntArray, called: str) -> Array:
     """Return the scores of all items of some users; ``called`` names the model in messages."""
-    scorer, n_items = task.scorer, task.n_items
+    scorer, n_items, n = task.scorer, task.n_items, len(users)
     if is_compiled(scorer):
         model, work = structure(task)
-        scores = np.empty((len(users), n_items), dtype=work.dtype)
+        scores = np.empty((n, n_items), dtype=work.dtype)
         k.score_rows(model, users, work.copy(), scores)
         return scores
     if isinstance(scorer, Rows):
         scores = floats(scorer.rows(users))
     else:
-        scores = floats(scorer.score(users, np.tile(np.arange(n_items, dtype=np.int64), (len(users), 1))))
-    if scores.ndim != 2 or scores.shape[0] != len(users) or scores.shape[1] < n_items:
+        scores = floats(scorer.score(users, np.tile(np.arange(n_items, dtype=np.int64), (n, 1))))
+    if scores.ndim != 2 or scores.shape[0] != n or scores.shape[1] < n_items:
         raise ValueError(
-            f"{called} must give a score for each of {n_items} items, got shape {scores.shape} for {len(users)} users."
+            f"{called} must give a score for each of {n_items} items, got rows of shape {scores.shape} for {n} users."
         )
     return fixed(scores)
