@@ -10,14 +10,14 @@ import fullrank.observing.compiled as compiled
 RUN = """
 import numpy as np
 from fullrank.observing import kernels as k
-out = np.zeros(2)
-k.row_norms(np.eye(2), 0, 2, out)
-print(sum(k.row_norms.stats.cache_hits.values()), k.row_norms.__wrapped__.__module__)
+from fullrank.observing.kernel_inputs import RowModel
+k.score_matrix(RowModel(np.eye(2)), np.arange(2), np.zeros((2, 1), dtype=np.int64), np.zeros(0), np.zeros((2, 1)))
+print(sum(k.score_matrix.stats.cache_hits.values()), k.score_matrix.__wrapped__.__module__)
 """
 
 
 def test_compiled_code_is_kept_until_any_of_its_files_changes(tmp_path: Path) -> None:
-    # `row_norms` stands in one file and calls what stands in another: numba by itself would not look at the second.
+    # `score_matrix` stands in one file and calls what stands in another: numba by itself would not look at the second.
     package = Path(compiled.__file__).parents[1]
     shutil.copytree(package, tmp_path / "fullrank", ignore=shutil.ignore_patterns("__pycache__"))
 

@@ -12,6 +12,9 @@ from scipy import stats
 
 from fullrank.observing import kernel_scores as scores
 from fullrank.observing import kernel_ties as k
+from fullrank.observing.kernel_inputs import Cases, rules_of
+from fullrank.observing.kernels import order_targets
+from fullrank.ranks.design import Sample
 
 WORDS = st.integers(0, 2**64 - 1)
 
@@ -106,10 +109,13 @@ def test_random_ties_are_an_order() -> None:
                 assert k.beats(1.0, 1.0, word, a, b, k.RANDOM) != k.beats(1.0, 1.0, word, b, a, k.RANDOM)
 
 
-@njit
-def places(scores: Any, targets: Any, key: Any, order: Any) -> bool:
-    n = len(targets)  # of which the first and the last are other users'
-    return k.place_targets(scores, targets, 1, n - 1, key, np.zeros(n, dtype=np.int64), order)
+def places(scores: Any, targets: Any, order: Any) -> None:
+    """The places of the targets of user 3, under the seed 7; the first and the last are other users' only ones."""
+    n, none = len(targets), np.zeros(0, dtype=np.int64)
+    ptr = np.array([0, 1, n - 1, n])
+    cases = Cases(np.array([0, 3, 5]), none, ptr, targets, none, none, none, False, 10 * n, n, n, none)
+    rules = rules_of(Sample(9).courses(10), "optimistic", 0)._replace(tie_seed=np.uint64(7))
+    order_targets(cases, rules, scores, order)
 
 
 @pytest.mark.parametrize("n", [1, 2, 4, 32, 33, 500])
@@ -119,9 +125,8 @@ def test_targets_are_placed_by_score_and_key_however_many_there_are(n: int) -> N
     for values in (2, 5, 10**6):  # with few values nearly all are tied
         scores, targets = rng.integers(0, values, n).astype(float), np.sort(rng.choice(10 * n, n, replace=False))
         order = np.zeros(n + 2, dtype=np.int64)
-        assert places(np.pad(scores, 1), np.pad(targets, 1), np.uint64(word), order)
+        places(np.pad(scores, 1), np.pad(targets, 1), order)
         best = sorted(range(n), key=lambda c: (-scores[c], -oracle.item_key(word, int(targets[c]))))
         expected = np.empty(n, dtype=np.int64)
         expected[best] = np.arange(1, n + 1)
-        assert order.tolist() == [0, *expected.tolist(), 0]
-    assert not places(np.full(n + 2, np.nan), np.pad(targets, 1), np.uint64(word), order)
+        assert order.tolist() == [1, *expected.tolist(), 1]

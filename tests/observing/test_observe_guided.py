@@ -369,7 +369,7 @@ def test_training_items_compared_in_full(world):
         ({}, "`guide` is missing: 'guided 20, then uni9' compares what a guide puts first"),
         ({"guide": "best"}, "`guide` must be a scorer, lists of items or 'popularity', got 'best'"),
         ({"guide": [[1]]}, "`guide` must have a list for each of the split's 90 users, got 1 lists"),
-        ({"guide": {0: [500]}}, "`guide` must list items from 0 to 119, got 500"),
+        ({"guide": {0: [500]}}, "`guide` of user 0 must be items from 0 to 119, got 500"),
         ({"guide": (np.ones((20, 2)), np.ones((ITEMS, 2)))}, "guide `.*` knows 20 users, but the split has 90"),
         ({"guide": (np.ones((USERS, 2)), np.ones((9, 2)))}, "guide `.*` knows 9 items, but the split has 120"),
         (

@@ -52,16 +52,12 @@ class Block:
     listed: Array
     explicit: bool
     cases: IntArray  # places in the split; they do not travel
-    compared: IntArray | None = None
-    hits: IntArray | None = None
-    order: IntArray | None = None
-    # behind a guide `compared` and `hits` are of the rest; of the guide's first `depth`, `ahead` beat the target
-    ahead: IntArray | None = None
-    recent: IntArray | None = None
-    depth: IntArray | None = None
+    # what each case brings along: `compared`, `hits` and `order`; behind a guide, the first two are of the rest, and of the
+    # guide's first `depth`, `ahead` beat the target
+    before: Mapping[str, IntArray]
 
     @classmethod
-    def of(cls, split: Split, cases: IntArray, pools: Pools, before: Mapping[str, IntArray] | None = None) -> Block:
+    def of(cls, split: Split, cases: IntArray, pools: Pools, before: Mapping[str, IntArray]) -> Block:
         """Put these cases of a split in the order of users and targets; ``before``: what each case of it brings along."""
         users, items = (np.asarray(each, dtype=np.int64)[cases] for each in (split.users, split.items))
         if not (np.diff(users) > 0).all():  # the common case, one target each in order of users, needs no sorting
@@ -73,7 +69,7 @@ class Block:
         return cls(
             0, len(unique), unique, np.append(starts, len(users)).astype(np.int64), items.astype(np.int32),
             indptr[unique], indptr[unique + 1], pools.listed.indices.astype(np.int32, copy=False), pools.explicit, cases,
-            **{key: values[cases] for key, values in (before or {}).items()},
+            {name: values[cases] for name, values in before.items()},
         )  # fmt: skip
 
     def __getstate__(self) -> dict[str, Any]:
@@ -86,17 +82,16 @@ class Block:
 
     def so_far(self, name: str, otherwise: int = 0) -> IntArray:
         """Return a copy of what each case brings along, or ``otherwise`` for all of them where they bring nothing."""
-        values = getattr(self, name)
+        values = self.before.get(name)
         return np.full(len(self.targets), otherwise, dtype=np.int64) if values is None else values.copy()
 
     def part(self, first: int, last: int) -> Block:
         """Users first..last−1 of the block."""
         a, b = self.ptr[first], self.ptr[last]
-        per_case = ("targets", "cases", "compared", "hits", "order", "ahead", "recent", "depth")
-        own = {name: values[a:b] for name in per_case if (values := getattr(self, name)) is not None}
         return replace(
             self, first=self.first + first, last=self.first + last, users=self.users[first:last],
-            ptr=self.ptr[first : last + 1] - a, lo=self.lo[first:last], hi=self.hi[first:last], **own,
+            ptr=self.ptr[first : last + 1] - a, lo=self.lo[first:last], hi=self.hi[first:last], targets=self.targets[a:b],
+            cases=self.cases[a:b], before={name: values[a:b] for name, values in self.before.items()},
         )  # fmt: skip
 
 

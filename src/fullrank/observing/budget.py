@@ -10,13 +10,10 @@ import numpy as np
 class Budget:
     """Items and seconds that are left. Whatever asks a model spends from it, blocks and timing probes alike."""
 
-    def __init__(
-        self, items: float | None = None, seconds: float | None = None, *, parent: Budget | None = None
-    ) -> None:
+    def __init__(self, items: float | None = None, seconds: float | None = None, parent: Budget | None = None) -> None:
         self.items = np.inf if items is None else float(items)
         self.deadline = np.inf if seconds is None else time.perf_counter() + seconds
-        #: Seconds at the end that are needed for something else, such as a report.
-        self.reserve = 0.0
+        self.reserve = 0.0  # seconds at the end that are needed for something else, such as a report
         self._parent = parent
 
     @property
@@ -31,9 +28,8 @@ class Budget:
 
     def share(self, parts: int) -> Budget:
         """Return an equal part of what is left; what is spent from it is spent from the whole."""
-        items = max(self.items, 0.0) / parts if np.isfinite(self.items) else None
-        seconds = max(self.deadline - time.perf_counter(), 0.0) / parts if np.isfinite(self.deadline) else None
-        part = Budget(items, seconds, parent=self)
+        seconds = max(self.deadline - time.perf_counter(), 0.0)
+        part = Budget(max(self.items, 0.0) / parts, seconds / parts, parent=self)
         part.reserve = self.reserve / parts
         return part
 

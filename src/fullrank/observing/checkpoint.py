@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import struct
-import time
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,19 +24,9 @@ from fullrank.observing.blocks import OUTCOME, Result
 _FORMAT, _VERSION = "fullrank observations", 3
 _HEAD = struct.Struct("<4sqqqqI")  # mark, first user, end, scores asked for, cases, checksum of all of it
 _MARK = b"BLK2"
-#: A header is shorter than this many bytes.
-_MOST_HEADER = 1 << 20
-_SYNC_SECONDS = 2.0
-_WORDS = {
-    "split": "another split",
-    "cases": "other cases",
-    "design": "another design",
-    "candidates": "other candidates",
-    "ties": "another tie rule",
-    "seed": "another seed",
-    "previous": "other earlier outcomes",
-    "model": "another model",
-    "guide": "another guide",
+_MOST_HEADER = 1 << 20  # a header is shorter than this many bytes
+_WORDS = {"ties": "another tie rule", "previous": "other earlier outcomes"} | {
+    key: f"other {key}" for key in ("cases", "candidates")
 }
 
 
@@ -48,9 +37,8 @@ class Checkpoint:
     """
 
     def __init__(self, path: Path | None, identity: Callable[[], dict[str, Any]]) -> None:
-        self._path, self._identity = path, {} if path is None else identity()
+        self._path, self._name, self._identity = path, repr(str(path)), {} if path is None else identity()
         self._file: BinaryIO | None = None
-        self._synced = time.monotonic()
 
     def __enter__(self) -> Checkpoint:
         if self._path is None:
@@ -73,7 +61,6 @@ class Checkpoint:
             self._file.flush()
             os.fsync(self._file.fileno())
             self._file.close()
-            self._file = None
 
     def restore(self, users: int, ptr: IntArray) -> Iterator[Result]:
         """Yield the finished blocks, and leave the file ready for the next one.
@@ -112,9 +99,6 @@ class Checkpoint:
         checksum = zlib.crc32(body, zlib.crc32(head))
         self._file.write(head + struct.pack("<I", checksum) + body)
         self._file.flush()  # a killed process loses nothing that reached the system; a power cut, the last seconds
-        if time.monotonic() - self._synced > _SYNC_SECONDS:
-            os.fsync(self._file.fileno())
-            self._synced = time.monotonic()
 
     def _lock(self) -> None:
         try:
@@ -124,9 +108,7 @@ class Checkpoint:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # type: ignore[arg-type]
         except OSError:
-            raise ValueError(
-                f"checkpoint {str(self._path)!r} is in use by another run: give each run its own file."
-            ) from None
+            raise ValueError(f"checkpoint {self._name} is in use by another run: give each run its own file.") from None
 
     def _check(self, line: bytes) -> None:
         try:
@@ -135,34 +117,29 @@ class Checkpoint:
         except (ValueError, KeyError, TypeError):
             known = False
         if not known:
+            raise ValueError(f"{self._name} is not a checkpoint of observations, or is damaged: choose another path.")
+        if (version := header.get("version")) != _VERSION:
             raise ValueError(
-                f"{str(self._path)!r} is not a checkpoint of observations, or is damaged: choose another path."
-            )
-        if header.get("version") != _VERSION:
-            raise ValueError(
-                f"checkpoint {str(self._path)!r} has version {header.get('version')}; this fullrank reads {_VERSION}: "
-                "delete it."
+                f"checkpoint {self._name} has version {version}; this fullrank reads {_VERSION}: delete it."
             )
         kept = header["run"]
         for key, now in self._identity.items():
             if not _same(key, kept.get(key), now):
                 both = f" ({kept.get(key)!r} there, {now!r} here)" if key in {"design", "ties", "seed"} else ""
                 raise ValueError(
-                    f"checkpoint {str(self._path)!r} belongs to a run with {_WORDS.get(key, key)}{both}: "
+                    f"checkpoint {self._name} belongs to a run with {_WORDS.get(key, f'another {key}')}{both}: "
                     "delete it or choose another path."
                 )
 
     def _damaged(self, at: int) -> ValueError:
-        return ValueError(f"checkpoint {str(self._path)!r} is damaged at byte {at}: delete it to start again.")
+        return ValueError(f"checkpoint {self._name} is damaged at byte {at}: delete it to start again.")
 
 
 def _same(key: str, kept: Any, now: Any) -> bool:
     if key != "model" or not isinstance(kept, dict):
         return bool(kept == now)
-    if kept.get("kind") != now["kind"] or kept.get("content") != now["content"]:
-        return False
     a, b = (np.array([float(x) for x in side["scores"]]) for side in (kept, now))
-    if a.shape != b.shape:
+    if any(kept.get(key) != now[key] for key in ("kind", "content")) or len(a) != len(b):
         return False
     # another machine may round differently; another model differs by more. No finished block rests on a NaN
     scale = float(np.abs(b[np.isfinite(b)]).max(initial=0))

@@ -27,11 +27,7 @@ def kernel(function: Callable[..., Any]) -> Any:
     compiled = njit(cache=True, **LEAN)(function)
     kept = getattr(compiled, "_cache", None)  # there is none where compilation is switched off
     if kept is not None:
-        kept._cache_file._source_stamp = _stamp()
+        files = [Path(__file__), *sorted(Path(__file__).parent.glob("*kernel*.py"))]
+        stamp = tuple((file.name, file.stat().st_mtime, file.stat().st_size) for file in files)
+        kept._cache_file._source_stamp = stamp
     return compiled
-
-
-def _stamp() -> tuple[tuple[str, float, int], ...]:
-    """When each file of this folder was last changed, and its size."""
-    files = [Path(__file__), *sorted(Path(__file__).parent.glob("*kernel*.py"))]
-    return tuple((file.name, file.stat().st_mtime, file.stat().st_size) for file in files)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from fullrank._columns import checked_columns, frame_columns
 from fullrank._tables import read_table
@@ -24,7 +23,7 @@ from fullrank.models.adapters.structure import positions
 from fullrank.models.scorer import as_scorer, digest_of, is_frame
 from fullrank.observing.blocks import Block, Result
 from fullrank.observing.inputs import check_sizes, lists_of
-from fullrank.observing.kernel_inputs import NO_CANDIDATE, State, scores_of, scratch_of, whole_rows
+from fullrank.observing.kernel_inputs import State, scores_of, scratch_of, whole_rows
 from fullrank.ranks.design import Design
 
 if TYPE_CHECKING:
@@ -58,7 +57,9 @@ class Guide:
             users = np.array(block.users)[here]
             rows = None if self.scorer is None else self._rows(task, users)
             for row, (g, user, most) in enumerate(zip(here, users, depth[start : start + ROWS], strict=True)):
-                allowed = self.candidates(task, block, g)
+                allowed = np.full(task.n_items, not block.explicit)
+                allowed[block.listed[block.lo[g] : block.hi[g]]] = block.explicit
+                allowed[block.targets[block.ptr[g] : block.ptr[g + 1]]] = False
                 if rows is not None:
                     own = _top(rows[row], np.flatnonzero(allowed), key, most)
                     popular = self.popular[: most + np.count_nonzero(~allowed)]  # more are not needed
@@ -67,14 +68,6 @@ class Guide:
                     items = self.lists.indices[self.lists.indptr[user] : self.lists.indptr[user + 1]]
                     lists.append(items[allowed[items]][:most].astype(np.int64))
         return lists
-
-    def candidates(self, task: Task, block: Block, g: int) -> BoolArray:
-        """Which items the targets of the block's g-th user are ranked among."""
-        listed = block.listed[block.lo[g] : block.hi[g]]
-        allowed = np.full(task.n_items, not block.explicit)
-        allowed[listed] = block.explicit
-        allowed[block.targets[block.ptr[g] : block.ptr[g + 1]]] = False
-        return allowed
 
     def _rows(self, task: Task, users: IntArray) -> Array:
         scores = whole_rows(replace(task, scorer=self.scorer), users, f"guide `{self.name}`")
@@ -125,23 +118,14 @@ def guide_of(given: Any, split: Split) -> Guide | None:
     if isinstance(given, str | Path):
         if not Path(given).is_file():
             raise ValueError(
-                f"`guide` must be a scorer, lists of items or 'popularity', got {str(given)!r}, which is no file of lists "
-                "either."
+                f"`guide` must be a scorer, lists of items or 'popularity', got {str(given)!r}, which is no file either."
             )
         given = read_table(Path(given))
     if (lists := _lists_in(given, split)) is not None:
-        once = [items[np.sort(np.unique(items, return_index=True)[1])] for items in lists_of(lists, "guide", split)]
-        flat, ptr = np.concatenate(once), np.cumsum([0, *map(len, once)])
-        if len(wrong := flat[(flat < 0) | (flat >= split.n_items)]):
-            raise ValueError(f"`guide` must list items from 0 to {split.n_items - 1}, got {wrong[0]}.")
-        shape = (split.n_users, split.n_items)
-        return Guide("lists", lists=sp.csr_matrix((np.ones(len(flat), dtype=np.int8), flat, ptr), shape=shape))
+        return Guide("lists", lists=lists_of(lists, "guide", split))
     scorer = as_scorer(given, split, name=None)
     name = str(getattr(scorer, "name", "guide"))
-    try:
-        check_sizes(scorer, split, name)
-    except ValueError as error:
-        raise ValueError(str(error).replace("model `", "guide `", 1)) from None
+    check_sizes(scorer, split, f"guide `{name}`")
     return Guide(name, scorer, popular=by_popularity(split.train))
 
 
@@ -151,30 +135,22 @@ def by_popularity(train: Any) -> IntArray:
     return np.argsort(-times, kind="stable")[: np.count_nonzero(times)]
 
 
-def training_items(split: Split) -> Guide:
-    """A guide to nothing but the user's training items: they are compared in full, and have no order."""
-    return Guide("training items", lists=sp.csr_matrix(split.train), ordered=False)
-
-
 def _lists_in(given: Any, split: Split) -> Any:
     """The items of every user, or of those in a dict; ``None`` for a scorer, which a frame with scores is too."""
     if isinstance(given, Mapping) and not (given and all(isinstance(name, str) for name in given)):
         return given
     if is_frame(given):
-        found = frame_columns(given, ("user", "item"), ("score", "rank"))
-        return None if "score" in found else _listed(found, split)
+        columns = frame_columns(given, ("user", "item"), ("score", "rank"))
+        if "score" in columns:
+            return None
+        found = checked_columns(columns)
+        users, items = (positions(found[what], split, what, "guide") for what in ("user", "item"))
+        order = np.lexsort((found.get("rank", np.arange(len(users))), users))
+        order = order[(users[order] >= 0) & (items[order] >= 0)]  # names that the split has not are left out
+        return np.split(items[order], np.cumsum(np.bincount(users[order], minlength=split.n_users))[:-1])
     if _is_of_one_user(given):
         return {user: given(user) for user in np.unique(split.users).tolist()}
     return given if isinstance(given, Sequence) and not isinstance(given, tuple) else None
-
-
-def _listed(columns: Mapping[str, Any], split: Split) -> list[IntArray]:
-    """The items of every user by their rank, or as rows follow one another; names that the split has not are left out."""
-    found = checked_columns(columns)
-    users, items = (positions(found[what], split, what, "guide") for what in ("user", "item"))
-    order = np.lexsort((found.get("rank", np.arange(len(users))), users))
-    order = order[(users[order] >= 0) & (items[order] >= 0)]
-    return np.split(items[order], np.cumsum(np.bincount(users[order], minlength=split.n_users))[:-1])
 
 
 def _is_of_one_user(given: Any) -> bool:
@@ -188,96 +164,87 @@ def _is_of_one_user(given: Any) -> bool:
     return len(each) == 1 and each[0].kind in (each[0].POSITIONAL_ONLY, each[0].POSITIONAL_OR_KEYWORD)
 
 
-def continues(before: Design, after: Design) -> tuple[bool, bool]:
-    """Whether a case that was observed under one design keeps what was compared, and what was drawn, under another.
+def continues(before: Design, after: Design) -> bool:
+    """Whether a case that was observed under one design keeps what was compared and drawn under another.
 
     How many of the hits came late is known again if all that was compared is now early: twice as many are. Where cases go on
     by themselves, those that stopped have no late hits, and stand at a mark of the other design if it has the same marks.
     They may begin to do so where all stood at half the first mark.
     """
     same = before.compares == after.compares
-    kept = before.steps[:1] == after.steps[:1] and _stop(before) == _stop(after)
+    stops = {int(np.argmax(design.closed(np.arange(1 << 12)))) for design in (before, after)}
+    kept = before.steps[:1] == after.steps[:1] and len(stops) == 1
     deeper = after.compares >= 2 * before.compares > 0
     if before.goes_on:
         kept = kept and before.reach == after.reach
         deeper = after.compares in before.marks
     elif after.goes_on:
         same, deeper = False, after.compares == 2 * before.compares
-    return kept and (same or deeper), kept and same
+    return kept and (same or deeper)
 
 
-def _stop(design: Design) -> int:
-    return int(np.argmax(design.closed(np.arange(1 << 12))))
-
-
-# -------------------------------------------------------------------------------------------------- observing
-
-
-def observe_behind(guide: Guide, task: Task, block: Block) -> Result:
+def observe_behind(task: Task, block: Block) -> Result:
     """Compare the guide's first items of every case of a tile, then sample the rest of those that are open."""
-    design = task.design
-    state = State.of(task, replace(block, compared=None, hits=None))
-    group = state.group
-    count = np.array([guide.candidates(task, block, g).sum() for g in range(len(block.users))], dtype=np.int64)[group]
-    if not count.all():
-        state.status[group[count == 0]] = NO_CANDIDATE
-    walk = Walk(guide, task, block, state)
-    before = walk.depth.copy()
-    if block.order is None:
-        scores = scores_of(task, block.users[group], np.asarray(block.targets, dtype=np.int64)[:, None])
-        state.order_targets(scores[:, 0].astype(np.float64))
+    walk = Walk(task, block)
+    state, ahead, before = walk.state, walk.ahead, walk.depth.copy()
     scored = walk.compare()
     state.complain(task.name)
-    ahead, recent, depth, kept = walk.ahead, walk.recent, walk.depth, walk.kept
-    if block.compared is not None and (depth > before).any():
-        block = _drawn_before(task, block, walk, before, count)
-    rest = count - depth
+    if "compared" in block.before and (walk.depth > before).any():
+        walk.keep_sample(before)
+    rest = state.pool - 1 - walk.depth
     drawn, hits = np.zeros_like(rest), np.zeros_like(rest)
-    more = np.flatnonzero((~design.closed(ahead) | kept) & (rest > 0))
+    more = np.flatnonzero(walk.on & (rest > 0))
     if len(more):
-        sample, cases = _sample_rest(task, block, walk, more, state.order)
-        on = np.isin(cases, more)
-        cases = cases[on]
-        beaten, left, number, seen, *_ = (each[on] for each in sample.outcome)
+        cases, (beaten, left, number, seen, *_), asked = walk.sample_rest(more)
         known = left == 0
         drawn[cases], hits[cases] = np.where(known, rest[cases], number), np.where(known, beaten, seen)
-        if not design.compares:  # nothing is learned from a rest that is known: the rank is
+        if not task.design.compares:  # nothing is learned from a rest that is known: the rank is
             whole = cases[known]
             ahead[whole] += beaten[known]
             rest[whole] = drawn[whole] = hits[whole] = 0
-        scored += sample.scored
-    outcome = (ahead, rest, drawn, hits, count + 1, state.order, recent if guide.ordered else ahead)
+        scored += asked
+    outcome = (ahead, rest, drawn, hits, state.pool, state.order, walk.recent if walk.guide.ordered else ahead)
     return Result(block.first, block.last, outcome, scored)
 
 
 class Walk:
     """The cases of a tile on their way along the guide's order, from where the block says that they have come."""
 
-    def __init__(self, guide: Guide, task: Task, block: Block, state: State) -> None:
-        self.guide, self.task, self.block, self.state, self.group = guide, task, block, state, state.group
+    def __init__(self, task: Any, block: Block) -> None:
+        self.guide: Guide = task.guide
+        self.task, self.block, self.state = task, block, State.of(task, block)
+        self.state.find_pools(task)
+        self.group, self.targets = self.state.group, np.asarray(block.targets, dtype=np.int64)
+        self.users = block.users[self.group]
         self.ahead, self.recent, self.depth = (block.so_far(name) for name in ("ahead", "recent", "depth"))
         self.late = np.zeros_like(self.depth)  # hits in the last half, of what was compared just now
-        self.kept = _kept_open(task, block.users[self.group], block.targets)  # which cases are never closed
+        self.kept = np.zeros(len(self.group), dtype=bool)  # which cases are never closed: a random share of them
+        if share := float(
+            getattr(task.design, "keep_open", 0.0)
+        ):  # the same whatever the model, the guide and the batch
+            pairs = np.stack([self.users, self.targets], axis=1).tolist()
+            self.kept[:] = [np.random.default_rng([task.seed, 11, *pair]).random() < share for pair in pairs]
         deepest = np.maximum(task.design.compares or task.n_items, np.maximum.reduceat(self.depth, block.ptr[:-1]))
-        self.lists = guide.first(task, block, np.arange(len(block.users)), deepest)  # its first items of every user
+        self.lists = self.guide.first(
+            task, block, np.arange(len(block.users)), deepest
+        )  # its first items of every user
         #: Cases, and items seen to beat them just now.
         self.beaten_by: list[tuple[IntArray, IntArray]] = []
+        #: How many items every case is compared with unless it is closed.
+        self.base = np.minimum(task.design.compares or task.n_items, self.size)
         half = self.base // 2
         if task.design.goes_on:
             # what came after the first half stands after the first quarter of twice as much
             self.recent[self.depth < half] = 0
         else:
             self.recent[(self.depth <= half) & (self.depth < self.base)] = 0  # what was late has become early
+        if "order" not in block.before:
+            self.state.order_targets(scores_of(task, self.users, self.targets[:, None])[:, 0].astype(np.float64))
 
     @property
     def size(self) -> IntArray:
         """How many of the guide's items are at hand, of every case."""
         return np.array([len(each) for each in self.lists], dtype=np.int64)[self.group]
-
-    @property
-    def base(self) -> IntArray:
-        """How many items every case is compared with unless it is closed."""
-        return np.minimum(self.task.design.compares or self.task.n_items, self.size)
 
     @property
     def on(self) -> BoolArray:
@@ -309,17 +276,16 @@ class Walk:
 
     def to(self, goal: IntArray, on: BoolArray, early: IntArray, half: IntArray) -> int:
         """Compare cases up to a place; hits from ``early`` on are recent, those from ``half`` on late."""
-        task, group, state = self.task, self.group, self.state
-        targets, scored = np.asarray(self.block.targets, dtype=np.int64), 0
+        task, scored = self.task, 0
         rows = np.flatnonzero(on & (self.depth < goal))
         while len(rows):
             left, begin = (goal - self.depth)[rows], self.depth[rows]
             width = int(min(left.max(), max(task.scores_per_call // len(rows), 1)))
             left = np.minimum(left, width)
-            asked = np.repeat(targets[rows, None], width + 1, axis=1)
-            for row, (g, place, number) in enumerate(zip(group[rows], begin, left, strict=True)):
+            asked = np.repeat(self.targets[rows, None], width + 1, axis=1)
+            for row, (g, place, number) in enumerate(zip(self.group[rows], begin, left, strict=True)):
                 asked[row, 1 : number + 1] = self.lists[g][place : place + number]
-            won = state.beaten_by(rows, left, asked, scores_of(task, self.block.users[group[rows]], asked))
+            won = self.state.beaten_by(rows, left, asked, scores_of(task, self.users[rows], asked))
             place = begin[:, None] + np.arange(width)
             self.ahead[rows] += won.sum(1)
             self.recent[rows] += (won & (place >= early[rows, None])).sum(1)
@@ -331,63 +297,51 @@ class Walk:
             rows = rows[self.depth[rows] < goal[rows]]
         return scored
 
+    def keep_sample(self, before: IntArray) -> None:
+        """Keep what can be kept of a sample that was drawn of a rest before more of it was compared.
 
-def _kept_open(task: Task, users: IntArray, targets: Array) -> BoolArray:
-    """Which cases are never closed: a random share of them, the same whatever the model, the guide and the batch."""
-    share = float(getattr(task.design, "keep_open", 0.0))
-    if not share:
-        return np.zeros(len(users), dtype=bool)
-    pairs = np.stack([users, np.asarray(targets, dtype=np.int64)], axis=1).tolist()
-    return np.array([np.random.default_rng([task.seed, 11, *pair]).random() < share for pair in pairs], dtype=bool)
+        Less those that are compared now, it is a sample still; which of these were hits is known, as they have just been
+        compared. Negatives come in the same order whatever is left out, so that the sample goes on from there.
+        """
+        task, block, depth = self.task, self.block, self.depth
+        drawn, hits = block.so_far("compared"), block.so_far("hits")
+        if block.explicit or (4 * (self.state.pool - 1 - depth) < task.n_items).any():
+            drawn[:] = hits[:] = 0
+        elif len(rows := np.flatnonzero((drawn > 0) & (depth > before))):
+            cut = np.maximum.reduceat(before, block.ptr[:-1])  # that of the open cases
+            old = State.of(task, replace(block, **self.leave_out(np.arange(len(block.users)), cut)))
+            scratch, none = scratch_of(task, old, np.zeros(0)), np.zeros_like(rows)
+            out = old.draws(scratch, rows, none, drawn[rows], int(drawn[rows].max()))
+            cases, items = (np.concatenate(each) for each in zip(*self.beaten_by, strict=True))
+            for c, own in zip(rows, out, strict=True):
+                sample = own[1 : drawn[c] + 1]
+                drawn[c] -= np.isin(sample, self.lists[self.group[c]][before[c] : depth[c]]).sum()
+                hits[c] -= np.isin(sample, items[cases == c]).sum()
+        self.block = replace(block, before={**block.before, "compared": drawn, "hits": hits})
 
+    def leave_out(self, users: IntArray, size: IntArray) -> dict[str, Any]:
+        """What is listed of some users when the first ``size`` of their guide's items are no longer candidates."""
+        block, listed = self.block, []
+        for g, n in zip(users, size, strict=True):
+            own, first = block.listed[block.lo[g] : block.hi[g]], self.lists[g][:n]
+            listed.append((np.setdiff1d if block.explicit else np.union1d)(own, first).astype(np.int32))
+        hi = np.cumsum([len(each) for each in listed])
+        return {"lo": np.append(0, hi[:-1]), "hi": hi, "listed": np.concatenate(listed)}
 
-def _drawn_before(task: Task, block: Block, walk: Walk, before: IntArray, count: IntArray) -> Block:
-    """The block with what is kept of a sample that was drawn of a rest before more of it was compared.
-
-    Less those that are compared now, it is a sample still; which of these were hits is known, as they have just been
-    compared. Negatives come in the same order whatever is left out, so that the sample goes on from there.
-    """
-    group, depth = walk.group, walk.depth
-    none, drawn, hits = np.zeros(len(group), dtype=np.int64), block.compared, block.hits
-    if drawn is None or hits is None or block.explicit or (4 * (count - depth) < task.n_items).any():
-        return replace(block, compared=none, hits=none.copy())
-    cut = np.maximum.reduceat(before, block.ptr[:-1])  # that of the open cases
-    part = replace(block, **_leave_out(block, np.arange(len(block.users)), walk.lists, cut))
-    old = State.of(task, replace(part, compared=None, hits=None))
-    rows = np.flatnonzero((drawn > 0) & (depth > before))
-    width = int(drawn[rows].max(initial=0))
-    out = old.draws(scratch_of(task, old, np.zeros(0)), rows, none[rows], drawn[rows], width)
-    cases, items = (np.concatenate(each) for each in zip(*walk.beaten_by, strict=True))
-    kept, beaten = drawn.copy(), hits.copy()
-    for c, own in zip(rows, out, strict=True):
-        sample = own[1 : drawn[c] + 1]
-        kept[c] -= np.isin(sample, walk.lists[group[c]][before[c] : depth[c]]).sum()
-        beaten[c] -= np.isin(sample, items[cases == c]).sum()
-    return replace(block, compared=kept, hits=beaten)
-
-
-def _leave_out(block: Block, users: IntArray, lists: list[IntArray], size: IntArray) -> dict[str, Any]:
-    """What is listed of some users of a block when the first ``size`` of their guide's items are no longer candidates."""
-    listed = []
-    for g, n in zip(users, size, strict=True):
-        own, first = block.listed[block.lo[g] : block.hi[g]], lists[g][:n]
-        listed.append((np.setdiff1d if block.explicit else np.union1d)(own, first).astype(np.int32))
-    hi = np.cumsum([len(each) for each in listed])
-    return {"lo": np.append(0, hi[:-1]), "hi": hi, "listed": np.concatenate(listed)}
-
-
-def _sample_rest(task: Task, block: Block, walk: Walk, more: IntArray, order: IntArray) -> tuple[Result, IntArray]:
-    """Sample the rest of the users that have open cases; what was seen, and of which cases."""
-    group = walk.group
-    users = np.unique(group[more])
-    cases = np.flatnonzero(np.isin(group, users))
-    compared, hits = (block.so_far(name)[cases] for name in ("compared", "hits"))
-    compared[~np.isin(cases, more)] = _NO_MORE
-    depth = np.zeros(len(block.users), dtype=np.int64)
-    depth[group[more]] = walk.depth[more]  # the same for all of a user's
-    part = replace(
-        block, users=block.users[users], ptr=np.append(0, np.cumsum(np.diff(block.ptr)[users])),
-        targets=block.targets[cases], compared=compared, hits=hits, order=order[cases].copy(), ahead=None, recent=None,
-        depth=None, **_leave_out(block, users, walk.lists, depth[users]),
-    )  # fmt: skip
-    return replace(task, guide=None)._observe(part), cases
+    def sample_rest(self, more: IntArray) -> tuple[IntArray, list[IntArray], int]:
+        """Sample the rest of open cases, ``more``; return them by user, what was seen of them, and the scores it took."""
+        block = self.block
+        users = np.unique(self.group[more])
+        cases = np.flatnonzero(np.isin(self.group, users))
+        on = np.isin(cases, more)
+        before = {name: block.so_far(name)[cases] for name in ("compared", "hits")}
+        before["compared"][~on] = _NO_MORE
+        depth = np.zeros(len(block.users), dtype=np.int64)
+        depth[self.group[more]] = self.depth[more]  # the same for all of a user's
+        part = replace(
+            block, users=block.users[users], ptr=np.append(0, np.cumsum(np.diff(block.ptr)[users])),
+            targets=block.targets[cases], before={**before, "order": self.state.order[cases]},
+            **self.leave_out(users, depth[users]),
+        )  # fmt: skip
+        sample = replace(self.task, guide=None)._observe(part)
+        return cases[on], [each[on] for each in sample.outcome], sample.scored

@@ -7,7 +7,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from fullrank._checks import first_where
-from fullrank._types import IntArray
 from fullrank.data.frames import canonical_csr
 from fullrank.data.split import Split
 from fullrank.observing.blocks import Pools
@@ -24,20 +23,17 @@ def seed_of(rng: int | np.random.Generator | None) -> int:
     return int(rng)
 
 
-def check_sizes(scorer: Any, split: Split, name: str) -> None:
+def check_sizes(scorer: Any, split: Split, called: str) -> None:
     """Refuse a split with users or items that the model does not know, and one with too many items."""
-    for what, least, size in (
-        ("user", int(split.users.max()) + 1, split.n_users),
-        ("item", split.n_items, split.n_items),
-    ):
-        known = getattr(scorer, f"n_{what}s", None)
+    for what, least in (("user", int(split.users.max()) + 1), ("item", split.n_items)):
+        known, size = getattr(scorer, f"n_{what}s", None), getattr(split, f"n_{what}s")
         if known is not None and known < least:
             raise ValueError(
-                f"model `{name}` knows {known:,} {what}s, but the split has {size:,}: fit it on the split's own `train`."
+                f"{called} knows {known:,} {what}s, but the split has {size:,}: fit it on the split's own `train`."
             )
         if known is not None and known > size and getattr(split, f"{what}_ids") is not None:
             raise ValueError(
-                f"model `{name}` knows {known:,} {what}s, but the split numbers its {size:,} anew: fit it on the split's "
+                f"{called} knows {known:,} {what}s, but the split numbers its {size:,} anew: fit it on the split's "
                 f"own `train`, or take the rows of `split.{what}_ids`."
             )
     if split.n_items >= np.iinfo(np.int32).max:
@@ -47,49 +43,40 @@ def check_sizes(scorer: Any, split: Split, name: str) -> None:
 
 def pools_of(given: Any, split: Split) -> Pools:
     """Return what ``candidates`` means for a split; shares in a design are shares of its largest pool."""
-    if not isinstance(given, str):
-        pool = _pool_per_user(given, split)
-        return Pools(pool, True, int(np.diff(pool.indptr)[np.unique(split.users)].max()) + 1)
-    if given not in ("unseen", "all"):
-        raise ValueError(f"`candidates` must be 'unseen', 'all', or a pool of items per user, got {given!r}.")
-    listed = split.train if given == "unseen" else sp.csr_matrix(split.train.shape, dtype=np.int8)
-    return Pools(listed, False, split.n_items)
-
-
-def _pool_per_user(given: Any, split: Split) -> Any:
-    """Return the candidates of every user as a canonical CSR matrix."""
     shape = (split.n_users, split.n_items)
+    if isinstance(given, str) and given in ("unseen", "all"):
+        listed = split.train if given == "unseen" else sp.csr_matrix(shape, dtype=np.int8)
+        return Pools(listed, False, split.n_items)
     if sp.issparse(given) or (isinstance(given, np.ndarray) and given.ndim == 2 and given.dtype == bool):
         pool = canonical_csr(given)
         if pool.shape != shape:
             raise ValueError(
                 f"`candidates` must have the shape of the split, {shape[0]} users × {shape[1]} items, got {pool.shape}."
             )
-        if pool.nnz and not np.all(pool.data):
-            pool = pool.copy()
-            pool.eliminate_zeros()
-        return pool
-    if not isinstance(given, dict | Sequence | np.ndarray):
-        raise TypeError(
-            f"`candidates` must be 'unseen', 'all', or a pool of items per user, got a {type(given).__name__}."
-        )
-    lists = lists_of(given, "candidates", split)
-    flat, rows = np.concatenate(lists), np.repeat(np.arange(shape[0]), [len(items) for items in lists])
-    if (wrong := first_where((flat < 0) | (flat >= shape[1]))) is not None:
-        raise ValueError(
-            f"`candidates` of user {rows[wrong]} must be items from 0 to {shape[1] - 1}, got {flat[wrong]}."
-        )
-    return sp.csr_matrix((np.ones(len(flat), dtype=np.int8), (rows, flat)), shape=shape)
+        pool = pool.copy()
+        pool.eliminate_zeros()
+    elif isinstance(given, dict | Sequence | np.ndarray) and not isinstance(given, str):
+        pool = lists_of(given, "candidates", split).sorted_indices()
+    else:
+        error, got = (ValueError, repr(given)) if isinstance(given, str) else (TypeError, f"a {type(given).__name__}")
+        raise error(f"`candidates` must be 'unseen', 'all', or a pool of items per user, got {got}.")
+    return Pools(pool, True, int(np.diff(pool.indptr)[np.unique(split.users)].max()) + 1)
 
 
-def lists_of(given: Any, what: str, split: Split) -> list[IntArray]:
-    """Return the items of every user, given as a sequence of lists or as a dict, in which users may be missing."""
+def lists_of(given: Any, what: str, split: Split) -> Any:
+    """Return the items of every user, each once, as a CSR matrix that keeps their order; a dict may leave users out."""
     lists = [given.get(user, ()) for user in range(split.n_users)] if isinstance(given, dict) else given
     if len(lists) != split.n_users:
         raise ValueError(
             f"`{what}` must have a list for each of the split's {split.n_users} users, got {len(lists)} lists."
         )
     try:
-        return [np.asarray(items, dtype=np.int64) for items in lists]
-    except (TypeError, ValueError):
+        arrays = [np.asarray(items, dtype=np.int64) for items in lists]
+        once = [items[np.sort(np.unique(items, return_index=True)[1])] for items in arrays]
+    except (TypeError, ValueError, IndexError):
         raise TypeError(f"`{what}` must list items by their positions, 0 to {split.n_items - 1}.") from None
+    flat, ptr = np.concatenate(once), np.cumsum([0, *map(len, once)])
+    if (wrong := first_where((flat < 0) | (flat >= split.n_items))) is not None:
+        user = np.searchsorted(ptr, wrong, side="right") - 1
+        raise ValueError(f"`{what}` of user {user} must be items from 0 to {split.n_items - 1}, got {flat[wrong]}.")
+    return sp.csr_matrix((np.ones(len(flat), dtype=np.int8), flat, ptr), shape=(split.n_users, split.n_items))

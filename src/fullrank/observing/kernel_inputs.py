@@ -36,9 +36,6 @@ NAN_SCORE, NO_CANDIDATE = 1, 2
 CHUNK = 1024
 
 
-# ------------------------------------------------------------------------------------------------- what kernels take
-
-
 class Cases(NamedTuple):
     """Test cases grouped by user: the targets of user g are ``targets[ptr[g]:ptr[g+1]]``, sorted.
 
@@ -74,9 +71,7 @@ class Rules(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """What one thread works on; contents do not survive a user, except that ``deck`` stays in order and the rest of
-    ``row`` and ``marks`` as they came.
-    """
+    """What one thread works on; after a user ``deck`` is in order again, and ``row`` and ``marks`` are as they came."""
 
     row: Array  # a score per item, for models that make rows
     places: Array  # items listed, or left out, of one user
@@ -126,9 +121,6 @@ class RowModel(NamedTuple):
     matrix: Array
 
 
-# ------------------------------------------------------------------------------------------------- making it
-
-
 @dataclass(frozen=True)
 class State:
     """A block on its way: the kernels' view of the cases, the rules, and what was seen so far."""
@@ -142,17 +134,16 @@ class State:
     status: Array
 
     @classmethod
-    def of(cls, task: Task, block: Block) -> State:
-        """Return a block that nothing has been done with, but for what it brings along."""
+    def of(cls, task: Task, block: Block, rows: Array | None = None) -> State:
+        """Return a block that nothing has been done with, but for what it brings along; ``rows``: as in :class:`Cases`."""
         n = len(block.targets)
         rules = rules_of(task.courses, task.ties, task.seed)
         users = fixed(block.users)
         course = np.zeros(n, dtype=np.int64)
         cases = Cases(
-            users, users, fixed(block.ptr), fixed(block.targets), fixed(block.lo), fixed(block.hi),
-            fixed(block.listed), block.explicit, task.n_items,
-            int((block.hi - block.lo + np.diff(block.ptr)).max()), int(np.diff(block.ptr).max()),
-            fixed(course),
+            users, users if rows is None else fixed(rows), fixed(block.ptr), fixed(block.targets), fixed(block.lo),
+            fixed(block.hi), fixed(block.listed), block.explicit, task.n_items,
+            int((block.hi - block.lo + np.diff(block.ptr)).max()), int(np.diff(block.ptr).max()), fixed(course),
         )  # fmt: skip
         if len(task.courses) > 1:
             k.choose_courses(cases, rules, np.cumsum([each.share for each in task.courses]), course)
@@ -176,19 +167,21 @@ class State:
     def draws(self, scratch: Any, rows: IntArray, begin: IntArray, end: IntArray, width: int) -> IntArray:
         """Return the target and draws begin..end−1, at most ``width``, of the cases ``rows``, and find their pools."""
         out = np.empty((len(rows), width + 1), dtype=np.int64)
-        k.fill_draws(
-            self.cases, self.rules, rows, self.group[rows], begin, end, scratch, self.pool, out, self.status
-        )  # fmt: skip
+        group = self.group[rows]
+        k.fill_draws(self.cases, self.rules, rows, group, begin, end, scratch, self.pool, out, self.status)
         return out
 
-    def find_pools(self, scratch: Any) -> None:
-        """Find out how many candidates every case has, before anything is drawn."""
-        none = np.zeros_like(self.pool)
+    def find_pools(self, task: Task) -> Any:
+        """Find out how many candidates every case has, before anything is drawn; return what draws are made with."""
+        scratch, none = scratch_of(task, self, np.zeros(0)), np.zeros_like(self.pool)
         self.draws(scratch, np.arange(len(none)), none, none, 0)
+        self.complain(task.name)
+        return scratch
 
     def order_targets(self, scores: Array) -> None:
         """Find the place of each target among its user's, from their scores."""
-        k.order_targets(self.cases, self.rules, np.empty(self.cases.most, dtype=np.int64), scores, self.order)
+        if len(self.cases.targets) > len(self.cases.users):  # else there is nothing to order, nor to compile for it
+            k.order_targets(self.cases, self.rules, scores, self.order)
 
     def beaten_by(self, rows: IntArray, sizes: IntArray, items: IntArray, scores: Array) -> BoolArray:
         """Which of ``sizes`` items of each case of ``rows``, those after the target in its row, beat the target."""
@@ -312,8 +305,7 @@ def run_kernel(task: Task, state: State, given: tuple[Any, Array] | None = None,
             kernel(model, state.cases, state.rules, first, last, scratch, known, own, *seen)
 
     share_out(len(state.cases.users), run, least=1 if task.design.exhaustive else 64)
-    # with one target each there is nothing to order, nor to compile for it
-    if not known and len(state.cases.targets) > len(state.cases.users) and not state.status.any():
+    if not known and not state.status.any():
         state.order_targets(own)
     return own
 
@@ -321,7 +313,7 @@ def run_kernel(task: Task, state: State, given: tuple[Any, Array] | None = None,
 def scores_of(task: Task, users: IntArray, items: IntArray) -> Array:
     """Return the scores of some items of each user, by the same arithmetic as those of samples."""
     users, items = np.ascontiguousarray(users), np.ascontiguousarray(items)
-    if not task.compiled:
+    if not is_compiled(task.scorer):
         return floats(task.scorer.score(users, items))
     model, work = structure(task)
     out = np.empty(items.shape, dtype=work.dtype)
@@ -331,19 +323,18 @@ def scores_of(task: Task, users: IntArray, items: IntArray) -> Array:
 
 def whole_rows(task: Task, users: IntArray, called: str) -> Array:
     """Return the scores of all items of some users; ``called`` names the model in messages."""
-    scorer, n_items = task.scorer, task.n_items
-    if task.compiled:
+    scorer, n_items, n = task.scorer, task.n_items, len(users)
+    if is_compiled(scorer):
         model, work = structure(task)
-        scores = np.empty((len(users), n_items), dtype=work.dtype)
+        scores = np.empty((n, n_items), dtype=work.dtype)
         k.score_rows(model, users, work.copy(), scores)
         return scores
     if isinstance(scorer, Rows):
         scores = floats(scorer.rows(users))
     else:
-        scores = floats(scorer.score(users, np.tile(np.arange(n_items, dtype=np.int64), (len(users), 1))))
-    if scores.ndim != 2 or scores.shape[0] != len(users) or scores.shape[1] < n_items:
+        scores = floats(scorer.score(users, np.tile(np.arange(n_items, dtype=np.int64), (n, 1))))
+    if scores.ndim != 2 or scores.shape[0] != n or scores.shape[1] < n_items:
         raise ValueError(
-            f"{called} must give a score for each of {n_items} items, got rows of shape {scores.shape} for {len(users)} "
-            "users."
+            f"{called} must give a score for each of {n_items} items, got rows of shape {scores.shape} for {n} users."
         )
-    return scores
+    return fixed(scores)

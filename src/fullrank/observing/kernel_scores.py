@@ -94,7 +94,6 @@ def prefetch_row(typingctx: Any, a: Any, row: Any) -> Any:
     """Ask for a row of a C-ordered matrix (its first 512 bytes) before it is needed; changes no result."""
     if not isinstance(a, types.Array):
         return None
-    signature = types.void(a, types.intp)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         array = context.make_array(sig.args[0])(context, builder, args[0])
@@ -110,158 +109,118 @@ def prefetch_row(typingctx: Any, a: Any, row: Any) -> Any:
             builder.call(prefetch, [builder.gep(start, [k]), *(ir.Constant(short, x) for x in (0, 3, 1))])
         return context.get_dummy_value()
 
-    return signature, codegen
+    return types.void(a, types.intp), codegen
 
 
-def announce_user(model: Any, row: int) -> None:
-    """Ask for what the user after this one needs before it is needed; changes no result."""
-    raise NotImplementedError
+def _ask_ahead(model: Any, row: int, following: int, work: Array) -> None:
+    prefetch_row(model.users, following)
 
 
-def open_user(model: Any, row: int, work: Array) -> None:
-    """Spread a user's scores over ``work`` where they are made row by row."""
-    raise NotImplementedError
+def _spread(model: Any, row: int, following: int, work: Array) -> None:
+    adds = model.empty == 0
+    for h in range(model.history_ptr[row], model.history_ptr[row + 1]):
+        j, weight = model.history[h], model.history_weight[h]
+        for k in range(model.ptr[j], model.ptr[j + 1]):
+            if adds:
+                work[model.items[k]] += weight * model.value[k]
+            else:
+                work[model.items[k]] = weight * model.value[k]
 
 
-def close_user(model: Any, row: int, work: Array) -> None:
-    """Clear what :func:`open_user` put into ``work``."""
-    raise NotImplementedError
+def _clear(model: Any, row: int, work: Array) -> None:
+    for h in range(model.history_ptr[row], model.history_ptr[row + 1]):
+        j = model.history[h]
+        for k in range(model.ptr[j], model.ptr[j + 1]):
+            work[model.items[k]] = model.empty
 
 
-def score_items(model: Any, row: int, work: Array, items: Array, n: int, out: Array) -> None:
-    """The scores of ``items[:n]`` into ``out``."""
-    raise NotImplementedError
-
-
-def score_range(model: Any, row: int, work: Array, first: int, n: int, out: Array) -> None:
-    """The scores of items first..first+n−1 into ``out``; each equal to what :func:`score_items` gives."""
-    raise NotImplementedError
-
-
-def _made(model: Any, row: int, work: Array, item: int) -> Any:
-    """Return a score that is there already: a stored one, or one that :func:`open_user` made."""
-    raise NotImplementedError
-
-
-@overload(announce_user, jit_options=LEAN, strict=False)
-def _announce_user(model: Any, row: Any) -> Any:
-    if getattr(model, "instance_class", None) is FactorModel:
-        return lambda model, row: prefetch_row(model.users, row)
-    return lambda model, row: None
-
-
-@overload(open_user, jit_options=LEAN)
-def _open_user(model: Any, row: Any, work: Any) -> Any:
-    if getattr(model, "instance_class", None) is not SparseModel:
-        return _do_nothing
-
-    def spread(model: Any, row: Any, work: Any) -> None:
-        adds = model.empty == 0
-        for h in range(model.history_ptr[row], model.history_ptr[row + 1]):
-            j, weight = model.history[h], model.history_weight[h]
-            for k in range(model.ptr[j], model.ptr[j + 1]):
-                if adds:
-                    work[model.items[k]] += weight * model.value[k]
-                else:
-                    work[model.items[k]] = weight * model.value[k]
-
-    return spread
-
-
-@overload(close_user, jit_options=LEAN)
-def _close_user(model: Any, row: Any, work: Any) -> Any:
-    if getattr(model, "instance_class", None) is not SparseModel:
-        return _do_nothing
-
-    def clear(model: Any, row: Any, work: Any) -> None:
-        for h in range(model.history_ptr[row], model.history_ptr[row + 1]):
-            j = model.history[h]
-            for k in range(model.ptr[j], model.ptr[j + 1]):
-                work[model.items[k]] = model.empty
-
-    return clear
-
-
-def _do_nothing(model: Any, row: Any, work: Any) -> None:
+def _do_nothing(model: Any, row: int, *others: Any) -> None:
     pass
 
 
-@overload(_made, jit_options=LEAN, strict=False)
-def _made_score(model: Any, row: Any, work: Any, item: Any) -> Any:
-    if getattr(model, "instance_class", None) is RowModel:
-        return lambda model, row, work, item: model.matrix[row, item]
-    return lambda model, row, work, item: work[item]
-
-
-@overload(score_items, jit_options=LEAN)
-def _score_items(model: Any, row: Any, work: Any, items: Any, n: Any, out: Any) -> Any:
-    kind = getattr(model, "instance_class", None)
-    if kind is FactorModel:
-
-        def factors(model: Any, row: Any, work: Any, items: Any, n: Any, out: Any) -> None:
-            left, right, bias = model.users, model.items, model.bias  # once: each access counts a reference
-            for k in range(min(n, AHEAD)):
-                prefetch_row(right, items[k])
-            for k in range(0, n - 1, 2):
-                if k + AHEAD + 1 < n:
-                    prefetch_row(right, items[k + AHEAD])
-                    prefetch_row(right, items[k + AHEAD + 1])
-                out[k], out[k + 1] = dot_two(left, row, right, items[k], items[k + 1])
-            if n % 2:
-                out[n - 1] = dot_rows(left, row, right, items[n - 1])
-            if len(bias) > 0:
-                for k in range(n):
-                    out[k] += bias[items[k]]
-
-        return factors
-    if kind is DenseItemModel:
-
-        def dense(model: Any, row: Any, work: Any, items: Any, n: Any, out: Any) -> None:
-            for k in range(n):
-                out[k] = 0
-            for h in range(model.history_ptr[row], model.history_ptr[row + 1]):
-                j, weight = model.history[h], model.history_weight[h]
-                for k in range(n):
-                    out[k] += weight * model.matrix[j, items[k]]
-
-        return dense
-
-    def made(model: Any, row: Any, work: Any, items: Any, n: Any, out: Any) -> None:
+def _factor_items(model: Any, row: int, work: Array, items: Array, n: int, out: Array) -> None:
+    left, right, bias = model.users, model.items, model.bias
+    for k in range(min(n, AHEAD)):
+        prefetch_row(right, items[k])
+    for k in range(0, n - 1, 2):
+        if k + AHEAD + 1 < n:
+            prefetch_row(right, items[k + AHEAD])
+            prefetch_row(right, items[k + AHEAD + 1])
+        out[k], out[k + 1] = dot_two(left, row, right, items[k], items[k + 1])
+    if n % 2:
+        out[n - 1] = dot_rows(left, row, right, items[n - 1])
+    if len(bias) > 0:
         for k in range(n):
-            out[k] = _made(model, row, work, items[k])
-
-    return made
+            out[k] += bias[items[k]]
 
 
-@overload(score_range, jit_options=LEAN)
-def _score_range(model: Any, row: Any, work: Any, first: Any, n: Any, out: Any) -> Any:
-    kind = getattr(model, "instance_class", None)
-    if kind is FactorModel:
-
-        def factors(model: Any, row: Any, work: Any, first: Any, n: Any, out: Any) -> None:
-            left, right, bias = model.users, model.items, model.bias
-            for k in range(n):
-                out[k] = dot_rows(left, row, right, first + k)
-            if len(bias) > 0:
-                for k in range(n):
-                    out[k] += bias[first + k]
-
-        return factors
-    if kind is DenseItemModel:
-
-        def dense(model: Any, row: Any, work: Any, first: Any, n: Any, out: Any) -> None:
-            sums = out[:n]
-            for k in range(len(sums)):
-                sums[k] = 0
-            for h in range(model.history_ptr[row], model.history_ptr[row + 1]):
-                values, weight = model.matrix[model.history[h], first : first + n], model.history_weight[h]
-                for k in range(len(sums)):
-                    sums[k] += weight * values[k]
-
-        return dense
-
-    def made(model: Any, row: Any, work: Any, first: Any, n: Any, out: Any) -> None:
+def _factor_range(model: Any, row: int, work: Array, first: int, n: int, out: Array) -> None:
+    for k in range(n):
+        out[k] = dot_rows(model.users, row, model.items, first + k)
+    if len(model.bias) > 0:
         for k in range(n):
-            out[k] = _made(model, row, work, first + k)
+            out[k] += model.bias[first + k]
 
-    return made
+
+def _dense_items(model: Any, row: int, work: Array, items: Array, n: int, out: Array) -> None:
+    for k in range(n):
+        out[k] = 0
+    for h in range(model.history_ptr[row], model.history_ptr[row + 1]):
+        j, weight = model.history[h], model.history_weight[h]
+        for k in range(n):
+            out[k] += weight * model.matrix[j, items[k]]
+
+
+def _dense_range(model: Any, row: int, work: Array, first: int, n: int, out: Array) -> None:
+    sums = out[:n]
+    for k in range(len(sums)):
+        sums[k] = 0
+    for h in range(model.history_ptr[row], model.history_ptr[row + 1]):
+        values, weight = model.matrix[model.history[h], first : first + n], model.history_weight[h]
+        for k in range(len(sums)):
+            sums[k] += weight * values[k]
+
+
+def _stored_items(model: Any, row: int, work: Array, items: Array, n: int, out: Array) -> None:
+    for k in range(n):
+        out[k] = model.matrix[row, items[k]]
+
+
+def _stored_range(model: Any, row: int, work: Array, first: int, n: int, out: Array) -> None:
+    for k in range(n):
+        out[k] = model.matrix[row, first + k]
+
+
+def _spread_items(model: Any, row: int, work: Array, items: Array, n: int, out: Array) -> None:
+    for k in range(n):
+        out[k] = work[items[k]]
+
+
+def _spread_range(model: Any, row: int, work: Array, first: int, n: int, out: Array) -> None:
+    for k in range(n):
+        out[k] = work[first + k]
+
+
+def _by_kind(factors: Any, sparse: Any, dense: Any, stored: Any) -> Any:
+    """Make a function whose first argument is a model, and which is compiled as the one of the four for its kind."""
+    kinds = {FactorModel: factors, SparseModel: sparse, DenseItemModel: dense, RowModel: stored}
+
+    def called(*arguments: Any) -> Any:
+        raise NotImplementedError
+
+    @overload(called, jit_options=LEAN, strict=False)
+    def chosen(model: Any, *others: Any) -> Any:
+        return kinds[model.instance_class]
+
+    return called
+
+
+#: Spread a user's scores over a working row where they are made row by row, or ask the memory for the factors of the user
+#: that comes next: (model, row, following, work).
+open_user = _by_kind(_ask_ahead, _spread, _do_nothing, _do_nothing)
+#: Clear what :func:`open_user` put into the working row: (model, row, work).
+close_user = _by_kind(_do_nothing, _clear, _do_nothing, _do_nothing)
+#: The scores of ``items[:n]`` into ``out``: (model, row, work, items, n, out).
+score_items = _by_kind(_factor_items, _spread_items, _dense_items, _stored_items)
+#: The scores of items first..first+n−1, each equal to what :func:`score_items` gives: (model, row, work, first, n, out).
+score_range = _by_kind(_factor_range, _spread_range, _dense_range, _stored_range)

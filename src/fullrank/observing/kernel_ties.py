@@ -101,33 +101,3 @@ def count_above(scores: Array, items: Array, first: int, n: int, score: Any, key
                 item = items[k] if first < 0 else first + k
                 above += beats(row[k], score, key, item, target, ties)
     return above
-
-
-@folded
-def place_targets(scores: Array, targets: Array, b: int, e: int, key: Any, line: Array, order: Array) -> bool:
-    """Put the places, from 1, of a user's targets b..e−1 into ``order``; false if a score is not a number.
-
-    Tied targets are ordered by their keys under every tie rule: places must be 1..T, and which of two relevant items
-    takes which place changes no metric. Shell's sort: a few are inserted one by one, many in strides first.
-    """
-    n, stride = e - b, 1
-    if any_nan(scores[b:e], n):
-        return False
-    while 3 * stride < n:
-        stride = 3 * stride + 1
-    for c in range(n):
-        line[c] = b + c
-    while stride > 0:
-        for c in range(stride, n):
-            at, one = c, line[c]
-            while at >= stride:
-                other = line[at - stride]
-                if not beats(scores[one], scores[other], key, targets[one], targets[other], RANDOM):
-                    break
-                line[at] = other
-                at -= stride
-            line[at] = one
-        stride //= 3
-    for c in range(n):
-        order[line[c]] = c + 1
-    return True

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from fullrank.observing.compiled import Array, folded, kernel
-from fullrank.observing.kernel_draws import draw_items, keep_range, list_negatives, mark_negatives, next_goal, unmark
+from fullrank.observing.kernel_draws import draw_items, keep_range, mark_negatives, next_goal, unmark
 from fullrank.observing.kernel_inputs import CHUNK, NAN_SCORE, NO_CANDIDATE
-from fullrank.observing.kernel_scores import announce_user, close_user, dot_rows, open_user, score_items, score_range
-from fullrank.observing.kernel_ties import any_nan, beats, count_above, item_key, mix64, place_targets, tally, user_key
+from fullrank.observing.kernel_scores import close_user, dot_rows, open_user, score_items, score_range
+from fullrank.observing.kernel_ties import RANDOM, any_nan, beats, count_above, item_key, mix64, tally, user_key
 
 #: Scores looked at more closely where some of a chunk are too near to the target's.
 FINE = 64
@@ -21,36 +21,43 @@ FINE = 64
 @kernel
 def next_goals(cases: Any, rules: Any, compared: Array, hits: Array, pool: Array, out: Array) -> None:
     """:func:`next_goal` of every case."""
-    stages, stop_at, replace, course = rules.stages, rules.stop_at, rules.replace, cases.course
     for c in range(len(out)):
-        out[c] = next_goal(stages, stop_at, replace, course[c], compared[c], hits[c], pool[c] - 1)
+        out[c] = next_goal(rules, cases.course[c], compared[c], hits[c], pool[c] - 1)
 
 
 @kernel
 def choose_courses(cases: Any, rules: Any, bounds: Array, out: Array) -> None:
     """Which course each case goes through: the first whose entry in ``bounds`` is above a hash of the case, in 0..1."""
-    users, ptr, targets, draw_seed = cases.users, cases.ptr, cases.targets, rules.draw_seed
-    for g in range(len(users)):
-        draws = user_key(draw_seed, users[g])
-        for c in range(ptr[g], ptr[g + 1]):
+    for g in range(len(cases.users)):
+        draws = user_key(rules.draw_seed, cases.users[g])
+        for c in range(cases.ptr[g], cases.ptr[g + 1]):
             # the word before those that negatives are drawn with
-            place = np.float64(mix64(item_key(draws, targets[c])) >> np.uint64(11)) / 9007199254740992.0
+            place = np.float64(mix64(item_key(draws, cases.targets[c])) >> np.uint64(11)) / 9007199254740992.0
             out[c] = 0
             while out[c] < len(bounds) - 1 and place >= bounds[out[c]]:
                 out[c] += 1
 
 
 @folded
-def score_targets(
-    model: Any, row: int, work: Array, targets: Array, b: int, e: int, ids: Array, own: Array, scores: Array
-) -> bool:  # fmt: skip
-    """Score the targets b..e−1 of a user; return false if a score is not a number."""
-    for c in range(b, e):
-        ids[c - b] = targets[c]
-    score_items(model, row, work, ids, e - b, own)
-    for c in range(b, e):
-        scores[c] = own[c - b]
-    return not any_nan(own, e - b)
+def begin_user(
+    model: Any, cases: Any, g: int, scratch: Any, known: bool, target_scores: Array, pool: Array, status: Array
+) -> tuple[int, bool]:  # fmt: skip
+    """:func:`mark_negatives` and :func:`open_user` of a user, whose targets are scored unless that is ``known``."""
+    n_negatives, by_list = mark_negatives(cases, g, scratch)
+    b, n, ids, own = cases.ptr[g], cases.ptr[g + 1] - cases.ptr[g], scratch.ids, scratch.target_scores
+    open_user(model, cases.rows[g], cases.rows[min(g + 1, len(cases.rows) - 1)], scratch.row)
+    for c in range(n):
+        pool[b + c] = n_negatives + 1
+        ids[c] = cases.targets[b + c]
+    if not known:
+        score_items(model, cases.rows[g], scratch.row, ids, n, own)
+        for c in range(n):
+            target_scores[b + c] = own[c]
+        if any_nan(own, n):
+            status[g] = NAN_SCORE
+    if n_negatives < 1:
+        status[g] = NO_CANDIDATE
+    return n_negatives, by_list
 
 
 @kernel
@@ -62,58 +69,47 @@ def sample(
 
     ``compared`` and ``hits`` come in as what each case has seen so far and go out as what it has seen when it rests.
     """
-    users, model_rows, ptr, targets, lo, hi = cases.users, cases.rows, cases.ptr, cases.targets, cases.lo, cases.hi
-    listed, explicit, n_items, low, high = cases.listed, cases.explicit, cases.n_items, cases.low, cases.high
-    stages, stop_at, replace_in, ties, tie_seed = rules.stages, rules.stop_at, rules.replace, rules.ties, rules.tie_seed
-    draw_seed, courses = rules.draw_seed, cases.course
-    work, places, marks, deck, moved = scratch.row, scratch.places, scratch.marks, scratch.deck, scratch.moved
-    ids, scores, own = scratch.ids, scratch.scores, scratch.target_scores
+    deck, moved, ids, scores = scratch.deck, scratch.moved, scratch.ids, scratch.scores
     for g in range(first, last):
-        n_negatives, by_list = mark_negatives(
-            listed, lo[g], hi[g], targets, ptr[g], ptr[g + 1], explicit, n_items, marks, places
-        )
-        size = n_negatives if by_list else n_items
-        if n_negatives < 1:
-            status[g] = NO_CANDIDATE
-            break
-        row, b, e = model_rows[g], ptr[g], ptr[g + 1]
-        key = user_key(tie_seed, users[g])
-        draws = user_key(draw_seed, users[g])
-        if g + 1 < last:
-            announce_user(model, model_rows[g + 1])
-        open_user(model, row, work)
-        if not known and not score_targets(model, row, work, targets, b, e, ids, own, target_scores):
-            status[g] = NAN_SCORE
-        for c in range(b, e):
-            pool[c] = n_negatives + 1
-            target, score = np.int64(targets[c]), target_scores[c]
-            stream = item_key(draws, target)
-            done, beaten = compared[c], hits[c]
-            replace = replace_in[courses[c]]
+        n_negatives, by_list = begin_user(model, cases, g, scratch, known, target_scores, pool, status)
+        size = n_negatives if by_list else cases.n_items
+        row, user = cases.rows[g], cases.users[g]
+        key, draws = user_key(rules.tie_seed, user), user_key(rules.draw_seed, user)
+        for c in range(cases.ptr[g], cases.ptr[g + 1]):
+            target, score = np.int64(cases.targets[c]), target_scores[c]
+            stream, course = item_key(draws, target), cases.course[c]
+            done, beaten, replace = compared[c], hits[c], rules.replace[course]
             k, dealt = done if replace else 0, 0  # without replacement, cards dealt before are dealt again, unscored
-            while True:
-                goal = next_goal(stages, stop_at, replace_in, courses[c], done, beaten, n_negatives)
+            while n_negatives > 0:
+                goal = next_goal(rules, course, done, beaten, n_negatives)
                 if goal <= done:
                     break
                 while done < goal:
                     stop = min(done if k < done else goal, k + CHUNK)
-                    dealt = draw_items(stream, k, stop, dealt, replace, by_list, size, places, marks, deck, moved, ids)
+                    dealt = draw_items(stream, k, stop, dealt, replace, by_list, size, scratch)
                     if k == done:
-                        n = stop - k
-                        if low > 0 or high < n_items:
-                            n = keep_range(ids, n, low, high)
-                        score_items(model, row, work, ids, n, scores)
+                        n = keep_range(cases, ids, stop - k)
+                        score_items(model, row, scratch.row, ids, n, scores)
                         if any_nan(scores, n):
                             status[g] = NAN_SCORE
-                        beaten += count_above(scores, ids, -1, n, score, key, target, ties)
+                        beaten += count_above(scores, ids, -1, n, score, key, target, rules.ties)
                         done = stop
                     k = stop
             compared[c], hits[c] = done, beaten
             for d in range(dealt):
                 deck[moved[d]] = moved[d]
-        close_user(model, row, work)
-        if not explicit:
-            unmark(listed, lo[g], hi[g], targets, ptr[g], ptr[g + 1], marks)
+        close_user(model, row, scratch.row)
+        unmark(cases, g, scratch.marks)
+
+
+@folded
+def cross_out(items: Array, at: int, end: int, first: int, stop: int, scores: Array) -> int:
+    """Cross the sorted ``items[at:end]`` out of the scores of items first..stop−1; return how far that went."""
+    while at < end and items[at] < stop:
+        if items[at] >= first:
+            scores[items[at] - first] = np.nan  # no candidate: compares as neither above nor equal
+        at += 1
+    return at
 
 
 @kernel
@@ -122,51 +118,36 @@ def exhaust(
     compared: Array, hits: Array, pool: Array, status: Array,
 ) -> None:  # fmt: skip
     """Compare every candidate of the users first..last−1; ``known`` as in :func:`sample`."""
-    users, model_rows, ptr, targets, lo, hi = cases.users, cases.rows, cases.ptr, cases.targets, cases.lo, cases.hi
-    listed, explicit, n_items = cases.listed, cases.explicit, cases.n_items
-    low, high, ties, tie_seed = cases.low, min(cases.high, n_items), rules.ties, rules.tie_seed
-    work, places, ids = scratch.row, scratch.places, scratch.ids
-    scores, own = scratch.scores, scratch.target_scores
+    explicit, ids, scores = cases.explicit, scratch.ids, scratch.scores
     for g in range(first, last):
-        n_negatives, n_places = list_negatives(
-            listed, lo[g], hi[g], targets, ptr[g], ptr[g + 1], explicit, n_items, places
-        )
-        if n_negatives < 1:
-            status[g] = NO_CANDIDATE
-            continue
-        row, b, e = model_rows[g], ptr[g], ptr[g + 1]
-        key = user_key(tie_seed, users[g])
-        open_user(model, row, work)
-        if not known and not score_targets(model, row, work, targets, b, e, ids, own, target_scores):
-            status[g] = NAN_SCORE
+        n_negatives, _ = begin_user(model, cases, g, scratch, known, target_scores, pool, status)
+        row, b, e, key = cases.rows[g], cases.ptr[g], cases.ptr[g + 1], user_key(rules.tie_seed, cases.users[g])
         for c in range(b, e):
-            compared[c], hits[c], pool[c] = n_negatives, 0, n_negatives + 1
-        at, k = 0, low
-        while at < n_places and places[at] < low:
-            at += 1
-        while k < high:
-            n = 0
+            compared[c], hits[c] = n_negatives, 0
+        k, end = (0, n_negatives) if explicit else (cases.low, min(cases.high, cases.n_items))
+        listed_at, target_at = cases.lo[g], b
+        while k < end:
+            stop = min(k + CHUNK, end)
+            n = stop - k
             if explicit:
-                while n < CHUNK and at < n_places and places[at] < high:
-                    ids[n] = places[at]
-                    n, at = n + 1, at + 1
-                if n == 0:
-                    break
-                score_items(model, row, work, ids, n, scores)
+                for d in range(n):
+                    ids[d] = scratch.places[k + d]
+                n = keep_range(cases, ids, n)
+                score_items(model, row, scratch.row, ids, n, scores)
             else:
-                n = min(CHUNK, high - k)
-                score_range(model, row, work, k, n, scores)
+                score_range(model, row, scratch.row, k, n, scores)
             if any_nan(scores, n):
                 status[g] = NAN_SCORE
             if not explicit:
-                while at < n_places and places[at] < k + n:
-                    scores[places[at] - k] = np.nan  # no candidate: compares as neither above nor equal
-                    at += 1
+                listed_at = cross_out(cases.listed, listed_at, cases.hi[g], k, stop, scores)
+                target_at = cross_out(cases.targets, target_at, e, k, stop, scores)
+            first_id = -1 if explicit else k
             for c in range(b, e):
-                first_id = -1 if explicit else k
-                hits[c] += count_above(scores, ids, first_id, n, target_scores[c], key, np.int64(targets[c]), ties)
-            k += 0 if explicit else n
-        close_user(model, row, work)
+                target = np.int64(cases.targets[c])
+                hits[c] += count_above(scores, ids, first_id, n, target_scores[c], key, target, rules.ties)
+            k = stop
+        close_user(model, row, scratch.row)
+        unmark(cases, g, scratch.marks)
 
 
 @kernel
@@ -177,57 +158,58 @@ def fill_draws(
     """Row k of ``out``: the target of case ``rows[k]`` of user ``groups[k]``, its draws begin[k]..end[k]−1, and, where a
     row is longer than that, the target again.
     """
-    users, ptr, targets, lo, hi, listed = cases.users, cases.ptr, cases.targets, cases.lo, cases.hi, cases.listed
-    explicit, n_items = cases.explicit, cases.n_items
-    replace_in, courses, draw_seed = rules.replace, cases.course, rules.draw_seed
-    places, marks, deck, moved, ids = scratch.places, scratch.marks, scratch.deck, scratch.moved, scratch.ids
+    deck, moved, ids = scratch.deck, scratch.moved, scratch.ids
     known, n_negatives, by_list = -1, 0, False
     for k in range(len(rows)):
         c, g = rows[k], groups[k]
         if g != known:
-            if known >= 0 and not explicit:
-                unmark(listed, lo[known], hi[known], targets, ptr[known], ptr[known + 1], marks)
-            n_negatives, by_list = mark_negatives(
-                listed, lo[g], hi[g], targets, ptr[g], ptr[g + 1], explicit, n_items, marks, places
-            )
+            if known >= 0:
+                unmark(cases, known, scratch.marks)
+            n_negatives, by_list = mark_negatives(cases, g, scratch)
             known = g
         pool[c] = n_negatives + 1
         if n_negatives < 1:
             status[g] = NO_CANDIDATE
             continue
         for d in range(out.shape[1]):
-            out[k, d] = targets[c]
-        replace = replace_in[courses[c]]
+            out[k, d] = cases.targets[c]
+        replace = rules.replace[cases.course[c]]
         stop = n_negatives if end[k] == 0 or (not replace and end[k] > n_negatives) else end[k]
         stop = min(stop, begin[k] + out.shape[1] - 1)
-        stream = item_key(user_key(draw_seed, users[g]), targets[c])
+        stream = item_key(user_key(rules.draw_seed, cases.users[g]), cases.targets[c])
         d, dealt = begin[k] if replace else 0, 0  # without replacement, earlier cards are dealt again
-        size = n_negatives if by_list else n_items
+        size = n_negatives if by_list else cases.n_items
         while d < stop:
             to = min(stop, d + CHUNK)
-            dealt = draw_items(stream, d, to, dealt, replace, by_list, size, places, marks, deck, moved, ids)
+            dealt = draw_items(stream, d, to, dealt, replace, by_list, size, scratch)
             for each in range(max(d, begin[k]), to):
                 out[k, 1 + each - begin[k]] = ids[each - d]
             d = to
         for d in range(dealt):
             deck[moved[d]] = moved[d]
-    if known >= 0 and not explicit:
-        unmark(listed, lo[known], hi[known], targets, ptr[known], ptr[known + 1], marks)
+    if known >= 0:
+        unmark(cases, known, scratch.marks)
 
 
 @kernel
-def order_targets(cases: Any, rules: Any, line: Array, scores: Array, order: Array) -> None:
-    """The place of each target among its user's, from their scores; ``line`` has room for those of any one user."""
-    users, ptr, targets, tie_seed = cases.users, cases.ptr, cases.targets, rules.tie_seed
-    for g in range(len(users)):
-        place_targets(scores, targets, ptr[g], ptr[g + 1], user_key(tie_seed, users[g]), line, order)
+def order_targets(cases: Any, rules: Any, scores: Array, order: Array) -> None:
+    """The place, from 1, of each target among its user's.
+
+    Tied targets are ordered by their keys under every tie rule: places must be 1..T, and which of two relevant items
+    takes which place changes no metric.
+    """
+    for g in range(len(cases.users)):
+        b, e, key = cases.ptr[g], cases.ptr[g + 1], user_key(rules.tie_seed, cases.users[g])
+        for c in range(b, e):
+            own, target = scores[b:e], np.int64(cases.targets[c])
+            order[c] = 1 + count_above(own, cases.targets[b:e], -1, e - b, scores[c], key, target, RANDOM)
 
 
 @kernel
 def score_matrix(model: Any, users: Array, items: Array, work: Array, out: Array) -> None:
     """Score ``items[k]`` for user ``users[k]``."""
     for k in range(len(users)):
-        open_user(model, users[k], work)
+        open_user(model, users[k], users[k], work)
         score_items(model, users[k], work, items[k], items.shape[1], out[k])
         close_user(model, users[k], work)
 
@@ -236,7 +218,7 @@ def score_matrix(model: Any, users: Array, items: Array, work: Array, out: Array
 def score_rows(model: Any, users: Array, work: Array, out: Array) -> None:
     """Score the whole catalogue for every user, a few items at a time."""
     for k in range(len(users)):
-        open_user(model, users[k], work)
+        open_user(model, users[k], users[k], work)
         for first in range(0, out.shape[1], CHUNK):
             n = min(CHUNK, out.shape[1] - first)
             score_range(model, users[k], work, first, n, out[k, first : first + n])
@@ -248,28 +230,14 @@ def mark_beaten(
     cases: Any, rules: Any, rows: Array, groups: Array, sizes: Array, items: Array, scores: Array, out: Array, status: Array
 ) -> None:  # fmt: skip
     """Mark in ``out`` which of the ``sizes[k]`` items in row k beat the target in its first column."""
-    users, targets, ties, tie_seed = cases.users, cases.targets, rules.ties, rules.tie_seed
     for k in range(len(rows)):
-        key = user_key(tie_seed, users[groups[k]])
+        key, target = user_key(rules.tie_seed, cases.users[groups[k]]), cases.targets[rows[k]]
         if scores[k, 0] != scores[k, 0]:
             status[groups[k]] = NAN_SCORE
         for d in range(1, sizes[k] + 1):
             if scores[k, d] != scores[k, d]:
                 status[groups[k]] = NAN_SCORE
-            out[k, d - 1] = beats(scores[k, d], scores[k, 0], key, items[k, d], targets[rows[k]], ties)
-
-
-@kernel
-def row_norms(matrix: Array, first: int, last: int, out: Array) -> None:
-    """Euclidean norms of rows first..last−1, a little above the true ones (a bound must not be rounded down)."""
-    slack = 1 + (matrix.shape[1] + 8) * 1.2e-7
-    for i in range(first, last):
-        total = np.float64(dot_rows(matrix, i, matrix, i))
-        if total < 1e-30:  # squares may have vanished
-            total = 0.0
-            for k in range(matrix.shape[1]):
-                total += np.float64(matrix[i, k]) * np.float64(matrix[i, k])
-        out[i] = np.sqrt(total) * slack
+            out[k, d - 1] = beats(scores[k, d], scores[k, 0], key, items[k, d], target, rules.ties)
 
 
 @kernel
@@ -287,9 +255,7 @@ def count_tile(
     A case is closed when ``limit`` items beat its target, or when no later item can: their scores are at most
     user_bound · ``later``. ``going`` says whose cases are not all closed.
     """
-    users, model_rows, ptr, targets = cases.users, cases.rows, cases.ptr, cases.targets
-    ties, tie_seed = rules.ties, rules.tie_seed
-    width, biased = tile.shape[1], len(model.bias) > 0
+    ptr, width, biased = cases.ptr, tile.shape[1], len(model.bias) > 0
     outside = tile.dtype.type(-np.inf)
     tiny = 1e-37 if tile.itemsize == 4 else 1e-300  # what products that vanish can add up to, and more
     for r in range(tile.shape[0]):
@@ -316,7 +282,7 @@ def count_tile(
                 hits[c] += above
                 if near == above:
                     continue
-                key = user_key(tie_seed, users[g])
+                key = user_key(rules.tie_seed, cases.users[g])
                 for fine in range(k, stop, FINE):
                     part = row[fine : min(fine + FINE, stop)]
                     above, near = tally(part, low, high)
@@ -327,9 +293,9 @@ def count_tile(
                         if low <= s <= high:
                             bound = user_bound[g] * item_bound[i]
                             if bound > 0 and abs(s - score) <= bound + tiny:
-                                s = dot_rows(model.users, model_rows[g], model.items, i)
+                                s = dot_rows(model.users, cases.rows[g], model.items, i)
                                 if biased:
                                     s += model.bias[i]
-                            hits[c] += beats(s, score, key, i, targets[c], ties)
+                            hits[c] += beats(s, score, key, i, cases.targets[c], rules.ties)
             closed[c] = hits[c] >= limit[c] or score > user_bound[g] * later + tiny
             going[r] |= not closed[c]

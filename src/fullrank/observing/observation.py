@@ -28,7 +28,7 @@ from fullrank.models.scorer import Rows, as_scorer, digest_of
 from fullrank.observing.blocks import OUTCOME, Block, Result, unfinished
 from fullrank.observing.budget import Budget
 from fullrank.observing.checkpoint import Checkpoint
-from fullrank.observing.guides import continues, guide_of, training_items
+from fullrank.observing.guides import Guide, continues, guide_of
 from fullrank.observing.inputs import check_sizes, pools_of, seed_of
 from fullrank.observing.kernel_inputs import is_compiled
 from fullrank.observing.task import SCORES_PER_CALL, Task
@@ -47,8 +47,9 @@ class Observation:
     The arrays ``begun``, ``ahead``, ``rest``, ``drawn``, ``hits``, ``pool``, ``order`` and ``targets`` have one entry per
     case of the split: there are ``pool`` candidates (N′ = N − T + 1: the user's other targets are not among them), and the
     target is the ``order``-th of the user's ``targets``. ``items_scored`` is the number of scores that the model was asked
-    for, the targets' own not counted. The arguments are those of :func:`fullrank.observe`; ``checkpoint`` may also be a
-    folder, in which every call of :meth:`advance` has a file of its own.
+    for, the targets' own not counted; ``design`` was advanced to last; ``complete`` says whether all was observed that was
+    asked for then. The arguments are those of :func:`fullrank.observe`; ``checkpoint`` may also be a folder, in which every
+    call of :meth:`advance` has a file of its own.
 
     >>> import numpy as np, scipy.sparse as sp, fullrank as fr
     >>> split = fr.Split(sp.csr_matrix((2, 50)), [0, 1], [3, 40])
@@ -57,9 +58,7 @@ class Observation:
     ([47, 10], [0, 0])
     """
 
-    #: The design that was advanced to last.
     design: Design | None
-    #: Whether the last call of :meth:`advance` observed all that it was asked to.
     complete: bool
     begun: BoolArray
     _current: BoolArray
@@ -88,13 +87,14 @@ class Observation:
         self.split, self.ties, self.progress, self.batch = split, ties, progress, batch
         self.scorer = as_scorer(model, split, name=name)
         self.name = str(name or self.scorer.name)
-        check_sizes(self.scorer, split, self.name)
+        check_sizes(self.scorer, split, f"model `{self.name}`")
         self.seed = seed_of(rng)
         self.candidates = candidates if isinstance(candidates, str) else "given"  # as counts call a pool per user
         self.checkpoint = None if checkpoint is None else Path(checkpoint)
         self._pools = pools_of(candidates, split)
         self._guide = guide_of(guide, split)
-        self._train = training_items(split) if compare_train else None
+        # a guide to nothing but the user's training items: they are compared in full, and have no order
+        self._train = Guide("training items", lists=split.train, ordered=False) if compare_train else None
         if compare_train and candidates != "all":
             raise ValueError(
                 "`compare_train` must be False unless `candidates` is 'all': training items are no candidates."
@@ -104,11 +104,6 @@ class Observation:
 
     def __len__(self) -> int:
         return int(self.begun.sum())
-
-    @property
-    def cases(self) -> IntArray:
-        """Return the cases that were begun, as places in the split."""
-        return np.flatnonzero(self.begun)
 
     @property
     def above(self) -> IntArray:
@@ -159,17 +154,16 @@ class Observation:
         chosen = chosen[~self._current[chosen]]
         self._previous = self.design or task.design
         self.design, self.complete = task.design, False
-        begun = self.begun[chosen]
-        self.complete = all(
-            self._run(task, part, budget) for part in (chosen[begun], chosen[~begun]) if len(part)
-        )  # a block goes on with all of its cases, or begins them
+        begun = self.begun[chosen]  # a block goes on with all of its cases, or begins them
+        parts = chosen[begun], chosen[~begun]
+        self.complete = all(self._run(task, part, budget) for part in parts if len(part))
         return self
 
     def counts(self) -> RankCounts:
         """Return the outcomes of the cases that were begun, as counts."""
         if self.design is None or not self.begun.any():
             raise ValueError("nothing was observed yet: call `advance` with a design first.")
-        split, cases = self.split, self.cases
+        split, cases = self.split, np.flatnonzero(self.begun)
         behind = self.design.compares > 0
         partly = behind or bool(((self.rest > 0) & (self.rest < self.pool - 1))[cases].any())
         # in parts of a fixed size a million cases take little room; a part must not weigh nothing
@@ -242,10 +236,11 @@ class Observation:
             raise ValueError(
                 f"`guide` is missing: '{design}' compares what a guide puts first; give one, or 'popularity'."
             )
-        task = Task.of(
-            self.scorer, self.name, design, self._pools.largest, self.split.n_items, self.ties, self.seed, guide
-        )
-        if not budget.limited or task.compiled:
+        pool = self._pools.largest  # shares in a design are of it
+        design = design.resolve(pool)
+        courses, n_items = design.courses(pool), self.split.n_items
+        task = Task(self.scorer, self.name, design, courses, n_items, self.ties, self.seed, guide)
+        if not budget.limited or self.compiled:
             return task
         most = SHARE_PER_CALL * budget.affordable(self.seconds_per_item)
         return replace(task, scores_per_call=int(np.clip(most, 1, SCORES_PER_CALL)))
@@ -262,26 +257,25 @@ class Observation:
         return chosen
 
     def _refuse_other_draws(self, design: Design, chosen: IntArray) -> None:
-        if self.design is not None and self.begun[chosen].any() and bool(design.compares) != bool(self.design.compares):
-            raise ValueError(
-                f"'{design}' cannot continue what was observed under '{self.design}': observe it from the start."
-            )
-        if self.design is None or design.exhaustive or not self.begun[chosen].any() or design == self.design:
+        if self.design is None or not self.begun[chosen].any():
             return
-        if design.beyond is not None:
-            raise ValueError(
-                f"'{design}' cannot continue a sample, because its own does not grow: observe it from the start."
+        what = None
+        if bool(design.compares) != bool(self.design.compares):
+            what = f"what was observed under '{self.design}'"
+        elif design.exhaustive or design == self.design:
+            return
+        elif design.beyond is not None:
+            what = "a sample, because its own does not grow"
+        elif any(course.replace != self.design.replace for course in design.courses(self.split.n_items)):
+            what = (
+                f"a sample drawn {'with' if self.design.replace else 'without'} replacement, because it draws otherwise"
             )
-        if not all(course.replace == self.design.replace for course in design.courses(self.split.n_items)):
-            how = "with" if self.design.replace else "without"
-            raise ValueError(
-                f"'{design}' cannot continue a sample drawn {how} replacement, because it draws otherwise: observe it from "
-                "the start."
-            )
+        if what is not None:
+            raise ValueError(f"'{design}' cannot continue {what}: observe it from the start.")
 
     def _run(self, task: Task, cases: IntArray, budget: Budget) -> bool:
         """Observe cases that are all new or all begun; false if the budget ended it."""
-        before = None
+        before: dict[str, IntArray] = {}
         if self.begun[cases[0]] and not task.design.exhaustive:
             before = self._before(task.design, task.guide is not None)
         grouped = Block.of(self.split, cases, self._pools, before)
@@ -289,7 +283,10 @@ class Observation:
         done = np.zeros(users, dtype=bool)
         enough = task.most_scores(users, len(cases)) <= budget.items
         largest, slowest = 0, 0.0
-        with Checkpoint(self._path(task, cases), lambda: self._identity(task, cases)) as kept:
+        path = self.checkpoint
+        if path is not None and path.is_dir():
+            path = path / file_name(self.name, f"{task.design}", cases.tobytes(), suffix=".blocks")
+        with Checkpoint(path, lambda: self._identity(task, cases)) as kept:
             for result in kept.restore(users, grouped.ptr):
                 self._take(grouped, result)
                 done[result.first : result.last] = True
@@ -325,16 +322,13 @@ class Observation:
         """Return what cases bring along that were observed under the design before, for another that goes on from there."""
         if not guided:
             return {"compared": self.compared, "hits": self.above, "order": self.order}
-        compared, drawn = continues(self._previous, design)
-        out = {"order": self.order}
-        if compared:
-            depth, recent = self.pool - 1 - self.rest, self.recent
-            if self._previous.goes_on:  # those that stopped were quiet in the last half, and the other will be early
-                recent = np.where(depth < design.compares, 0, recent)
-            out |= {"ahead": self.ahead, "recent": recent, "depth": depth}
-        if compared or drawn:
-            out |= {"compared": self.drawn, "hits": self.hits}
-        return out
+        if not continues(self._previous, design):
+            return {"order": self.order}
+        depth, recent = self.pool - 1 - self.rest, self.recent
+        if self._previous.goes_on:  # those that stopped were quiet in the last half, and the other will be early
+            recent = np.where(depth < design.compares, 0, recent)
+        own = {"ahead": self.ahead, "recent": recent, "depth": depth}
+        return {"order": self.order, "compared": self.drawn, "hits": self.hits} | own
 
     def _take(self, grouped: Block, result: Result) -> None:
         cases = grouped.cases[grouped.ptr[result.first] : grouped.ptr[result.last]]
@@ -343,15 +337,9 @@ class Observation:
         self.begun[cases] = self._current[cases] = True
         self.items_scored += result.scored
 
-    def _path(self, task: Task, cases: IntArray) -> Path | None:
-        if self.checkpoint is None or not self.checkpoint.is_dir():
-            return self.checkpoint
-        return self.checkpoint / file_name(self.name, f"{task.design}", cases.tobytes(), suffix=".blocks")
-
     def _identity(self, task: Task, cases: IntArray) -> dict[str, Any]:
         """Return what a checkpoint must agree on before it is continued."""
-        listed, explicit = self._pools.listed, self._pools.explicit
-        begun = bool(self.begun[cases[0]])
+        listed, explicit, begun = self._pools.listed, self._pools.explicit, self.begun[cases[0]]
         return {
             "split": self.split.checksum,
             "cases": "all" if len(cases) == len(self.split.users) else digest_of(cases),

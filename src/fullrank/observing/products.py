@@ -5,13 +5,13 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fullrank._threads import ONE_BLAS_THREAD, usable_threads
 from fullrank._types import Array
-from fullrank.observing.kernel_inputs import State, fixed, run_kernel, structure
+from fullrank.observing.kernel_inputs import State, run_kernel, structure
 from fullrank.observing.kernel_inputs import kernels as k
 from fullrank.observing.threads import share_out
 
@@ -25,30 +25,19 @@ FIRST_ITEMS, MOST_ITEMS = 128, 4096
 #: Items of no more bytes are copied into the order of their norms; others are gathered for every product.
 COPIED_BYTES = 1 << 27
 # by task, not by model: one whose arrays are trained on in place is measured again at the next call
-_BOUNDS: weakref.WeakKeyDictionary[Task, _ByNorm] = weakref.WeakKeyDictionary()
-
-
-class _ByNorm(NamedTuple):
-    """The items of a model in the order of falling norms."""
-
-    bound: Array  # on the norm of each item
-    order: Array  # the items
-    place: Array  # of each item in that order
-    copied: Array | None
+_BOUNDS: weakref.WeakKeyDictionary[Task, tuple[Array, Array, Array, Array | None]] = weakref.WeakKeyDictionary()
 
 
 def _norms(matrix: Array) -> Array:
-    out = np.empty(len(matrix))
-
-    def run(spans: Iterator[tuple[int, int]]) -> None:
-        for first, last in spans:
-            k.row_norms(fixed(matrix), first, last, out)
-
-    share_out(len(matrix), run, least=1024)
-    return out
+    """Euclidean norms of the rows, a little above the true ones (a bound must not be rounded down)."""
+    total = np.einsum("ij,ij->i", matrix, matrix).astype(np.float64)
+    small = total < 1e-30  # squares may have vanished
+    total[small] = np.square(matrix[small], dtype=np.float64).sum(axis=1)
+    return np.asarray(np.sqrt(total) * (1 + (matrix.shape[1] + 8) * 1.2e-7))
 
 
-def _by_norm(task: Task) -> _ByNorm:
+def _by_norm(task: Task) -> tuple[Array, Array, Array, Array | None]:
+    """A bound on the norm of each item, the items by falling norm, the place of each in that order, and the copied items."""
     found, scorer, n = _BOUNDS.get(task), task.scorer, task.n_items
     if found is None:
         bound = _norms(scorer.items[:n])
@@ -58,7 +47,7 @@ def _by_norm(task: Task) -> _ByNorm:
         place = np.empty(n, dtype=np.int32)
         place[order] = np.arange(n, dtype=np.int32)
         copied = scorer.items[order] if scorer.items[:n].nbytes <= COPIED_BYTES else None
-        found = _BOUNDS[task] = _ByNorm(bound, order, place, copied)
+        found = _BOUNDS[task] = bound, order, place, copied
     return found
 
 

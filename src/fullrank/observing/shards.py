@@ -16,7 +16,7 @@ import numpy as np
 from fullrank._types import Array, IntArray
 from fullrank.models.scorer import Factors
 from fullrank.observing.blocks import Block, Result
-from fullrank.observing.kernel_inputs import NAN_SCORE, State, fixed, run_kernel, scores_of, scratch_of, structure
+from fullrank.observing.kernel_inputs import NAN_SCORE, State, fixed, run_kernel, scores_of, structure
 from fullrank.observing.task import Task
 
 #: Blocks that are open at a time: enough that no range waits for another.
@@ -42,17 +42,13 @@ class Part:
 class ShardTask:
     """What is done with a part; a process keeps the range it opened last."""
 
+    name: str  # of the model, for messages
     task: Task
     bounds: tuple[int, ...]
     _opened: dict[int, Task] = field(default_factory=dict, repr=False)
 
-    @property
-    def name(self) -> str:
-        """Return the name of the model."""
-        return self.task.name
-
     def __getstate__(self) -> dict[str, Any]:
-        return {"task": self.task, "bounds": self.bounds, "_opened": {}}
+        return {**self.__dict__, "_opened": {}}
 
     def __call__(self, part: Part) -> tuple[int, Array]:
         """Return the first user of the block, and an array with one entry per case."""
@@ -88,16 +84,16 @@ def _questions(task: Task, block: Block) -> Generator[dict[str, Any], Array, Res
     state = State.of(task, block)
     before = int(state.compared.sum())
     scores = yield {"block": block}  # a target is in one range, and 0 elsewhere
-    state.find_pools(scratch_of(task, state, np.zeros(0, dtype=scores.dtype)))
+    state.find_pools(task)
     state.status[state.group[np.isnan(scores)]] = NAN_SCORE
     state.complain(task.name)
-    if block.order is None:  # a case taken up again has its order already
+    if "order" not in block.before:  # a case taken up again has its order already
         state.order_targets(scores)
     if task.design.exhaustive:
         state.hits[:] = yield {"block": block, "scores": scores}
         state.compared[:] = state.pool - 1
     while not task.design.exhaustive and ((goal := state.next_goals()) > state.compared).any():
-        asked = replace(block, compared=state.compared.copy())
+        asked = replace(block, before={**block.before, "compared": state.compared.copy()})
         state.hits[:] += yield {"block": asked, "scores": scores, "goal": goal}
         state.compared[:] = goal
     return state.result(block, int(state.compared.sum()) - before)
@@ -114,7 +110,7 @@ def spread(
         blocks = list(blocks)
         ranks = {result.first: result for result in spread(run, task.parts[1], blocks, shards)}
         for result in spread(run, task.parts[0], blocks, shards):
-            yield task.joined(result, ranks.pop(result.first))
+            yield task.parts[1].joined(result, ranks.pop(result.first))
         return
     shards = min(shards, task.n_items)
     bounds = tuple(int(x) for x in np.linspace(0, task.n_items, shards + 1).round())
@@ -139,7 +135,7 @@ def spread(
     def ask(question: dict[str, Any]) -> None:
         queue.extend(Part(shard=shard, **question) for shard in range(shards))
 
-    for first, values in run(ShardTask(task, bounds), feed()):
+    for first, values in run(ShardTask(task.name, task, bounds), feed()):
         questions, answers = opened[first]
         answers.append(values)
         if len(answers) < shards:

@@ -11,17 +11,7 @@ import numpy as np
 from fullrank.models.scorer import Factors, Rows
 from fullrank.observing.blocks import Block, Result
 from fullrank.observing.guides import TILE, Guide, observe_behind
-from fullrank.observing.kernel_inputs import (
-    CHUNK,
-    RowModel,
-    State,
-    fixed,
-    is_compiled,
-    run_kernel,
-    scores_of,
-    scratch_of,
-    whole_rows,
-)
+from fullrank.observing.kernel_inputs import CHUNK, RowModel, State, is_compiled, run_kernel, scores_of, whole_rows
 from fullrank.observing.products import count_products
 from fullrank.ranks.design import Course, Design, Exhaustive
 
@@ -40,22 +30,10 @@ class Task:
     n_items: int
     ties: str
     seed: int
+    guide: Guide | None  # what is compared one by one, before the rest is sampled
     limit: int = 0  # a case that so many beat may be left there, unless it has no more than `few` negatives; 0: never
     few: int = 0
     scores_per_call: int = SCORES_PER_CALL
-    guide: Guide | None = None  # what is compared one by one, before the rest is sampled
-
-    @classmethod
-    def of(
-        cls, scorer: Any, name: str, design: Design, pool: int, n_items: int, ties: str, seed: int, guide: Guide | None
-    ) -> Task:
-        """Return the task for pools of at most so many candidates."""
-        design = design.resolve(pool)
-        courses = design.courses(pool)
-        limit = few = 0
-        if design.beyond is not None:
-            limit, few = int(design.exact_to), max(max(course.stages) for course in courses)
-        return cls(scorer, name, design, courses, n_items, ties, seed, limit, few, guide=guide)
 
     @property
     def first_stage(self) -> int:
@@ -72,51 +50,47 @@ class Task:
     @property
     def asks_rows(self) -> bool:
         """Return whether a model that is not compiled is asked for the scores of all items."""
-        return not self.compiled and (self.design.exhaustive or bool(self.limit) or isinstance(self.scorer, Rows))
+        ranked = self.design.exhaustive or self.design.beyond is not None or self.limit > 0
+        return not is_compiled(self.scorer) and (ranked or isinstance(self.scorer, Rows))
 
     @functools.cached_property
     def parts(self) -> tuple[Task, Task] | None:
         """Where ranks are exact to a limit: the sample of every case, and those ranks; their results are :meth:`joined`."""
         if self.design.beyond is None:
             return None
-        ranks = replace(self, design=Exhaustive(), courses=Exhaustive().courses(self.n_items))
-        return replace(self, design=self.design.beyond), ranks
+        few, full = max(max(course.stages) for course in self.courses), Exhaustive()
+        sample = replace(self, design=self.design.beyond, limit=int(self.design.exact_to), few=few)
+        return sample, replace(sample, design=full, courses=full.courses(self.n_items))
 
     def joined(self, sample: Result, ranks: Result) -> Result:
-        """Return the rank where it is within the limit, else what the sample says."""
+        """Return the rank where it is within the limit of the task that gave it, else what the sample says."""
         above, pool = ranks.outcome[0], sample.outcome[4]
         known = (above < self.limit) | (pool - 1 <= self.few)
-        exact = (above, np.zeros_like(above), np.zeros_like(above), np.zeros_like(above))
-        outcome = tuple(np.where(known, a, b) for a, b in zip(exact, sample.outcome[:4], strict=True))
-        scored = ranks.scored + (0 if self.compiled else sample.scored)
-        return Result(sample.first, sample.last, (*outcome, *sample.outcome[4:]), scored)
-
-    @property
-    def compiled(self) -> bool:
-        """Return whether the model's structure is known, so that compiled loops score it."""
-        return is_compiled(self.scorer)
+        sampled = (np.where(known, 0, each) for each in sample.outcome[1:4])
+        ahead = np.where(known, above, sample.outcome[0])
+        scored = ranks.scored + (0 if is_compiled(self.scorer) else sample.scored)
+        return Result(sample.first, sample.last, (ahead, *sampled, *sample.outcome[4:]), scored)
 
     @property
     def tile(self) -> int:
         """Users asked of the model together. Fixed by model, design and catalogue: never by the batch, nor by part."""
-        if self.guide is not None:
-            return max(1, min(TILE, self.scores_per_call // (1 + self.first_stage)))
-        if self.compiled:
+        if self.guide is None and is_compiled(self.scorer):
             return 1
-        if self.asks_rows:
-            scores = self.scores_per_call if self.scores_per_call < SCORES_PER_CALL else 1 << 22
-            return max(1, min(ROWS_PER_CALL, scores // self.n_items))
-        return max(1, min(ROWS_PER_CALL, self.scores_per_call // (1 + self.first_stage)))
+        most, scores, each = ROWS_PER_CALL, self.scores_per_call, 1 + self.first_stage
+        if self.guide is not None:
+            most = TILE
+        elif self.asks_rows:
+            scores, each = scores if scores < SCORES_PER_CALL else 1 << 22, self.n_items
+        return max(1, min(most, scores // each))
 
     def block_users(self, cases: Block, batch: int | None) -> int:
         """Users per block: enough work to be worth a call, little enough to show progress and lose nothing."""
         if batch is not None:
             return int(batch)
-        if not self.compiled:
+        if not is_compiled(self.scorer):
             return self.tile
-        each = (
-            (self.n_items // 16 if self.design.exhaustive else self.first_stage) * len(cases.targets) / len(cases.users)
-        )
+        scores = self.n_items // 16 if self.design.exhaustive else self.first_stage
+        each = scores * len(cases.targets) / len(cases.users)
         return int(np.clip((1 << 23) / max(each, 1), 1024, 1 << 16))
 
     def __call__(self, block: Block) -> Result:
@@ -130,11 +104,10 @@ class Task:
     def _observe(self, block: Block) -> Result:
         if self.guide is None and self.parts is not None:
             sample, ranks = self.parts
-            return self.joined(sample._observe(block), ranks._observe(block))
-        if self.guide is not None or not self.compiled:
+            return ranks.joined(sample._observe(block), ranks._observe(block))
+        if self.guide is not None or not is_compiled(self.scorer):
             ask = _by_rows if self.design.exhaustive or isinstance(self.scorer, Rows) else _by_pairs
-            if self.guide is not None:
-                ask = functools.partial(observe_behind, self.guide)
+            ask = ask if self.guide is None else observe_behind
             n, tile = len(block.users), self.tile
             return Result.joined([ask(self, block.part(a, min(a + tile, n))) for a in range(0, n, tile)])
         state = State.of(self, block)
@@ -151,9 +124,8 @@ def _by_rows(task: Task, block: Block) -> Result:
     """Observe a tile of a model that gives whole rows, or of any model when every candidate is compared."""
     users = np.array(block.users)
     scores = whole_rows(task, users, f"model `{task.name}`")
-    state = State.of(task, block)
-    state = replace(state, cases=state.cases._replace(rows=fixed(np.arange(len(users)))))
-    run_kernel(task, state, (RowModel(fixed(scores)), np.zeros(0, dtype=scores.dtype)))
+    state = State.of(task, block, rows=np.arange(len(users)))
+    run_kernel(task, state, (RowModel(scores), np.zeros(0, dtype=scores.dtype)))
     state.complain(task.name)
     return state.result(block, len(users) * task.n_items)
 
@@ -162,9 +134,7 @@ def _by_pairs(task: Task, block: Block) -> Result:
     """Observe a tile of a model that is known by its function only: the target and its negatives, stage by stage."""
     state, scored = State.of(task, block), 0
     cases, group = state.cases, state.group
-    scratch = scratch_of(task, state, np.zeros(0))
-    state.find_pools(scratch)
-    state.complain(task.name)
+    scratch = state.find_pools(task)
     target_scores = np.full(len(group), np.nan)
     while len(rows := np.flatnonzero(state.compared < (goal := state.next_goals()))):
         while len(rows):
@@ -179,8 +149,6 @@ def _by_pairs(task: Task, block: Block) -> Result:
             scored += scores.size - len(rows)
             state.compared[rows] += sizes
             rows = rows[state.compared[rows] < goal[rows]]
-    if len(cases.targets) == len(cases.users):  # one target each: nothing to order, nor to compile for it
-        state.order[:] = 1
-    elif block.order is None:  # a case taken up again has its order already
+    if "order" not in block.before:  # a case taken up again has its order already
         state.order_targets(target_scores)
     return state.result(block, scored)

@@ -1,6 +1,7 @@
 """The threads of this process, sharing out spans of work."""
 
 import contextlib
+import functools
 import os
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -8,19 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 from fullrank._threads import usable_threads
 
-_HELPERS: dict[tuple[int, int], ThreadPoolExecutor] = {}
 
-
-def _helpers(threads: int) -> ThreadPoolExecutor:
+@functools.cache
+def _helpers(process: int, threads: int) -> ThreadPoolExecutor:
     """Threads that wait for work between calls: starting them would cost as much as a thousand users.
 
     Kept by process, since threads do not survive a fork; what they are given never waits for them in turn.
     """
-    key = os.getpid(), threads
-    found = _HELPERS.get(key)
-    if found is None:
-        found = _HELPERS.setdefault(key, ThreadPoolExecutor(threads, thread_name_prefix="fullrank"))
-    return found
+    return ThreadPoolExecutor(threads, thread_name_prefix="fullrank")
 
 
 def share_out(
@@ -45,7 +41,7 @@ def share_out(
             while True:
                 yield queue.popleft()
 
-    others = [_helpers(size - 1).submit(work, taken()) for _ in range(threads - 1)]
+    others = [_helpers(os.getpid(), size - 1).submit(work, taken()) for _ in range(threads - 1)]
     try:
         work(taken())
     finally:
