@@ -1,6 +1,7 @@
 """Accumulator: rank counts from scores as they stream by, in a loop of one's own. Nothing but counts is kept."""
 
 from collections.abc import Iterable
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,6 @@ class Accumulator:
         self.ties = ties
         self.name = name
         self._rng = np.random.default_rng(rng)
-        self._counts: RankCounts | None = None
         self._parts: list[RankCounts] = []
         self._rows = 0
 
@@ -94,9 +94,8 @@ class Accumulator:
         """Take in a batch: ``scores`` of shape (rows, candidates), an array or tensor.
 
         ``target`` says which candidate is the held-out one: a column, or one per row (whole numbers); or 0/1 relevance in
-        the shape of ``scores`` (several targets per row are several cases of one user); or, as floats of shape (rows,), the
-        targets' own scores beside ``scores`` of negatives alone. A candidate at −∞ is none: items a user has seen, or
-        padding of rows with fewer negatives. NaN is refused.
+        the shape of ``scores`` (several targets per row are several cases of one user). A candidate at −∞ is none: items a
+        user has seen, or padding of rows with fewer negatives. NaN is refused.
 
         ``users``: ids, so that cases of one user stay together and models can be compared in pairs; without them every row
         is its own user. ``n_items``: candidates of the full ranking per row, where they differ. ``weights``: one per row.
@@ -106,7 +105,7 @@ class Accumulator:
             raise ValueError(f"`scores` must have shape (rows, candidates), one row per case, got {values.shape}.")
         if values.dtype.kind not in "iufb":
             raise TypeError(f"`scores` must be numbers, got {values.dtype} values.")
-        values, relevant = _relevance(values, _array(target))
+        relevant = _relevance(values, _array(target))
         if np.isnan(values).any():
             first = int(np.flatnonzero(np.isnan(values).any(1))[0])
             raise ValueError(f"`scores` has NaN in row {first}: such a score cannot be ranked.")
@@ -121,7 +120,7 @@ class Accumulator:
         drawn = negative.sum(1)[row]
         chance = self._rng.random(len(values))[row]
         above = beaten_by(values[row], own, negative[row], self.ties, chance).astype(np.int64)
-        ids = np.arange(self._rows, self._rows + len(values)) if users is None else np.asarray(_array(users))
+        ids = np.arange(self._rows, self._rows + len(values)) if users is None else _array(users)
         if ids.shape != (len(values),):
             raise ValueError(f"`users` must hold one id per row, got shape {ids.shape} for {len(values)} rows.")
         several = bool((targets > 1).any())
@@ -129,7 +128,7 @@ class Accumulator:
         if self.design.plain and not self.design.exhaustive:
             self._check_drawn(drawn, row, pools, values.shape[1] - 1)
         if weights is not None:
-            weights = np.asarray(_array(weights), dtype=np.float64)[row]
+            weights = _array(weights).astype(np.float64)[row]
         self._parts.append(RankCounts.from_ranks(
             above + 1, pools, self.design, drawn=None if self.design.exhaustive else drawn, users=ids[row], weights=weights,
             order=_places(row, own) if several else None, targets=targets[row] if several else None,
@@ -154,15 +153,9 @@ class Accumulator:
             self._rows += other._rows
         return self
 
-    def __add__(self, other: "Accumulator") -> "Accumulator":
-        if not isinstance(other, Accumulator):
-            return NotImplemented
-        both = Accumulator(self.design, self.n_items, candidates=self.candidates, ties=self.ties, name=self.name)
-        return both.merge(self).merge(other)
-
     def reset(self) -> None:
         """Forget what was seen."""
-        self._counts, self._parts, self._rows = None, [], 0
+        self._parts, self._rows = [], 0
 
     def __len__(self) -> int:
         return len(self._gather() or ())
@@ -191,11 +184,10 @@ class Accumulator:
         return f"<Accumulator: {f'nothing yet of {self.design}' if counts is None else counts}>"
 
     def _gather(self) -> RankCounts | None:
-        parts = self._parts if self._counts is None else [self._counts, *self._parts]
-        while len(parts) > 1:  # halves first: each count is touched a few times however many parts there are
-            parts = [a + b for a, b in zip(parts[::2], parts[1::2], strict=False)] + parts[len(parts) & ~1 :]
-        self._counts, self._parts = (parts[0] if parts else None), []
-        return self._counts
+        while len(self._parts) > 1:  # halves first: each count is touched a few times however many parts there are
+            pairs = zip_longest(self._parts[::2], self._parts[1::2])
+            self._parts = [one if two is None else one + two for one, two in pairs]
+        return self._parts[0] if self._parts else None
 
     def _pool(self, n_items: ArrayLike | None, drawn: Array, row: Array, rows: int) -> Array:
         if self.design.exhaustive:
@@ -225,17 +217,13 @@ class Accumulator:
 
 
 def _array(values: Any) -> Array:
-    """Return a NumPy array; tensors of torch leave their device and their graph."""
-    if hasattr(values, "detach"):
-        values = values.detach()
-        if str(values.dtype) == "torch.bfloat16":  # NumPy has no such type
-            values = values.float()
-        values = values.cpu().numpy()
-    return np.asarray(values)
+    from fullrank.models.scorer import to_numpy  # late: it brings SciPy's sparse matrices
+
+    return to_numpy(values)
 
 
-def _relevance(scores: Array, target: Array) -> tuple[Array, BoolArray]:
-    """Return scores and, in their shape, which of them are targets."""
+def _relevance(scores: Array, target: Array) -> BoolArray:
+    """Return which of the scores are those of targets."""
     rows, columns = scores.shape
     if target.ndim == 2 and target.shape == scores.shape and columns > 1:
         if not np.isin(target, (0, 1)).all():
@@ -244,23 +232,17 @@ def _relevance(scores: Array, target: Array) -> tuple[Array, BoolArray]:
         if not relevant.any(1).all():
             row = int(np.flatnonzero(~relevant.any(1))[0])
             raise ValueError(f"`target` has no relevant candidate in row {row}: leave such rows out.")
-        return scores, relevant
-    if target.dtype.kind == "f":
-        if target.shape not in {(rows,), (rows, 1)}:
-            raise ValueError(f"`target` as floats must be one score per row, got shape {target.shape} for {rows} rows.")
-        scores = np.concatenate([target.reshape(rows, 1), scores], axis=1)
-        target = np.zeros((), dtype=np.int64)
+        return relevant
     relevant = np.zeros(scores.shape, dtype=bool)
-    column = target_columns(target, rows, scores.shape[1], ", or one score per row as floats")
-    relevant[np.arange(rows), column] = True
-    return scores, relevant
+    relevant[np.arange(rows), target_columns(target, rows, columns)] = True
+    return relevant
 
 
-def target_columns(target: Array, rows: int, columns: int, also: str = "") -> Array:
-    """Return the column of each row's target, given as one for all or one per row; ``also``: what else may be given."""
+def target_columns(target: Array, rows: int, columns: int) -> Array:
+    """Return the column of each row's target, given as one for all or one per row."""
     if target.dtype.kind not in "iu" or target.shape not in {(), (rows,), (rows, 1)}:
         raise ValueError(
-            f"`target` must be a column, one per row, 0/1 in the shape of `scores` {rows, columns}{also}, got shape "
+            f"`target` must be a column, one per row, or 0/1 in the shape of `scores` {rows, columns}, got shape "
             f"{target.shape} and type {target.dtype}."
         )
     column = np.broadcast_to(target.reshape(-1), (rows,))
@@ -273,8 +255,6 @@ def target_columns(target: Array, rows: int, columns: int, also: str = "") -> Ar
 
 def _places(row: Array, own: Array) -> IntArray:
     """Return the place of each target among those of its row, best first; equal ones in the order of their columns."""
-    order = np.lexsort((np.arange(len(row)), -own, row))
-    first = np.concatenate([[0], np.flatnonzero(np.diff(row)) + 1])
     out = np.empty(len(row), dtype=np.int64)
-    out[order] = np.arange(len(row)) - np.repeat(first, np.diff([*first, len(row)])) + 1
+    out[np.lexsort((-own, row))] = np.arange(len(row)) - np.searchsorted(row, row) + 1
     return out

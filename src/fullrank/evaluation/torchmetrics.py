@@ -13,7 +13,7 @@ import numpy as np
 from fullrank._checks import TIES, check_choice, check_whole, require
 from fullrank.estimators import Estimator, parse_estimator
 from fullrank.evaluation.accumulator import beaten_by, refuse_top, target_columns
-from fullrank.evaluation.correct import DEFAULT_METRICS, report_on
+from fullrank.evaluation.correct import report_on
 from fullrank.metrics import Metric, metrics_to_report
 from fullrank.ranks.counts import BLOCKS, RankCounts, check_candidates, user_blocks
 from fullrank.ranks.design import ALL, Design, parse_design
@@ -132,7 +132,7 @@ class FullRankMetric(_Base):  # type: ignore[misc]  # a class of another package
         target: str = "cases",
     ) -> Report:
         """Report on the state of this process so far."""
-        asked = (self.metrics or DEFAULT_METRICS) if metrics is None else metrics
+        asked = self.metrics if metrics is None else metrics
         return report_on({name: self.counts}, asked, estimator=self.estimator, level=level, target=target)
 
     def _relevant(self, scores: torch.Tensor, target: torch.Tensor | int) -> torch.Tensor:
