@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from fullrank._checks import by_name
+from fullrank._checks import by_name, check_number
 from fullrank.backends import resolve
 from fullrank.data import Split, load
 from fullrank.estimators import Estimator, parse_estimator
@@ -24,7 +24,7 @@ from fullrank.estimators.intervals import check_interval
 from fullrank.evaluation.correct import DEFAULT_METRICS, report_on
 from fullrank.evaluation.guided_run import GuidedRun
 from fullrank.evaluation.model_run import Job, ModelRun
-from fullrank.evaluation.planner import DEFAULT_PRECISION, Planner, check_precision, is_number
+from fullrank.evaluation.planner import DEFAULT_PRECISION, Planner, check_precision
 from fullrank.metrics import Metric, metrics_to_report
 from fullrank.models import as_scorer
 from fullrank.observing.budget import Budget
@@ -86,8 +86,7 @@ def evaluate(
     started = time.perf_counter()
     check_interval(level, target)
     for name, value in (("max_items", max_items), ("max_seconds", max_seconds)):
-        if value is not None and not (is_number(value) and value > 0):
-            raise ValueError(f"`{name}` must be None or a number above zero, got {value!r}.")
+        check_number(name, 1 if value is None else value, above=0)
     budget = Budget(max_items, max_seconds)
     forced = isinstance(design, str) and design.strip().lower() == "guided"
     chosen = _chosen(design, forced, precision, guide)

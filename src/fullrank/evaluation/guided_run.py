@@ -112,7 +112,7 @@ class GuidedRun(ModelRun):
         chosen = self._worth_it(step, self._chosen(step, fitted), fitted)
         if chosen.ceiling < self.job.split.n_items:
             self.negatives = max(self.negatives, chosen.ceiling)
-        if self.budget.limited and self._cost(chosen) > self.budget.affordable(self.rate):
+        if self.budget.limited and self._cost(chosen) > self.budget.affordable(seen.seconds_per_item):
             return self._stop("budget")
         return chosen
 
@@ -176,8 +176,8 @@ class GuidedRun(ModelRun):
     @cached_property
     def items_without(self) -> float:
         """What sampling without the guide is expected to take, in items."""
-        cases = len(self.job.split.users)
-        return self.planner.by_prior(self.job.split.n_items, self.observation.candidates, cases).items * cases
+        split = self.job.split
+        return self.planner.items_by_prior(split.n_items, self.observation.candidates, len(split.users))
 
     def _leads_nowhere(self, fitted: Fitted) -> bool:
         """Whether the guide finds hardly more than chance does, or sampling without it is expected to be cheaper."""

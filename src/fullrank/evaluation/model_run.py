@@ -203,8 +203,8 @@ class ModelRun:
         cases, n_items = len(self.job.split.users), self.job.split.n_items
         if self.planner.target == "cases":
             yield speeds.gathered * self.planner.first_stage(n_items) * cases + PLANNING_SECONDS
-        found = self.planner.by_prior(n_items, self.observation.candidates, cases)
-        yield speeds.gathered * found.items * cases + PLANNING_SECONDS
+        items = self.planner.items_by_prior(n_items, self.observation.candidates, cases)
+        yield speeds.gathered * items + PLANNING_SECONDS
 
     def rank_exactly(self, exact: Exact, reason: str) -> None:
         """Rank everything, or as far as the metrics look."""
@@ -226,9 +226,9 @@ class ModelRun:
         n_items, planner = self.job.split.n_items, self.planner
         start = planner.first_stage(n_items)
         few = planner.target == "population" and self.users > 2 * FIRST_USERS
-        cases = self.cases_of(FIRST_USERS if few else self.users)
+        cases = np.flatnonzero(self._place < (FIRST_USERS if few else self.users))
         ceiling = int(np.clip(n_items // (4 * self.cut), min(2 * start + 1, n_items - 1), n_items - 1))
-        room = AIM * self.budget.affordable(self.rate) / len(cases)
+        room = AIM * self.budget.affordable(self.observation.seconds_per_item) / len(cases)
         if room < 4 * start:
             start = ceiling = max(int(min(room, start)), 1)
         return Step(cases, start, 1, int(min(ceiling, max(room, start))))
@@ -275,7 +275,8 @@ class ModelRun:
         """More negatives for the same cases."""
         seen = self.observation
         now = float(seen.compared.sum()) / len(seen)
-        afford = now + AIM * self.budget.affordable(self.rate) / len(seen) if self.budget.limited else None
+        room = self.budget.affordable(seen.seconds_per_item)
+        afford = now + AIM * room / len(seen) if self.budget.limited else None
         found = rehearsal.cheapest(asked, (step.stop, step.ceiling), afford)
         if (found.stop, found.ceiling) == (step.stop, step.ceiling):  # the plan believed it was there already
             higher = rehearsal.sizes[rehearsal.sizes > step.ceiling]
@@ -304,7 +305,8 @@ class ModelRun:
             return None
         rehearsal = self.planner.rehearse(guess, everyone, step.start)
         stop, ceiling = step.stop, step.ceiling
-        left = float(seen.compared.sum()) + self.budget.affordable(self.rate) if self.budget.limited else None
+        room = self.budget.affordable(seen.seconds_per_item)
+        left = float(seen.compared.sum()) + room if self.budget.limited else None
         if len(self.rounds) == 1:
             share, stop, ceiling = self.planner.thin(rehearsal, (stop, ceiling), left)
             wanted = int(np.ceil(share * self.users))
@@ -315,21 +317,12 @@ class ModelRun:
             wanted = min(wanted, int(AIM * left / max(per_user, 1.0)))
             if wanted <= held and len(self.rounds) > 1:
                 return None
-        return Step(self.cases_of(min(self.users, max(wanted, held))), step.start, stop, ceiling)
-
-    @property
-    def rate(self) -> float:
-        """Seconds per item so far."""
-        return self.observation.seconds_per_item
+        return Step(np.flatnonzero(self._place < max(wanted, held)), step.start, stop, ceiling)
 
     @property
     def cut(self) -> int:
         """The largest cut-off that is asked for."""
         return max((metric.k or 10 for metric in self.planner.metrics), default=10)
-
-    def cases_of(self, users: int) -> IntArray:
-        """The cases of the first so many users."""
-        return np.flatnonzero(self._place < users)
 
     def _stop(self, reason: str, fitted: Fitted | None = None) -> Step | None:
         """End the run; where more cases would be needed, say how many."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fullrank._checks import check_flag, check_number
+from fullrank._checks import check_flag, check_number, check_whole
 from fullrank._types import Pair
 from fullrank.estimators import LogSpline, RankDistribution
 from fullrank.estimators.intervals import check_interval
@@ -17,7 +17,6 @@ from fullrank.evaluation.rehearsal import ByMetric, Guess, Rehearsal, half_width
 from fullrank.metrics import Metric, metrics_to_report
 from fullrank.ranks.counts import MOST_ITEMS, RankCounts
 from fullrank.ranks.design import Adaptive, Design, Exhaustive, Sample
-from fullrank.report import Report
 from fullrank.report.comparison import Verdict
 from fullrank.report.notebook import card
 from fullrank.report.panels import NOTEBOOK, PAGE, WIDTH, Panel, by_colour, chart_of, load, spread, tips
@@ -90,12 +89,8 @@ class Plan:
         return {
             "schema": "fullrank.plan/1",
             **vars(self),
-            "metrics": list(self.metrics),
-            "values": dict(self.values),
             "choices": [{**vars(each), "design": str(each.design)} for each in self.choices],
-            "frontier": [list(each) for each in self.frontier],
             "stages": [{"negatives": m, "share": share, "cost": cost} for m, share, cost in self.stages],
-            "notes": list(self.notes),
         }
 
     def to_json(self, indent: int | None = 2) -> str:
@@ -174,13 +169,13 @@ class Plan:
     def _chart(self, style: Any) -> Any:
         alt = load()
         line = [{"items": 100 * share, "half": 100 * half} for share, half in self.frontier if half > 0 and share > 0]
-        drawn = [each for each in self.choices if each.relative > 0 and each.share > 0]
         points = [
             {"items": 100 * each.share, "half": 100 * each.relative,
              "name": str(each.design).replace(" without replacement", ""),
              "tip": f"{each.design}: {_share(each.share)} of the items, ±{each.relative:.1%}",
              "colour": style.series[1] if each.recommended else style.muted}
-            for each in drawn
+            for each in self.choices
+            if each.relative > 0 and each.share > 0
         ]  # fmt: skip
         low = 0.7 * min(each["items"] for each in [*line, *points])
         names = "datum.value >= 0.01 ? format(datum.value, '~r') + '%' : format(datum.value, '~e') + '%'"
@@ -217,19 +212,18 @@ def plan(
     metric: str | Metric | Iterable[str | Metric] = "ndcg@10",
     precision: float = 0.02,
     *,
-    pilot: RankDistribution | RankCounts | Report | None = None,
+    pilot: RankDistribution | RankCounts | None = None,
     target: str = "cases",
     absolute: bool = False,
     level: float = 0.95,
     max_items: int | None = None,
     gather_cost: float = 1.0,
-    start: int | None = None,
 ) -> Plan:
     """What to sample so that the interval's half-width comes to ``precision``, and what that costs.
 
-    Cost and precision depend on the ranks, of which there is only a guess: a ``pilot`` (an estimate, counts, a report of a
-    small run), else what recommenders usually show. Cases are made up from the guess and every design is rehearsed on
-    them (:mod:`fullrank.evaluation.rehearsal`). ``gather_cost``: how many times dearer an item scored alone is than one in
+    Cost and precision depend on the ranks, of which there is only a guess: a ``pilot`` (counts of a small run, or an
+    estimate from them), else what recommenders usually show. Cases are made up from the guess and designs are rehearsed
+    on them (:mod:`fullrank.evaluation.rehearsal`). ``gather_cost``: how many times dearer an item scored alone is than one in
     a whole row; where sampling then costs more than ranking everything, the plan says so. ``fr.evaluate(…,
     design="adaptive", precision=…)`` carries the plan out, corrects it as it goes, and audits the result, which takes about
     a tenth more.
@@ -241,43 +235,21 @@ def plan(
     """
     wanted = metrics_to_report(metric)
     check_interval(level, target)
-    planner = Planner(wanted, check_precision(precision, absolute), absolute, level, target, start)
+    planner = Planner(wanted, check_precision(precision, absolute), absolute, level, target)
     check_number("max_items", 1 if max_items is None else max_items, above=0)
     check_number("gather_cost", gather_cost, above=0)
     check_flag("absolute", absolute)
-    pilot = _fitted(pilot)
+    if isinstance(pilot, RankCounts):
+        pilot = LogSpline().fit(pilot)
     guess, cases = _guess(pilot, n_items, cases)
-    for name, value, least in (("n_items", guess.n_items, 2), ("cases", cases, 1)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise ValueError(f"`{name}` must be a whole number from {least}, got {value!r}.")
     if pilot is not None and pilot.counts.design.compares:
-        return _behind_guide(pilot, _Draft(planner, guess, cases, {m: float(pilot.expect(m)) for m in wanted}))
-    draft = _Draft(planner, guess, cases, {m: guess.value(m) for m in wanted})
-    everything, rehearsal = draft.everything, planner.rehearse(guess, cases)
-    found = planner.choose(rehearsal, max_items)
-    dist = guess.estimator.fit(rehearsal.counts(found.stop, found.ceiling))
-    best = draft.choice(found.design, found.items, found.half_widths, _bounds(dist, wanted, level), found.part)
-    affordable = max_items is None or everything.items <= max_items
-    exact_is_cheaper = best.share * gather_cost >= 1.0 and affordable
-    exact_is_needed = everything.meets and not best.meets and affordable
-    choices = [
-        replace(everything, recommended=exact_is_cheaper or exact_is_needed), *draft.familiar(),
-        replace(best, recommended=not (exact_is_cheaper or exact_is_needed)),
-    ]  # fmt: skip
-    notes = draft.notes(choices, max_items)
-    if exact_is_cheaper:
-        notes.insert(
-            0,
-            f"An item scored alone costs {gather_cost:g} times as much as one in a whole row: ranking everything is cheaper "
-            f"than scoring {_share(best.share)} of the items one by one.",
-        )
-    stages, ceiling = sampling_cost(rehearsal)
-    notes.append(
-        f"Beyond {ceiling:,} negatives, telling one more case apart costs more than ranking one in full (C_j of li23 "
-        "eq. 13)."
-    )
-    frontier = _frontier(rehearsal, choices, draft.values)
-    return draft.plan(guess.source, choices, frontier, stages, ceiling, notes)
+        draft = _Draft(planner, guess, cases, {m: float(pilot.expect(m)) for m in wanted})
+        found = _behind_guide(pilot, draft)
+    else:
+        draft = _Draft(planner, guess, cases, {m: guess.value(m) for m in wanted})
+        found = _in_rounds(draft, max_items, gather_cost)
+    values = {str(m): value for m, value in draft.values.items()}
+    return Plan(guess.n_items, cases, tuple(values), planner.precision, absolute, target, level, values=values, **found)
 
 
 @dataclass(frozen=True)
@@ -350,16 +322,35 @@ class _Draft:
             )
         return out
 
-    def plan(
-        self, source: str, choices: Sequence[Choice], frontier: Any, stages: Any, ceiling: int, notes: Any
-    ) -> Plan:
-        """Return the plan of these choices."""
-        asked = self.planner
-        return Plan(
-            self.guess.n_items, self.cases, tuple(str(m) for m in self.values), asked.precision, asked.absolute,
-            asked.target, asked.level, source, {str(m): value for m, value in self.values.items()}, tuple(choices),
-            frontier, stages, ceiling, tuple(notes),
-        )  # fmt: skip
+
+def _in_rounds(draft: _Draft, max_items: int | None, gather_cost: float) -> dict[str, Any]:
+    """What a plan says of sampling in rounds, beside ranking everything and the designs that people know."""
+    planner, guess, everything = draft.planner, draft.guess, draft.everything
+    rehearsal = planner.rehearse(guess, draft.cases)
+    found = planner.choose(rehearsal, max_items)
+    counts = rehearsal.counts(found.stop, found.ceiling)
+    bounds = _bounds(guess.estimator.fit(counts), planner.metrics, planner.level)
+    best = draft.choice(counts.design, found.items, found.half_widths, bounds, found.part)
+    affordable = max_items is None or everything.items <= max_items
+    exact_is_cheaper = best.share * gather_cost >= 1.0 and affordable
+    exact = exact_is_cheaper or (everything.meets and not best.meets and affordable)
+    choices = (replace(everything, recommended=exact), *draft.familiar(), replace(best, recommended=not exact))
+    stages, ceiling = sampling_cost(rehearsal)
+    notes = draft.notes(choices, max_items)
+    if exact_is_cheaper:
+        notes.insert(
+            0,
+            f"An item scored alone costs {gather_cost:g} times as much as one in a whole row: ranking everything is cheaper "
+            f"than scoring {_share(best.share)} of the items one by one.",
+        )
+    notes.append(
+        f"Beyond {ceiling:,} negatives, telling one more case apart costs more than ranking one in full (C_j of li23 "
+        "eq. 13)."
+    )
+    return {
+        "source": guess.source, "choices": choices, "frontier": _frontier(rehearsal, choices, draft.values),
+        "stages": stages, "efficient_ceiling": ceiling, "notes": tuple(notes),
+    }  # fmt: skip
 
 
 def sampling_cost(rehearsal: Rehearsal) -> tuple[tuple[tuple[int, float, float], ...], int]:
@@ -378,8 +369,8 @@ def sampling_cost(rehearsal: Rehearsal) -> tuple[tuple[tuple[int, float, float],
     return tuple(rows), efficient
 
 
-def _behind_guide(pilot: RankDistribution, draft: _Draft) -> Plan:
-    """What more negatives of the rest bring, behind the part that the pilot compared."""
+def _behind_guide(pilot: RankDistribution, draft: _Draft) -> dict[str, Any]:
+    """What a plan says of more negatives of the rest, behind the part that the pilot compared."""
     tried = rehearsed_behind_guide(pilot, draft.planner, draft.cases)
     choices = [draft.everything, *(draft.choice(design, items, half) for design, items, half in tried)]
     # the first that meets the precision; if none does, the last that was tried, unless ranking everything costs no more
@@ -388,35 +379,27 @@ def _behind_guide(pilot: RankDistribution, draft: _Draft) -> Plan:
     choices[best] = replace(choices[best], recommended=True)
     frontier = tuple((each.share, each.relative) for each in choices[1:])
     note = "Planned behind the part that the pilot compared; `evaluate(…, guide=…)` also goes deeper where that finds more."
-    return draft.plan("a pilot behind a guide", choices, frontier, (), 0, [note])
-
-
-def _fitted(pilot: Any) -> RankDistribution | None:
-    """The estimate that a pilot is, or leads to."""
-    if pilot is None or isinstance(pilot, RankDistribution):
-        return pilot
-    if isinstance(pilot, Report):
-        if not pilot.estimates:
-            raise ValueError("`pilot` is a report without estimates (was it read from a file?): give its counts.")
-        pilot = next(iter(pilot.estimates.values()))
-        if isinstance(pilot, RankDistribution):
-            return pilot
-    counts = pilot if isinstance(pilot, RankCounts) else getattr(pilot, "counts", None)
-    if counts is None:
-        raise TypeError(f"`pilot` must be an estimate, RankCounts or a Report, got a {type(pilot).__name__}.")
-    return LogSpline().fit(counts)
+    return {
+        "source": "a pilot behind a guide", "choices": tuple(choices), "frontier": frontier, "stages": (),
+        "efficient_ceiling": 0, "notes": (note,),
+    }  # fmt: skip
 
 
 def _guess(pilot: RankDistribution | None, n_items: int | None, cases: int | None) -> tuple[Guess, int]:
+    """Return the ranks to plan with, and the number of cases."""
     if pilot is None:
         if n_items is None or cases is None:
             raise ValueError("`n_items` and `cases` are needed: the size of the catalogue, and how many test cases.")
         if isinstance(n_items, bool) or not isinstance(n_items, int | np.integer) or not 2 <= n_items <= MOST_ITEMS:
             raise ValueError(f"`n_items` must be a whole number from 2 to 2**50, got {n_items!r}.")
+        check_whole("cases", cases, 1)
         return Guess.prior(int(n_items)), cases
+    if not isinstance(pilot, RankDistribution):
+        raise TypeError(f"`pilot` must be RankCounts or a distribution of ranks, got a {type(pilot).__name__}.")
     N = round(pilot.counts.n_items)
     if n_items is not None and abs(n_items - N) > 0.05 * N:
         raise ValueError(f"`n_items` must be the pilot's {N:,} candidates or left out, got {n_items!r}.")
+    check_whole("cases", cases, 1, none=True)
     return Guess.of(pilot), len(pilot.counts) if cases is None else cases
 
 

@@ -41,13 +41,11 @@ class Planner:
         first = int(np.clip(n_items // 40, 9, 99)) if self.first is None else self.first
         return int(Adaptive(first, "all", 1, replace=False).stages(n_items)[0] or n_items - 1)
 
-    def goals(self, values: ByMetric) -> dict[Metric, float]:
-        """The half-width that is wanted of each metric."""
+    def goals(self, values: ByMetric | Guess) -> dict[Metric, float]:
+        """The half-width that is wanted of each metric, by their values or by a guess of the ranks."""
+        if isinstance(values, Guess):
+            values = {m: values.value(m) for m in self.metrics}
         return {m: self.precision * self.scale(value) for m, value in values.items()}
-
-    def guessed_goals(self, guess: Guess) -> dict[Metric, float]:
-        """The half-width that is wanted of each metric, if the ranks are as guessed."""
-        return self.goals({m: guess.value(m) for m in self.metrics})
 
     def scale(self, value: float) -> float:
         """What a half-width is relative to."""
@@ -67,44 +65,39 @@ class Planner:
         """Act designs out on cases made up from a guess; ``start``: the first stage that a run began with."""
         return Rehearsal.of(guess, cases, self.metrics, start or self.first_stage(guess.n_items), self.level)
 
-    def by_prior(self, n_items: int, candidates: str, cases: int) -> Candidate:
-        """What sampling is expected to take before anything was seen, by the prior's guess of the ranks."""
+    def items_by_prior(self, n_items: int, candidates: str, cases: int) -> float:
+        """The items that sampling is expected to take, by the prior's guess of the ranks."""
         guess = Guess.prior(n_items, candidates)
-        goals = {m: AIM * goal for m, goal in self.guessed_goals(guess).items()}
-        return self.rehearse(guess, cases).cheapest(goals)
+        goals = {m: AIM * goal for m, goal in self.goals(guess).items()}
+        return self.rehearse(guess, cases).cheapest(goals).items * cases
 
     def thin(
         self, rehearsal: Rehearsal, least: tuple[int, int] = (1, 0), max_items: float | None = None
     ) -> tuple[float, int, int]:
         """Choose users and negatives together, for the population: (share of the cases, stop, ceiling)."""
         floors = self.floors(rehearsal.guess, rehearsal.cases)
-        return rehearsal.thinned(self.guessed_goals(rehearsal.guess), floors, least, max_items)
+        return rehearsal.thinned(self.goals(rehearsal.guess), floors, least, max_items)
 
     def choose(self, rehearsal: Rehearsal, max_items: float | None = None) -> Candidate:
         """The cheapest design that is expected to reach the precision, for a part of the cases where that is enough."""
         guess, cases = rehearsal.guess, rehearsal.cases
-        goals, floors = self.guessed_goals(guess), self.floors(guess, cases)
+        goals, floors = self.goals(guess), self.floors(guess, cases)
         reachable = all(goal > floors[m] for m, goal in goals.items())
         if self.target == "population" and (reachable or max_items is not None):
             part, stop, ceiling = self.thin(rehearsal, max_items=max_items)
             half = {m: width / float(np.sqrt(part)) for m, width in rehearsal.fitted(goals, stop, ceiling).items()}
-            items = rehearsal.items(stop, ceiling)
-            return Candidate(rehearsal.design(stop, ceiling), stop, ceiling, items, half, part)
+            return Candidate(stop, ceiling, rehearsal.items(stop, ceiling), half, part)
         room = None if max_items is None else max_items / cases
         return rehearsal.cheapest(self.case_goals(goals, floors), most_items=room)
 
 
 def check_precision(precision: Any, absolute: bool) -> float:
     """Return a precision, or refuse what is none."""
-    if not is_number(precision) or not precision > 0 or (not absolute and precision >= 1):
+    number = isinstance(precision, int | float | np.number) and not isinstance(precision, bool)
+    if not number or not precision > 0 or (not absolute and precision >= 1):
         relative = "above zero" if absolute else "between 0 and 1, because it is relative (2% is 0.02)"
         raise ValueError(f"`precision` must be {relative}, got {precision!r}.")
     return float(precision)
-
-
-def is_number(value: Any) -> bool:
-    """Tell whether a value is a number; True and False are not taken for one."""
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
 # -------------------------------------------------------------------------------------------------- behind a guide

@@ -62,21 +62,18 @@ class Guess:
     @classmethod
     def prior(cls, n_items: int, candidates: str = "unseen") -> Self:
         """What recommenders usually show: the mean of the prior that LogSpline starts from."""
-        grid = _cells(n_items)
-        estimator = LogSpline()
+        grid, estimator = _cells(n_items), LogSpline()
         prior = shipped(estimator.prior_name(candidates))
         weights, means = prior.mean_coefficients(n_items)
         mass = weights @ SplineModel.on(grid, prior.coefficients).mass(means)
-        source = "recommenders seen before (the prior)"
         one = np.ones(1, dtype=np.int64)
-        groups = Groups(one, one, one - 1, np.ones(1))
+        groups, source = Groups(one, one, one - 1, np.ones(1)), "recommenders seen before (the prior)"
         return cls(grid, mass[None, :], groups, one - 1, int(n_items), source, estimator, candidates)
 
     @classmethod
-    def of(cls, dist: RankDistribution, source: str = "a pilot") -> Self:
+    def of(cls, dist: RankDistribution) -> Self:
         """The distribution of a fit, put on the cells of a plan."""
-        counts = dist.counts
-        N = round(counts.n_items)
+        N = round(dist.counts.n_items)
         grid = _cells(N)
         masses: list[FloatArray] = []
         parts = []
@@ -86,15 +83,14 @@ class Guess:
         if dist.known is not None:
             known, rows = dist.known, dist.known.strata
             cell = np.searchsorted(grid.hi, np.minimum(known.above + 1, N))
-            stratum = rows[known.group_of]
             table = np.zeros((int(rows.max()) + 1, len(grid)))
-            np.add.at(table, (stratum, cell), known.weight)
+            np.add.at(table, (rows[known.group_of], cell), known.weight)
             parts.append((*known.groups, rows + len(masses)))
             masses.extend(table / table.sum(1, keepdims=True))
         order, targets, ahead, weight, rows = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         estimator = dist.estimator if isinstance(dist.estimator, LogSpline) else LogSpline()
         groups = Groups(order, targets, ahead, weight / weight.sum())
-        return cls(grid, np.stack(masses), groups, rows, N, source, estimator, counts.candidates)
+        return cls(grid, np.stack(masses), groups, rows, N, "a pilot", estimator, dist.counts.candidates)
 
     @cached_property
     def mass(self) -> FloatArray:
@@ -154,7 +150,6 @@ def _cells(n_items: int) -> Grid:
 class Candidate:
     """A design that was tried, how many items it scores and what it leaves open of so large a part of the cases."""
 
-    design: Design
     stop: int
     ceiling: int
     items: float  # per case, on the mean
@@ -188,18 +183,15 @@ class Rehearsal:
             sizes |= {round(a + (b - a) * i / STEPS) for i in range(1, STEPS)}
         order = np.array(sorted(sizes), dtype=np.int64)
         doublings = np.isin(order, stages)
-        rng = np.random.default_rng(0)
-        ranks = guess.ranks(n)
+        rng, ranks = np.random.default_rng(0), guess.ranks(n)
         hits = np.zeros((len(order), n), dtype=np.int64)
-        x, live = np.zeros(n, dtype=np.int64), np.arange(n)
-        before = 0
-        for place, (m, whole) in enumerate(zip(order.tolist(), doublings.tolist(), strict=True)):
+        x, live, before = np.zeros(n, dtype=np.int64), np.arange(n), 0
+        for place, m in enumerate(order.tolist()):
             compared = np.full(len(live), before)
             if len(live):
                 _, x[live] = Sample(m, replace=False).simulate(ranks[live], N, rng, compared=compared, hits=x[live])
-            hits[place] = x
-            before = m
-            if whole:
+            hits[place], before = x, m
+            if doublings[place]:
                 live = live[x[live] < most]
         return cls(guess, int(cases), stages[0], order, doublings, hits, most, level)
 
@@ -234,40 +226,23 @@ class Rehearsal:
 
     # ------------------------------------------------------------------------------------------------ what is left open
 
-    @cached_property
-    def _open(self) -> dict[Metric, FloatArray]:
-        return {}
-
     def left_open(self, metric: Metric) -> FloatArray:
         """Var[M(R) | size, hits] for every size and the numbers of hits that leave anything open."""
-        if metric in self._open:
-            return self._open[metric]
-        N, grid = self.guess.n_items, self.guess.grid
+        N, grid, mass = self.guess.n_items, self.guess.grid, self.guess.mass
+        if metric.whole_auc:  # estimated from the first stage, however far a case goes
+            share = (0.5 * (grid.lo + grid.hi) - 1) / max(N - 1, 1)
+            each = float(mass @ (share * (1 - share))) / self.start * (N - 1 - self.start) / max(N - 2, 1)
+            return np.where(self.sizes < N - 1, each, 0.0)[:, None]
         reach = int(min(metric.k or MOST_HITS, MOST_HITS, N))
         first, second = self.guess.gains(metric)
         middle = np.round(np.sqrt(grid.lo.astype(np.float64) * grid.hi))
         out = np.zeros((len(self.sizes), reach + 1))  # the last column: beaten more often, nothing open
-        x = np.arange(reach)
-        for place, m in enumerate(self.sizes.tolist()):
-            if m == N - 1:
-                continue
-            if metric.whole_auc:
-                out[place] = self._auc_open
-                continue
-            possible = x[x <= m]
-            law = Sample(m, replace=False).law(middle, N, np.full(len(possible), m), possible)
-            weight = self.guess.mass[:, None] * law
+        for place, m in enumerate(self.sizes[self.sizes < N - 1].tolist()):
+            possible = np.arange(min(reach, m + 1))
+            weight = mass[:, None] * Sample(m, replace=False).law(middle, N, np.full(len(possible), m), possible)
             total = np.maximum(weight.sum(0), 1e-300)
             out[place, : len(possible)] = np.maximum(second @ weight / total - (first @ weight / total) ** 2, 0.0)
-        self._open[metric] = out
         return out
-
-    @property
-    def _auc_open(self) -> float:
-        """The variance of a case's AUC, which is estimated from its first stage however far the case goes."""
-        N, m, grid = self.guess.n_items, self.start, self.guess.grid
-        share = (0.5 * (grid.lo + grid.hi) - 1) / max(N - 1, 1)
-        return float(self.guess.mass @ (share * (1 - share))) / m * (N - 1 - m) / max(N - 2, 1)
 
     def fitted(self, metrics: Iterable[Metric], stop: int, ceiling: int) -> dict[Metric, float]:
         """The half-widths for these cases that LogSpline gives on the made-up counts, at the guess's own values."""
@@ -299,7 +274,7 @@ class Rehearsal:
         rows.sort()
         scale = z_of(self.level) / self.guess.users_share / float(np.sqrt(self.cases))
         widths = {metric: scale * np.sqrt([row[3 + i] for row in rows]) for i, metric in enumerate(left)}
-        return [(row[0], int(row[1]), int(row[2])) for row in rows], widths
+        return [row[:3] for row in rows], widths
 
     def thinned(
         self, goals: ByMetric, floors: ByMetric, least: tuple[int, int] = (1, 0), max_items: float | None = None
@@ -312,23 +287,20 @@ class Rehearsal:
         """
         tried, screen = self.candidates(goals, least)
         items = np.array([each for each, *_ in tried])
-        room = np.full(len(tried), np.inf) if max_items is None else AIM * max_items / (items * self.cases)
+        room = np.inf if max_items is None else AIM * max_items / (items * self.cases)
 
         # What P(R) leaves open comes on top of the screen, by a factor that falls as designs see more: fits at a few of them
         few = np.unique(np.searchsorted(items, np.geomspace(items[0], items[-1], 7)[:5]))
-        beyond: dict[Metric, list[float]] = {m: [] for m in goals}
-        for place in few:
-            found = self.fitted(goals, *tried[place][1:])
-            for m in goals:
-                beyond[m].append(found[m] ** 2 / max(float(screen[m][place]) ** 2, 1e-300))
+        fits = [self.fitted(goals, *tried[place][1:]) for place in few]
         enough = np.zeros(len(tried))
         for m, goal in goals.items():
-            factor = np.exp(np.interp(np.log(items), np.log(items[few]), np.log(np.clip(beyond[m], 1e-3, 1e6))))
+            beyond = np.array([each[m] for each in fits]) ** 2 / np.maximum(screen[m][few] ** 2, 1e-300)
+            factor = np.exp(np.interp(np.log(items), np.log(items[few]), np.log(np.clip(beyond, 1e-3, 1e6))))
             enough = np.maximum(enough, (floors[m] ** 2 + factor * screen[m] ** 2) / (AIM * goal) ** 2)
         taken = np.minimum(np.minimum(enough, room), 1.0)  # share of the cases
         excess = np.maximum(enough / np.maximum(taken, 1e-12), 1.0)  # (half-width / goal)²
         best = int(np.lexsort((items * taken, np.round(excess, 2)))[0])
-        return float(taken[best]), tried[best][1], tried[best][2]
+        return float(taken[best]), *tried[best][1:]
 
     def cheapest(self, goals: ByMetric, least: tuple[int, int] = (1, 0), most_items: float | None = None) -> Candidate:
         """The cheapest design that is expected to reach every goal (half-widths for these cases).
@@ -373,4 +345,4 @@ class Rehearsal:
         if len(sure) and tried[sure[0]][0] <= EXACT_IS_WORTH * tried[best][0]:
             best, widths = int(sure[0]), dict.fromkeys(goals, 0.0)
         items, stop, ceiling = tried[best]
-        return Candidate(self.design(stop, ceiling), stop, ceiling, items, widths)
+        return Candidate(stop, ceiling, items, widths)
