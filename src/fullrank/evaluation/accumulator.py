@@ -89,7 +89,6 @@ class Accumulator:
         *,
         users: ArrayLike | None = None,
         n_items: ArrayLike | None = None,
-        weights: ArrayLike | None = None,
     ) -> None:
         """Take in a batch: ``scores`` of shape (rows, candidates), an array or tensor.
 
@@ -98,14 +97,14 @@ class Accumulator:
         user has seen, or padding of rows with fewer negatives. NaN is refused.
 
         ``users``: ids, so that cases of one user stay together and models can be compared in pairs; without them every row
-        is its own user. ``n_items``: candidates of the full ranking per row, where they differ. ``weights``: one per row.
+        is its own user. ``n_items``: candidates of the full ranking per row, where they differ.
         """
-        values = _array(scores)
+        values = as_array(scores)
         if values.ndim != 2 or values.shape[0] == 0:
             raise ValueError(f"`scores` must have shape (rows, candidates), one row per case, got {values.shape}.")
         if values.dtype.kind not in "iufb":
             raise TypeError(f"`scores` must be numbers, got {values.dtype} values.")
-        relevant = _relevance(values, _array(target))
+        relevant = relevance(as_array(target), *values.shape)
         if np.isnan(values).any():
             first = int(np.flatnonzero(np.isnan(values).any(1))[0])
             raise ValueError(f"`scores` has NaN in row {first}: such a score cannot be ranked.")
@@ -120,17 +119,15 @@ class Accumulator:
         drawn = negative.sum(1)[row]
         chance = self._rng.random(len(values))[row]
         above = beaten_by(values[row], own, negative[row], self.ties, chance).astype(np.int64)
-        ids = np.arange(self._rows, self._rows + len(values)) if users is None else _array(users)
+        ids = np.arange(self._rows, self._rows + len(values)) if users is None else as_array(users)
         if ids.shape != (len(values),):
             raise ValueError(f"`users` must hold one id per row, got shape {ids.shape} for {len(values)} rows.")
         several = bool((targets > 1).any())
         pools = self._pool(n_items, drawn, row, len(values))
         if self.design.plain and not self.design.exhaustive:
             self._check_drawn(drawn, row, pools, values.shape[1] - 1)
-        if weights is not None:
-            weights = _array(weights).astype(np.float64)[row]
         self._parts.append(RankCounts.from_ranks(
-            above + 1, pools, self.design, drawn=None if self.design.exhaustive else drawn, users=ids[row], weights=weights,
+            above + 1, pools, self.design, drawn=None if self.design.exhaustive else drawn, users=ids[row],
             order=_places(row, own) if several else None, targets=targets[row] if several else None,
             candidates=self.candidates,
         ))  # fmt: skip
@@ -198,7 +195,7 @@ class Accumulator:
                 "`n_items` is missing: how many candidates (target included) the full ranking has; "
                 "give it to Accumulator or, one per row, to update."
             )
-        pools = np.asarray(_array(given))
+        pools = np.asarray(as_array(given))
         if pools.ndim and pools.shape != (rows,):
             raise ValueError(f"`n_items` must be one number, or one per row, got shape {pools.shape} for {rows} rows.")
         return np.asarray(np.broadcast_to(pools, (rows,))[row])
@@ -216,16 +213,16 @@ class Accumulator:
             )
 
 
-def _array(values: Any) -> Array:
+def as_array(values: Any) -> Array:
+    """Return a NumPy array; tensors leave their device and their graph."""
     from fullrank.models.scorer import to_numpy  # late: it brings SciPy's sparse matrices
 
     return to_numpy(values)
 
 
-def _relevance(scores: Array, target: Array) -> BoolArray:
-    """Return which of the scores are those of targets."""
-    rows, columns = scores.shape
-    if target.ndim == 2 and target.shape == scores.shape and columns > 1:
+def relevance(target: Array, rows: int, columns: int) -> BoolArray:
+    """Return which of the scores are those of targets, given as one column for all, one per row, or marked by 0 and 1."""
+    if target.shape == (rows, columns) and columns > 1:
         if not np.isin(target, (0, 1)).all():
             raise ValueError("`target` in the shape of `scores` must hold 0 and 1 only: which candidates are relevant.")
         relevant = target.astype(bool)
@@ -233,13 +230,6 @@ def _relevance(scores: Array, target: Array) -> BoolArray:
             row = int(np.flatnonzero(~relevant.any(1))[0])
             raise ValueError(f"`target` has no relevant candidate in row {row}: leave such rows out.")
         return relevant
-    relevant = np.zeros(scores.shape, dtype=bool)
-    relevant[np.arange(rows), target_columns(target, rows, columns)] = True
-    return relevant
-
-
-def target_columns(target: Array, rows: int, columns: int) -> Array:
-    """Return the column of each row's target, given as one for all or one per row."""
     if target.dtype.kind not in "iu" or target.shape not in {(), (rows,), (rows, 1)}:
         raise ValueError(
             f"`target` must be a column, one per row, or 0/1 in the shape of `scores` {rows, columns}, got shape "
@@ -250,7 +240,9 @@ def target_columns(target: Array, rows: int, columns: int) -> Array:
     if outside.any():
         row = int(np.argmax(outside))
         raise ValueError(f"`target` is column {int(column[row])} in row {row}: there are {columns} candidates.")
-    return column
+    relevant = np.zeros((rows, columns), dtype=bool)
+    relevant[np.arange(rows), column] = True
+    return relevant
 
 
 def _places(row: Array, own: Array) -> IntArray:

@@ -101,10 +101,7 @@ def comparisons(
     }  # fmt: skip
     held = list(rows_of(estimates, metrics, level, target) if rows is None else rows)
     by_metric = ([row for row in held if str(row.metric) == str(metric)] for metric in metrics)
-    return [
-        _compared(each, None if found is None else [one[place] for one in found], shared)
-        for place, each in enumerate(by_metric)
-    ]
+    return [_compared(each, found and [one[place] for one in found], shared) for place, each in enumerate(by_metric)]
 
 
 def rows_of(estimates: Mapping[str, Estimate], metrics: Sequence[Metric], level: float, target: str) -> Iterator[Row]:
@@ -112,15 +109,12 @@ def rows_of(estimates: Mapping[str, Estimate], metrics: Sequence[Metric], level:
     for name, each in estimates.items():
         counts, ask = each.counts, getattr(each, "interval", None)
         naive = Naive().fit(counts) if counts.design.plain and not counts.has_compared_part else None
-        about: dict[str, Any] = {
-            "design": str(counts.design),
-            "items_scored": counts.items_scored,
-            "cases": len(counts),
-        }
         for metric in metrics:
             interval = None if ask is None else ask(metric, level=level, target=target)
-            plain = None if naive is None else float(naive.expect(metric))
-            yield Row(name, metric, float(each.expect(metric)), interval, naive=plain, **about)
+            yield Row(
+                name, metric, float(each.expect(metric)), interval, design=str(counts.design), cases=len(counts),
+                naive=None if naive is None else float(naive.expect(metric)), items_scored=counts.items_scored,
+            )  # fmt: skip
 
 
 def described(counts: Sequence[RankCounts]) -> list[str]:
@@ -193,12 +187,12 @@ def _one_sided(value: Any, low: Any, high: Any, level: float) -> tuple[Any, Any]
 
 
 def _correlations(found: list[Influence] | None, spread: FloatArray, target: str) -> FloatArray:
+    out = np.eye(len(spread))
     if found is None:
-        return np.eye(len(spread))
+        return out
     finite = np.where(np.isfinite(spread), spread, 0.0)
-    covariance = covariances(found, finite, target)
     scale = np.where(finite > 0, finite, 1.0)
-    return np.asarray(np.where(np.eye(len(spread)) > 0, 1.0, covariance / np.outer(scale, scale)))
+    return np.where(out > 0, 1.0, covariances(found, finite, target) / np.outer(scale, scale))
 
 
 def _difference(d: float, one: Pair, two: Pair, ρ: float, level: float) -> tuple[float, float, float, float, float]:

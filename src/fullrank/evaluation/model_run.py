@@ -167,12 +167,12 @@ class ModelRun:
 
     def passes_audit(self, fitted: Fitted) -> bool:
         """Whether cases that were ranked in full agree with what the estimate says of them."""
-        seen, planner = self.observation, self.planner
-        dist = self._distribution(fitted)
-        if not any(m.k is not None for m in planner.metrics) or not undecided(seen, self.cut).any():
+        seen, planner, dist = self.observation, self.planner, self._distribution(fitted)
+        cut_off = [m for m in planner.metrics if m.k is not None]
+        if not cut_off or not undecided(seen, self.cut).any():
             return True
         self.audit.extend(seen, self.cut, self.budget)
-        inside = {m: half_width(dist, m, planner.level) for m in planner.metrics if m.k is not None}
+        inside = {m: half_width(dist, m, planner.level) for m in cut_off}
         self.corrected = self.audit.corrected(seen, dist, inside, planner.level, self.cut)
         self.rounds[-1] |= {"audited": len(self.audit.cases), "refuted": [str(m) for m in self.corrected]}
         return not self.corrected
@@ -189,14 +189,14 @@ class ModelRun:
             return None
         speeds = Speeds(self.observation, self.planner.metrics, self.budget)
         exact = speeds.exact
-        if exact.within and exact.seconds <= PLANNING_SECONDS:
+        if not exact.within:
+            return None
+        if exact.seconds <= PLANNING_SECONDS:
             about = f"about {max(exact.seconds, 0.1):.1f} seconds"
             self.rank_exactly(exact, f"was cheaper: {about}, less than planning a sample takes")
-        elif exact.within:
-            sampling = (EXACT_SECONDS_ARE_WORTH * each for each in self._sampling_seconds(speeds))
-            if any(exact.seconds <= each for each in sampling):
-                self.rank_exactly(exact, f"was cheaper: {speeds.ratio}")
-        return speeds if exact.within else None
+        elif any(exact.seconds <= EXACT_SECONDS_ARE_WORTH * each for each in self._sampling_seconds(speeds)):
+            self.rank_exactly(exact, f"was cheaper: {speeds.ratio}")
+        return speeds
 
     def _sampling_seconds(self, speeds: Speeds) -> Iterator[float]:
         """What sampling would take at least, for a first round with every case; then by the prior's guess of the ranks."""
@@ -329,9 +329,6 @@ class ModelRun:
         self.stop_reason = reason
         if fitted is not None and self.planner.target == "population":
             cases = fitted.estimate.counts.effective_cases
-            self.needed = {
-                str(m): int(np.ceil(cases * (fitted.half[m] / goal) ** 2))
-                for m, goal in fitted.goals.items()
-                if fitted.half[m] > goal
-            }
+            wide = {m: fitted.half[m] / goal for m, goal in fitted.goals.items() if fitted.half[m] > goal}
+            self.needed = {str(m): int(np.ceil(cases * times**2)) for m, times in wide.items()}
         return None

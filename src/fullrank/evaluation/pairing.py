@@ -11,6 +11,7 @@ wide, never too narrow.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -80,24 +81,22 @@ def covariances(found: Sequence[Influence], spreads: FloatArray, target: str) ->
     """
     out = np.diag(spreads**2)
     number = int((np.abs(np.array([each.blocks for each in found])).sum(0) > 0).sum())
-    for i, one in enumerate(found):
-        for k in range(i):
-            two = found[k]
-            both = one.spread * two.spread
-            if both <= 0 or (target == "cases" and number < FEWEST_BLOCKS):
-                continue
-            together = float(np.clip(one.blocks @ two.blocks / both, -1.0, 1.0))
-            parts = np.array([one.spread, two.spread])
-            if target == "cases":
-                # a correlation of blocks is itself uncertain: one standard error on the safe side (Fisher's z)
-                together = float(np.tanh(np.arctanh(min(together, 1 - 1e-9)) - 1 / np.sqrt(number - 3)))
-                shared = together - np.sqrt((1 - one.sampled) * (1 - two.sampled))
-                within = np.sqrt(one.sampled * two.sampled)
-                together = float(np.clip(shared / within, 0.0, 1.0)) if within > 0 else 0.0
-                parts = parts * np.sqrt([one.sampled, two.sampled])
-            sampled = one.sampled + two.sampled > 0  # else all ranks are known, and the influence is all there is
-            parts = np.minimum(parts, spreads[[i, k]]) if sampled else spreads[[i, k]]
-            out[i, k] = out[k, i] = together * parts[0] * parts[1]
+    for (i, one), (k, two) in combinations(enumerate(found), 2):
+        both = one.spread * two.spread
+        if both <= 0 or (target == "cases" and number < FEWEST_BLOCKS):
+            continue
+        together = float(np.clip(one.blocks @ two.blocks / both, -1.0, 1.0))
+        parts = np.array([one.spread, two.spread])
+        if target == "cases":
+            # a correlation of blocks is itself uncertain: one standard error on the safe side (Fisher's z)
+            together = float(np.tanh(np.arctanh(min(together, 1 - 1e-9)) - 1 / np.sqrt(number - 3)))
+            shared = together - np.sqrt((1 - one.sampled) * (1 - two.sampled))
+            within = np.sqrt(one.sampled * two.sampled)
+            together = float(np.clip(shared / within, 0.0, 1.0)) if within > 0 else 0.0
+            parts = parts * np.sqrt([one.sampled, two.sampled])
+        sampled = one.sampled + two.sampled > 0  # else all ranks are known, and the influence is all there is
+        parts = np.minimum(parts, spreads[[i, k]]) if sampled else spreads[[i, k]]
+        out[i, k] = out[k, i] = together * parts[0] * parts[1]
     return out
 
 
@@ -112,10 +111,9 @@ def case_spread(one: Influence, two: Influence, paired: bool) -> Pair:
         return float(np.hypot(*B)), float(np.hypot(*B))
     seen = float(one.blocks @ two.blocks) / (B[0] * B[1])
     noise = 0.0 if one.sampled == two.sampled == 0 else 2 * one.spread * two.spread / np.sqrt(number) / (B[0] * B[1])
-    least, guess = (
-        float(np.sqrt(B[0] ** 2 + B[1] ** 2 - 2 * np.clip(ρ, 0.0, 1.0) * B[0] * B[1])) for ρ in (seen + noise, seen)
-    )
-    return least, guess
+    ρ = np.clip([seen + noise, seen], 0.0, 1.0)
+    least, guess = np.sqrt(B[0] ** 2 + B[1] ** 2 - 2 * ρ * B[0] * B[1])
+    return float(least), float(guess)
 
 
 def expected_counts(estimate: Estimate, design: Design) -> RankCounts:
@@ -146,9 +144,8 @@ class _Shape:
     def of(cls, estimate: Estimate) -> "_Shape":
         """Take the distribution of an estimate, or MLE's where it has none or takes outcomes as ranks."""
         counts = estimate.counts
-        dist: Any = estimate
-        if not isinstance(dist, RankDistribution) or not len(dist.grid):
-            dist = MLE(n_items="mean").fit(counts)
+        has_one = isinstance(estimate, RankDistribution) and len(estimate.grid)
+        dist: Any = estimate if has_one else MLE(n_items="mean").fit(counts)
         outcomes, outcome = unique_rows(counts.outcomes)
         N = int(np.ceil(counts.pool_range[1]))
         grid = Grid.logarithmic(N, 100, 200)
@@ -183,10 +180,8 @@ class _Shape:
         through = M * scores @ np.linalg.solve(information + held, slope)
         ψ = (share * expected).sum(0) / np.maximum(seen, 1e-300) + through
         kept = np.maximum(A.sum(1), 1e-300)
-        given = (A @ ψ) / kept
-        squared = (A @ ψ**2) / kept
-        mean = π @ given
-        total = π @ squared - mean**2
+        given, squared = (A @ ψ) / kept, (A @ ψ**2) / kept
+        total = π @ squared - (π @ given) ** 2
         left = π @ (squared - given**2)
         sampled = float(np.clip(left / total, 0.0, 1.0)) if total > 0 else 0.0
         return expected[strata, self.outcome] + through[self.outcome], sampled

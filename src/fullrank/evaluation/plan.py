@@ -223,8 +223,8 @@ def plan(
 
     Cost and precision depend on the ranks, of which there is only a guess: a ``pilot`` (counts of a small run, or an
     estimate from them), else what recommenders usually show. Cases are made up from the guess and designs are rehearsed
-    on them (:mod:`fullrank.evaluation.rehearsal`). ``gather_cost``: how many times dearer an item scored alone is than one in
-    a whole row; where sampling then costs more than ranking everything, the plan says so. ``fr.evaluate(…,
+    on them (:mod:`fullrank.evaluation.rehearsal`). ``gather_cost``: how many times dearer an item scored alone is than one
+    in a whole row; where sampling then costs more than ranking everything, the plan says so. ``fr.evaluate(…,
     design="adaptive", precision=…)`` carries the plan out, corrects it as it goes, and audits the result, which takes about
     a tenth more.
 

@@ -100,7 +100,7 @@ class _Data:
         design: Design = Exhaustive() if args is None else Sample(int(args["sample_num"]))
         sampler = getattr(test_data, "_sampler", None)
         repeatable = type(sampler).__name__ == "RepeatableSampler"
-        sequential = _called(config["MODEL_TYPE"]) == "SEQUENTIAL"
+        sequential = str(config["MODEL_TYPE"]).endswith("SEQUENTIAL")
         settings = {"dataset": str(config["dataset"]), "eval_args": str(config["eval_args"])}
         used = None if repeatable or (sequential and args is None) else getattr(sampler, "used_ids", None)
         return cls(design, int(data.item_num) - 1, data.uid_field, data.iid_field, used, sequential, settings)
@@ -204,16 +204,17 @@ def _drawn(trainer: Any, data: _Data, batch: Any) -> _Batch:
 
 def _refuse_other(trainer: Any, test_data: Any) -> None:
     """Refuse what is not RecBole's, and evaluation that has no ranks to correct."""
-    for what, given, needed in (
-        ("trainer", trainer, ("config", "model", "_full_sort_batch_eval", "_spilt_predict")),
-        ("test_data", test_data, ("_dataset", "_sampler")),
+    needed = ("config", "model", "_full_sort_batch_eval", "_spilt_predict")
+    for what, given, names, expected in (
+        ("trainer", trainer, needed, "a trained RecBole `Trainer`"),
+        ("test_data", test_data, ("_dataset", "_sampler"), "RecBole's data loader of the test data"),
     ):
-        if not all(hasattr(given, name) for name in needed):
-            expected = "a trained RecBole `Trainer`" if what == "trainer" else "RecBole's data loader of the test data"
+        if not all(hasattr(given, name) for name in names):
             raise TypeError(f"`{what}` is a {type(given).__name__}; {expected} was expected.")
     args = getattr(test_data, "neg_sample_args", None)
     kind = "none" if args is None else str(args["distribution"])
-    if _called(trainer.config["eval_type"]) != "RANKING" or (args is not None and kind == "none"):
+    ranking = str(trainer.config["eval_type"]).endswith("RANKING")
+    if not ranking or (args is not None and kind == "none"):
         raise ValueError("`test_data` is evaluated by labels (`mode: labeled`), not ranks: use `uni100` or `full`.")
     if args is not None and kind != "uniform":
         raise ValueError(
@@ -222,11 +223,6 @@ def _refuse_other(trainer: Any, test_data: Any) -> None:
         )
     if not trainer.config["single_spec"]:
         raise ValueError("`trainer` is one of several processes, and sees a part of the test data: evaluate in one.")
-
-
-def _called(choice: Any) -> str:
-    """The name of one of RecBole's enumerated choices."""
-    return str(getattr(choice, "name", choice))
 
 
 @contextlib.contextmanager

@@ -274,7 +274,7 @@ class Rehearsal:
         rows.sort()
         scale = z_of(self.level) / self.guess.users_share / float(np.sqrt(self.cases))
         widths = {metric: scale * np.sqrt([row[3 + i] for row in rows]) for i, metric in enumerate(left)}
-        return [row[:3] for row in rows], widths
+        return [(row[0], int(row[1]), int(row[2])) for row in rows], widths
 
     def thinned(
         self, goals: ByMetric, floors: ByMetric, least: tuple[int, int] = (1, 0), max_items: float | None = None

@@ -12,7 +12,7 @@ import numpy as np
 
 from fullrank._checks import TIES, check_choice, check_whole, require
 from fullrank.estimators import Estimator, parse_estimator
-from fullrank.evaluation.accumulator import beaten_by, refuse_top, target_columns
+from fullrank.evaluation.accumulator import as_array, beaten_by, refuse_top, relevance
 from fullrank.evaluation.correct import report_on
 from fullrank.metrics import Metric, metrics_to_report
 from fullrank.ranks.counts import BLOCKS, RankCounts, check_candidates, user_blocks
@@ -84,7 +84,9 @@ class FullRankMetric(_Base):  # type: ignore[misc]  # a class of another package
         scores = scores.detach()
         if bool(torch.isnan(scores).any()):
             raise ValueError("`scores` has NaN: such a score cannot be ranked.")
-        relevant = self._relevant(scores, target)
+        relevant = torch.as_tensor(relevance(as_array(target), *scores.shape), device=scores.device)
+        if int(relevant.sum()) != len(scores):
+            raise ValueError("`target` must mark one candidate per row: for several use fullrank.Accumulator.")
         own = scores[relevant]
         if bool((own == -torch.inf).any()):
             raise ValueError("`scores` is −inf for a target: a target must be a candidate.")
@@ -134,18 +136,6 @@ class FullRankMetric(_Base):  # type: ignore[misc]  # a class of another package
         """Report on the state of this process so far."""
         asked = self.metrics if metrics is None else metrics
         return report_on({name: self.counts}, asked, estimator=self.estimator, level=level, target=target)
-
-    def _relevant(self, scores: torch.Tensor, target: torch.Tensor | int) -> torch.Tensor:
-        marks = torch.as_tensor(target, device=scores.device)
-        if marks.shape == scores.shape and scores.shape[1] > 1:
-            relevant = marks.bool()
-            if not bool((relevant.sum(1) == 1).all()):
-                raise ValueError("`target` must mark one candidate per row: for several use fullrank.Accumulator.")
-            return relevant
-        column = torch.as_tensor(target_columns(marks.cpu().numpy(), *scores.shape).copy(), device=scores.device)
-        relevant = torch.zeros_like(scores, dtype=torch.bool)
-        relevant[torch.arange(len(scores), device=scores.device), column] = True
-        return relevant
 
     def _block(self, rows: torch.Tensor, users: Any) -> torch.Tensor:
         ids = rows if users is None else torch.as_tensor(users)
