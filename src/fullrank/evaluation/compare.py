@@ -3,7 +3,7 @@
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import takewhile
+from itertools import combinations, takewhile
 from typing import Any
 
 import numpy as np
@@ -93,7 +93,9 @@ def comparisons(
     counts = [each.counts for each in estimates.values()]
     same = same_cases(counts)
     open_ = target == "population" or not all(map(is_exhaustive, counts))
-    found = [influences(each, metrics) for each in estimates.values()] if same and len(counts) > 1 and open_ else None
+    found: Iterable[Sequence[Influence] | None] = [None] * len(metrics)
+    if same and len(counts) > 1 and open_:
+        found = zip(*(influences(each, metrics) for each in estimates.values()), strict=True)
     names = [*dict.fromkeys(describe(each.estimator) for each in estimates.values())][:3]
     shared: dict[str, Any] = {
         "level": level, "target": target, "paired": same, "about": "; ".join(described(counts) + names),
@@ -101,7 +103,7 @@ def comparisons(
     }  # fmt: skip
     held = list(rows_of(estimates, metrics, level, target) if rows is None else rows)
     by_metric = ([row for row in held if str(row.metric) == str(metric)] for metric in metrics)
-    return [_compared(each, found and [one[place] for one in found], shared) for place, each in enumerate(by_metric)]
+    return [_compared(each, seen, shared) for each, seen in zip(by_metric, found, strict=True)]
 
 
 def rows_of(estimates: Mapping[str, Estimate], metrics: Sequence[Metric], level: float, target: str) -> Iterator[Row]:
@@ -150,17 +152,14 @@ def holm(p_values: Sequence[float]) -> FloatArray:
     return out
 
 
-# -------------------------------------------------------------------------------------------------- the numbers
-
-
-def _compared(rows: Sequence[Row], found: list[Influence] | None, shared: dict[str, Any]) -> Comparison:
+def _compared(rows: Sequence[Row], found: Sequence[Influence] | None, shared: dict[str, Any]) -> Comparison:
     """Compare the models of these rows, all of one metric; ``shared`` is what all comparisons of the models have."""
     level, names = shared["level"], [row.model for row in rows]
     value, low, high = np.array([(row.value, *(row.interval or ())) for row in rows]).T
     down, up = _one_sided(value, low, high, level)
     together = _correlations(found, (down + up) / 2, shared["target"])
     order = np.argsort(-value, kind="stable")
-    which = [(i, k) for place, i in enumerate(order) for k in order[place + 1 :]]
+    which = list(combinations(order, 2))
     raw = [
         _difference(float(value[i] - value[k]), (down[i], up[i]), (down[k], up[k]), together[i, k], level)
         for i, k in which
@@ -186,7 +185,7 @@ def _one_sided(value: Any, low: Any, high: Any, level: float) -> tuple[Any, Any]
     return np.maximum(value - low, 0.0) / z, np.maximum(high - value, 0.0) / z
 
 
-def _correlations(found: list[Influence] | None, spread: FloatArray, target: str) -> FloatArray:
+def _correlations(found: Sequence[Influence] | None, spread: FloatArray, target: str) -> FloatArray:
     out = np.eye(len(spread))
     if found is None:
         return out
@@ -247,10 +246,8 @@ def _groups(models: tuple[str, ...], pairs: tuple[Difference, ...], level: float
     return tuple(tuple(group) for group in groups)
 
 
-# -------------------------------------------------------------------------------------------------- what would settle it
-
-
 def _remedy(comparison: Comparison, pair: Difference) -> str:
+    """Say what would separate two models, if they differ by as much as estimated."""
     d = abs(pair.difference)
     names = joined([pair.model, pair.other])
     if d == 0 or comparison.told_apart(pair.model, pair.other) or not comparison.estimates:
@@ -303,5 +300,6 @@ def _foreseen(estimate: Any, metric: Metric, design: Design) -> Pair:
     fitted = estimator.fit(expected_counts(estimate, design))
     value, centre = estimate.expect(metric), fitted.expect(metric)
     scale = value / centre if centre > 0 and value > 0 else 1.0
-    below, above = _one_sided(centre, *fitted.interval(metric, level=0.95, target="cases"), 0.95)
+    low, high = fitted.interval(metric, level=0.95, target="cases")
+    below, above = _one_sided(centre, low, high, 0.95)
     return float(below) * scale, float(above) * scale

@@ -12,7 +12,7 @@ from fullrank.data import Split
 from fullrank.estimators import MLE, Estimate, Estimator, LogSpline, RankDistribution, WeightedMLE
 from fullrank.evaluation.audit import Audit, undecided
 from fullrank.evaluation.planner import Planner
-from fullrank.evaluation.rehearsal import AIM, ByMetric, Guess, Rehearsal, half_width
+from fullrank.evaluation.rehearsal import AIM, ByMetric, Guess, Rehearsal, half_widths
 from fullrank.evaluation.speeds import EXACT_SECONDS_ARE_WORTH, Exact, Speeds
 from fullrank.metrics import Metric
 from fullrank.observing.budget import Budget
@@ -155,7 +155,7 @@ class ModelRun:
         begin = time.perf_counter()
         planner, seen, self.corrected = self.planner, self.observation, {}
         estimate = self.job.estimator.fit(seen.counts())
-        half = {m: half_width(estimate, m, planner.level, planner.target) for m in planner.metrics}
+        half = half_widths(estimate, planner.metrics, planner.level, planner.target)
         goals = planner.goals({m: float(estimate.expect(m)) for m in planner.metrics})
         widths = {str(m): width for m, width in half.items()}
         self.rounds.append(
@@ -172,7 +172,7 @@ class ModelRun:
         if not cut_off or not undecided(seen, self.cut).any():
             return True
         self.audit.extend(seen, self.cut, self.budget)
-        inside = {m: half_width(dist, m, planner.level) for m in cut_off}
+        inside = half_widths(dist, cut_off, planner.level)
         self.corrected = self.audit.corrected(seen, dist, inside, planner.level, self.cut)
         self.rounds[-1] |= {"audited": len(self.audit.cases), "refuted": [str(m) for m in self.corrected]}
         return not self.corrected
@@ -253,7 +253,7 @@ class ModelRun:
         case_goals = planner.case_goals(fitted.goals, floors)
         inside = dict(fitted.half)
         if planner.target == "population":
-            inside = {m: half_width(fitted.estimate, m, planner.level) for m in planner.metrics}
+            inside = half_widths(fitted.estimate, planner.metrics, planner.level)
             if len(step.cases) == len(self.job.split.users) and all(
                 fitted.half[m] <= goal or (floors[m] >= 0.95 * goal and inside[m] <= case_goals[m] / AIM)
                 for m, goal in fitted.goals.items()
@@ -308,7 +308,8 @@ class ModelRun:
         room = self.budget.affordable(seen.seconds_per_item)
         left = float(seen.compared.sum()) + room if self.budget.limited else None
         if len(self.rounds) == 1:
-            share, stop, ceiling = self.planner.thin(rehearsal, (stop, ceiling), left)
+            goals, floors = self.planner.goals(guess), self.planner.floors(guess, everyone)
+            share, stop, ceiling = rehearsal.thinned(goals, floors, (stop, ceiling), left)
             wanted = int(np.ceil(share * self.users))
         else:
             wanted = int(np.ceil(held * min(fitted.excess, 4.0) ** 2 * 1.03))

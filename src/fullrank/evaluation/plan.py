@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from fullrank._types import Pair
 from fullrank.estimators import LogSpline, RankDistribution
 from fullrank.estimators.intervals import check_interval
 from fullrank.evaluation.planner import Planner, check_precision, rehearsed_behind_guide
-from fullrank.evaluation.rehearsal import ByMetric, Guess, Rehearsal, half_width, made_up
+from fullrank.evaluation.rehearsal import ByMetric, Guess, Rehearsal, half_widths, made_up
 from fullrank.metrics import Metric, metrics_to_report
 from fullrank.ranks.counts import MOST_ITEMS, RankCounts
 from fullrank.ranks.design import Adaptive, Design, Exhaustive, Sample
@@ -242,13 +241,11 @@ def plan(
     if isinstance(pilot, RankCounts):
         pilot = LogSpline().fit(pilot)
     guess, cases = _guess(pilot, n_items, cases)
-    if pilot is not None and pilot.counts.design.compares:
-        draft = _Draft(planner, guess, cases, {m: float(pilot.expect(m)) for m in wanted})
-        found = _behind_guide(pilot, draft)
-    else:
-        draft = _Draft(planner, guess, cases, {m: guess.value(m) for m in wanted})
-        found = _in_rounds(draft, max_items, gather_cost)
-    values = {str(m): value for m, value in draft.values.items()}
+    behind = pilot if pilot is not None and pilot.counts.design.compares else None
+    expected = {m: guess.value(m) if behind is None else float(behind.expect(m)) for m in wanted}
+    draft = _Draft(planner, guess, cases, expected, planner.goals(expected), planner.floors(guess, cases))
+    found = _in_rounds(draft, max_items, gather_cost) if behind is None else _behind_guide(behind, draft)
+    values = {str(m): value for m, value in expected.items()}
     return Plan(guess.n_items, cases, tuple(values), planner.precision, absolute, target, level, values=values, **found)
 
 
@@ -260,16 +257,8 @@ class _Draft:
     guess: Guess
     cases: int
     values: ByMetric
-
-    @cached_property
-    def goals(self) -> ByMetric:
-        """The half-widths that are wanted."""
-        return self.planner.goals(self.values)
-
-    @cached_property
-    def floors(self) -> ByMetric:
-        """The half-widths that ranking everything leaves open."""
-        return self.planner.floors(self.guess, self.cases)
+    goals: ByMetric  # the half-widths that are wanted
+    floors: ByMetric  # those that ranking everything leaves open
 
     @property
     def everything(self) -> Choice:
@@ -297,10 +286,8 @@ class _Draft:
             if design.stages(n_items)[-1] < n_items - 1:
                 counts = made_up(design, ranks, n_items, candidates=guess.candidates)
                 dist, level = guess.estimator.fit(counts), self.planner.level
-                fewer = float(np.sqrt(len(counts) / self.cases))
-                half = {m: half_width(dist, m, level) * fewer for m in self.goals}
-                bounds = _bounds(dist, tuple(self.goals), level)
-                yield self.choice(design, counts.items_scored / len(counts), half, bounds)
+                half = half_widths(dist, self.goals, level, cases=self.cases)
+                yield self.choice(design, counts.items_scored / len(counts), half, _bounds(dist, self.goals, level))
 
     def notes(self, choices: Sequence[Choice], max_items: int | None) -> list[str]:
         """Say what no plan reaches, and which of the choices rest on the prior; the last of them is the best found."""
@@ -371,7 +358,7 @@ def sampling_cost(rehearsal: Rehearsal) -> tuple[tuple[tuple[int, float, float],
 
 def _behind_guide(pilot: RankDistribution, draft: _Draft) -> dict[str, Any]:
     """What a plan says of more negatives of the rest, behind the part that the pilot compared."""
-    tried = rehearsed_behind_guide(pilot, draft.planner, draft.cases)
+    tried = rehearsed_behind_guide(pilot, draft.goals, draft.planner.level, draft.cases)
     choices = [draft.everything, *(draft.choice(design, items, half) for design, items, half in tried)]
     # the first that meets the precision; if none does, the last that was tried, unless ranking everything costs no more
     best = next((place for place, each in enumerate(choices) if each.meets and place > 0), len(choices) - 1)

@@ -8,7 +8,7 @@ import numpy as np
 
 from fullrank._types import IntArray
 from fullrank.estimators import LogSpline, RankDistribution
-from fullrank.evaluation.rehearsal import AIM, ByMetric, Candidate, Guess, Rehearsal, half_width
+from fullrank.evaluation.rehearsal import AIM, ByMetric, Candidate, Guess, Rehearsal, half_widths
 from fullrank.metrics import Metric
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import Adaptive
@@ -71,20 +71,13 @@ class Planner:
         goals = {m: AIM * goal for m, goal in self.goals(guess).items()}
         return self.rehearse(guess, cases).cheapest(goals).items * cases
 
-    def thin(
-        self, rehearsal: Rehearsal, least: tuple[int, int] = (1, 0), max_items: float | None = None
-    ) -> tuple[float, int, int]:
-        """Choose users and negatives together, for the population: (share of the cases, stop, ceiling)."""
-        floors = self.floors(rehearsal.guess, rehearsal.cases)
-        return rehearsal.thinned(self.goals(rehearsal.guess), floors, least, max_items)
-
     def choose(self, rehearsal: Rehearsal, max_items: float | None = None) -> Candidate:
         """The cheapest design that is expected to reach the precision, for a part of the cases where that is enough."""
         guess, cases = rehearsal.guess, rehearsal.cases
         goals, floors = self.goals(guess), self.floors(guess, cases)
         reachable = all(goal > floors[m] for m, goal in goals.items())
         if self.target == "population" and (reachable or max_items is not None):
-            part, stop, ceiling = self.thin(rehearsal, max_items=max_items)
+            part, stop, ceiling = rehearsal.thinned(goals, floors, max_items=max_items)
             half = {m: width / float(np.sqrt(part)) for m, width in rehearsal.fitted(goals, stop, ceiling).items()}
             return Candidate(stop, ceiling, rehearsal.items(stop, ceiling), half, part)
         room = None if max_items is None else max_items / cases
@@ -104,7 +97,7 @@ def check_precision(precision: Any, absolute: bool) -> float:
 
 
 def rehearsed_behind_guide(
-    pilot: RankDistribution, planner: Planner, cases: int
+    pilot: RankDistribution, goals: ByMetric, level: float, cases: int
 ) -> Iterator[tuple[Guided, float, dict[Metric, float]]]:
     """Designs with more and more negatives of the rest: items per case and half-widths, until these are as wanted.
 
@@ -116,9 +109,7 @@ def rehearsed_behind_guide(
         raise ValueError("`pilot` must have open cases of a guided design: there is nothing to plan.")
     rng, done = np.random.default_rng(0), counts.sampled_part()[0]
     open_, better = _made_up(pilot, fitted, rng)
-    values = {metric: float(pilot.expect(metric)) for metric in planner.metrics}
-    goals, largest = planner.goals(values), int(open_["rest"].max())
-    negatives = max(int(fitted.column("drawn").max()), 1)
+    negatives, largest = max(int(fitted.column("drawn").max()), 1), int(open_["rest"].max())
     for _ in range(DOUBLINGS):
         tried = replace(design, negatives=min(negatives, largest), max_negatives=None)
         drawn, hits = tried.simulate(better + 1, open_["rest"] + 1, rng)
@@ -128,8 +119,7 @@ def rehearsed_behind_guide(
         if done is not None:  # cases that are closed, or compared with all, do not change
             made += replace(done, design=tried)
         dist = (pilot.estimator if isinstance(pilot.estimator, LogSpline) else LogSpline()).fit(made)
-        fewer = float(np.sqrt(len(counts) / cases))
-        half = {metric: half_width(dist, metric, planner.level) * fewer for metric in planner.metrics}
+        half = half_widths(dist, goals, level, cases=cases)
         yield tried, made.items_scored / len(made), half
         if negatives >= largest or all(half[metric] <= goal for metric, goal in goals.items()):
             return

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
@@ -135,10 +135,13 @@ def made_up(design: Design, ranks: IntArray, n_items: int, *, candidates: str = 
     return RankCounts.from_outcomes(drawn, hits, int(n_items), design, candidates=candidates)
 
 
-def half_width(estimate: Estimate, metric: Metric, level: float, target: str = "cases") -> float:
-    """Half of what an estimate's interval spans."""
-    low, high = estimate.interval(metric, level=level, target=target)  # type: ignore[arg-type]  # checked
-    return float(high - low) / 2
+def half_widths(
+    estimate: Estimate, metrics: Iterable[Metric], level: float, target: Any = "cases", cases: int | None = None
+) -> dict[Metric, float]:
+    """Half of what the intervals of an estimate span, or would with another number of ``cases``."""
+    fewer = 1.0 if cases is None else float(np.sqrt(len(estimate.counts) / cases))
+    spans = {m: estimate.interval(m, level=level, target=target) for m in metrics}
+    return {m: float(high - low) / 2 * fewer for m, (low, high) in spans.items()}
 
 
 def _cells(n_items: int) -> Grid:
@@ -246,10 +249,9 @@ class Rehearsal:
 
     def fitted(self, metrics: Iterable[Metric], stop: int, ceiling: int) -> dict[Metric, float]:
         """The half-widths for these cases that LogSpline gives on the made-up counts, at the guess's own values."""
-        counts = self.counts(stop, ceiling)
-        dist = self.guess.estimator.fit(counts)
-        fewer, value = float(np.sqrt(len(counts) / self.cases)), self.guess.value
-        return {m: half_width(dist, m, self.level) * fewer * value(m) / max(dist.expect(m), 1e-300) for m in metrics}
+        dist = self.guess.estimator.fit(self.counts(stop, ceiling))
+        found = half_widths(dist, metrics, self.level, cases=self.cases)
+        return {m: half * self.guess.value(m) / max(dist.expect(m), 1e-300) for m, half in found.items()}
 
     # ------------------------------------------------------------------------------------------------ choosing
 
