@@ -15,7 +15,7 @@ from made_up import make_world
 
 import fullrank as fr
 from fullrank.evaluation import speeds
-from fullrank.evaluation.rehearsal import Guess
+from fullrank.evaluation.planner import Guess
 from fullrank.observing.budget import Budget
 
 METRICS = ["ndcg@10", "recall@10"]

@@ -8,7 +8,7 @@ from made_up import make_world
 
 import fullrank as fr
 from fullrank.evaluation.plan import sampling_cost
-from fullrank.evaluation.rehearsal import Guess, Rehearsal, made_up
+from fullrank.evaluation.planner import Guess, Rehearsal, made_up
 
 
 @pytest.fixture(scope="module")

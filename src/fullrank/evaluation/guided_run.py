@@ -17,7 +17,7 @@ from fullrank.estimators import RankDistribution
 from fullrank.estimators.hyperprior import guide_lift
 from fullrank.evaluation.audit import case_keys, undecided
 from fullrank.evaluation.model_run import Fitted, ModelRun, Step
-from fullrank.evaluation.rehearsal import ByMetric
+from fullrank.evaluation.planner import ByMetric
 from fullrank.metrics import Metric
 from fullrank.observing.observation import Observation
 from fullrank.ranks.design import Design

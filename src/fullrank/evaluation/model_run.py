@@ -11,8 +11,7 @@ from fullrank._types import IntArray, Pair
 from fullrank.data import Split
 from fullrank.estimators import MLE, Estimate, Estimator, LogSpline, RankDistribution, WeightedMLE
 from fullrank.evaluation.audit import Audit, undecided
-from fullrank.evaluation.planner import Planner
-from fullrank.evaluation.rehearsal import AIM, ByMetric, Guess, Rehearsal, half_widths
+from fullrank.evaluation.planner import AIM, ByMetric, Guess, Planner, Rehearsal, half_widths
 from fullrank.evaluation.speeds import EXACT_SECONDS_ARE_WORTH, Exact, Speeds
 from fullrank.metrics import Metric
 from fullrank.observing.budget import Budget

@@ -8,20 +8,22 @@ from typing import Any
 import numpy as np
 
 from fullrank._checks import check_flag, check_number, check_whole
-from fullrank._types import Pair
+from fullrank._types import IntArray, Pair
 from fullrank.estimators import LogSpline, RankDistribution
 from fullrank.estimators.intervals import check_interval
-from fullrank.evaluation.planner import Planner, check_precision, rehearsed_behind_guide
-from fullrank.evaluation.rehearsal import ByMetric, Guess, Rehearsal, half_widths, made_up
+from fullrank.evaluation.planner import ByMetric, Guess, Planner, Rehearsal, check_precision, half_widths, made_up
 from fullrank.metrics import Metric, metrics_to_report
 from fullrank.ranks.counts import MOST_ITEMS, RankCounts
 from fullrank.ranks.design import Adaptive, Design, Exhaustive, Sample
+from fullrank.ranks.guided import Guided
 from fullrank.report.comparison import Verdict
 from fullrank.report.notebook import card
 from fullrank.report.panels import NOTEBOOK, PAGE, WIDTH, Panel, by_colour, chart_of, load, spread, tips
 from fullrank.report.tables import text_table
 from fullrank.report.words import as_json, joined, wrapped
 
+#: Behind a guide negatives are tried in doublings, so many times.
+DOUBLINGS = 12
 #: A design is blind where the outcomes alone would leave the value open by more than this share of it.
 BLIND = 1.0
 
@@ -222,7 +224,7 @@ def plan(
 
     Cost and precision depend on the ranks, of which there is only a guess: a ``pilot`` (counts of a small run, or an
     estimate from them), else what recommenders usually show. Cases are made up from the guess and designs are rehearsed
-    on them (:mod:`fullrank.evaluation.rehearsal`). ``gather_cost``: how many times dearer an item scored alone is than one
+    on them (:mod:`fullrank.evaluation.planner`). ``gather_cost``: how many times dearer an item scored alone is than one
     in a whole row; where sampling then costs more than ranking everything, the plan says so. ``fr.evaluate(…,
     design="adaptive", precision=…)`` carries the plan out, corrects it as it goes, and audits the result, which takes about
     a tenth more.
@@ -356,10 +358,58 @@ def sampling_cost(rehearsal: Rehearsal) -> tuple[tuple[tuple[int, float, float],
     return tuple(rows), efficient
 
 
+def _choices_behind_guide(pilot: RankDistribution, draft: _Draft) -> Iterator[Choice]:
+    """Designs with more and more negatives of the rest, until the half-widths are as wanted.
+
+    Each open case of the pilot gets a number of better items in its rest from its own posterior, and is sampled anew.
+    """
+    counts, fitted = pilot.counts, pilot.fitted
+    design = counts.design
+    if not isinstance(design, Guided) or fitted is None:
+        raise ValueError("`pilot` must have open cases of a guided design: there is nothing to plan.")
+    rng, done = np.random.default_rng(0), counts.sampled_part()[0]
+    open_, better = _made_up(pilot, fitted, rng)
+    negatives, largest = max(int(fitted.column("drawn").max()), 1), int(open_["rest"].max())
+    for _ in range(DOUBLINGS):
+        tried = replace(design, negatives=min(negatives, largest), max_negatives=None)
+        drawn, hits = tried.simulate(better + 1, open_["rest"] + 1, rng)
+        made = RankCounts.from_outcomes(
+            drawn, hits, np.full(len(hits), round(counts.n_items)), tried, candidates=counts.candidates, **open_
+        )
+        if done is not None:  # cases that are closed, or compared with all, do not change
+            made += replace(done, design=tried)
+        dist = (pilot.estimator if isinstance(pilot.estimator, LogSpline) else LogSpline()).fit(made)
+        half = half_widths(dist, draft.goals, draft.planner.level, cases=draft.cases)
+        yield draft.choice(tried, made.items_scored / len(made), half)
+        if negatives >= largest or all(half[metric] <= goal for metric, goal in draft.goals.items()):
+            return
+        negatives *= 2
+
+
+def _made_up(
+    dist: RankDistribution, fitted: RankCounts, rng: np.random.Generator
+) -> tuple[dict[str, IntArray], IntArray]:
+    """What is known of the pilot's open cases, and how many of the rest are better, drawn from each one's posterior."""
+    outcomes, which = np.unique(fitted.outcomes, axis=0, return_inverse=True)
+    law = dist.grid.law(fitted.design, fitted.n_items, outcomes[:, 0], outcomes[:, 1])
+    rest = np.maximum(np.round(fitted.pool_weight / fitted.weight).astype(np.int64) - 1, 1)
+    row, known, hits = dist.rows[fitted.group_of], fitted.all_compared, fitted.column("hits")
+    better = []
+    for cell, number in enumerate(fitted.cases):
+        weight = np.cumsum(np.maximum(dist.masses[row[cell]], 0.0) * law[:, which.ravel()[cell]])
+        if known[cell] or not weight[-1] > 0:
+            better.append(np.full(number, hits[cell]))
+            continue
+        place = np.minimum(np.searchsorted(weight, rng.random(number) * weight[-1]), len(weight) - 1)
+        better.append(rng.integers(dist.grid.lo[place], dist.grid.hi[place] + 1) - 1)
+    about = {name: np.repeat(fitted.column(name), fitted.cases) for name in ("ahead", "recent", "order", "targets")}
+    about |= {"rest": np.repeat(rest, fitted.cases), "recent": np.minimum(about["recent"], about["ahead"])}
+    return about, np.minimum(np.concatenate(better), about["rest"])
+
+
 def _behind_guide(pilot: RankDistribution, draft: _Draft) -> dict[str, Any]:
     """What a plan says of more negatives of the rest, behind the part that the pilot compared."""
-    tried = rehearsed_behind_guide(pilot, draft.goals, draft.planner.level, draft.cases)
-    choices = [draft.everything, *(draft.choice(design, items, half) for design, items, half in tried)]
+    choices = [draft.everything, *_choices_behind_guide(pilot, draft)]
     # the first that meets the precision; if none does, the last that was tried, unless ranking everything costs no more
     best = next((place for place, each in enumerate(choices) if each.meets and place > 0), len(choices) - 1)
     best = best if choices[best].share < 1 else 0
