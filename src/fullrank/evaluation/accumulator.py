@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fullrank._checks import TIES, check_choice, check_whole
+from fullrank._checks import TIES, check_choice, check_whole, first_where
 from fullrank._types import Array, BoolArray, IntArray
 from fullrank.estimators import Estimator
 from fullrank.evaluation.correct import DEFAULT_METRICS, report_on
@@ -15,28 +15,6 @@ from fullrank.metrics import Metric
 from fullrank.ranks.counts import RankCounts, check_candidates
 from fullrank.ranks.design import Design, parse_design
 from fullrank.report import Report
-
-
-def refuse_top(design: Design) -> Design:
-    """Refuse `Top`: a row of scores is a sample or everything, and cannot show that a rank is beyond k."""
-    if design.beyond is not None:
-        raise ValueError(
-            f"`design` must be 'full', 'uni99' or the like, or 'adaptive' with rows of scores, got '{design}'."
-        )
-    return design
-
-
-def beaten_by(scores: Any, own: Any, negative: Any, ties: str, chance: Any) -> Any:
-    """Count the negatives of every row that are ranked above its target; NumPy arrays or tensors, wherever they are.
-
-    ``own`` are the targets' scores. Of t negatives that score the same, all count (``"pessimistic"``), none
-    (``"optimistic"``), or, at random, 0 to t of them, as ``chance``, uniform in [0, 1), has it.
-    """
-    above = (negative & (scores > own[:, None])).sum(1)
-    if ties == "optimistic":
-        return above
-    tied = (negative & (scores == own[:, None])).sum(1)
-    return above + (tied if ties == "pessimistic" else (chance * (tied + 1)) // 1)
 
 
 class Accumulator:
@@ -71,7 +49,11 @@ class Accumulator:
         rng: int | np.random.Generator | None = 0,
         name: str = "model",
     ) -> None:
-        self.design = refuse_top(parse_design(design))
+        self.design = parse_design(design)
+        if self.design.beyond is not None:  # a row is a sample or everything: it cannot show that a rank is beyond k
+            raise ValueError(
+                f"`design` must be 'full', 'uni99' or the like, or 'adaptive' with rows of scores, got '{self.design}'."
+            )
         check_choice("ties", ties, TIES)
         check_whole("n_items", n_items, 1, none=True)
         self.n_items = n_items
@@ -104,21 +86,21 @@ class Accumulator:
             raise ValueError(f"`scores` must have shape (rows, candidates), one row per case, got {values.shape}.")
         if values.dtype.kind not in "iufb":
             raise TypeError(f"`scores` must be numbers, got {values.dtype} values.")
-        relevant = relevance(as_array(target), *values.shape)
-        if np.isnan(values).any():
-            first = int(np.flatnonzero(np.isnan(values).any(1))[0])
-            raise ValueError(f"`scores` has NaN in row {first}: such a score cannot be ranked.")
+        relevant = _relevance(as_array(target), *values.shape)
+        if (bad := first_where(np.isnan(values).any(1))) is not None:
+            raise ValueError(f"`scores` has NaN in row {bad}: such a score cannot be ranked.")
         row, column = np.nonzero(relevant)
         own = values[row, column]
-        if (own == -np.inf).any():
-            raise ValueError(
-                f"`scores` is −inf for the target of row {int(row[own == -np.inf][0])}: a target must be a candidate."
-            )
+        if (bad := first_where(own == -np.inf)) is not None:
+            raise ValueError(f"`scores` is −inf for the target of row {row[bad]}: a target must be a candidate.")
         targets = relevant.sum(1)
         negative = ~relevant & (values != -np.inf)
         drawn = negative.sum(1)[row]
         chance = self._rng.random(len(values))[row]
-        above = beaten_by(values[row], own, negative[row], self.ties, chance).astype(np.int64)
+        above = (negative[row] & (values[row] > own[:, None])).sum(1)
+        if self.ties != "optimistic":  # of t that score the same all count, or, at random, 0 to t of them
+            tied = (negative[row] & (values[row] == own[:, None])).sum(1)
+            above += tied if self.ties == "pessimistic" else (chance * (tied + 1)).astype(np.int64)
         ids = np.arange(self._rows, self._rows + len(values)) if users is None else as_array(users)
         if ids.shape != (len(values),):
             raise ValueError(f"`users` must hold one id per row, got shape {ids.shape} for {len(values)} rows.")
@@ -203,13 +185,11 @@ class Accumulator:
     def _check_drawn(self, drawn: Array, row: Array, pools: Array, room: int) -> None:
         """Refuse rows with other numbers of negatives than the design's; fewer are fine where rows are padded to it."""
         least, most = (int(self.design.stages(int(size))[0]) for size in (pools.min(), pools.max()))
-        wrong = (drawn > most) | (room < least)
-        if wrong.any():
-            place = int(np.argmax(wrong))
+        if (place := first_where((drawn > most) | (room < least))) is not None:
             raise ValueError(
-                f"row {int(row[place])} of `scores` must hold the {most} negatives of '{self.design}' beside its target, "
-                f"got {int(drawn[place])}: if that many were drawn, write Sample({int(drawn[place])}); where some are "
-                "missing, pad the row with −inf."
+                f"row {row[place]} of `scores` must hold the {most} negatives of '{self.design}' beside its target, got "
+                f"{drawn[place]}: if that many were drawn, write Sample({drawn[place]}); where some are missing, pad the "
+                "row with −inf."
             )
 
 
@@ -220,14 +200,13 @@ def as_array(values: Any) -> Array:
     return to_numpy(values)
 
 
-def relevance(target: Array, rows: int, columns: int) -> BoolArray:
+def _relevance(target: Array, rows: int, columns: int) -> BoolArray:
     """Return which of the scores are those of targets, given as one column for all, one per row, or marked by 0 and 1."""
     if target.shape == (rows, columns) and columns > 1:
         if not np.isin(target, (0, 1)).all():
             raise ValueError("`target` in the shape of `scores` must hold 0 and 1 only: which candidates are relevant.")
         relevant = target.astype(bool)
-        if not relevant.any(1).all():
-            row = int(np.flatnonzero(~relevant.any(1))[0])
+        if (row := first_where(~relevant.any(1))) is not None:
             raise ValueError(f"`target` has no relevant candidate in row {row}: leave such rows out.")
         return relevant
     if target.dtype.kind not in "iu" or target.shape not in {(), (rows,), (rows, 1)}:
@@ -236,10 +215,8 @@ def relevance(target: Array, rows: int, columns: int) -> BoolArray:
             f"{target.shape} and type {target.dtype}."
         )
     column = np.broadcast_to(target.reshape(-1), (rows,))
-    outside = (column < -columns) | (column >= columns)
-    if outside.any():
-        row = int(np.argmax(outside))
-        raise ValueError(f"`target` is column {int(column[row])} in row {row}: there are {columns} candidates.")
+    if (row := first_where((column < -columns) | (column >= columns))) is not None:
+        raise ValueError(f"`target` is column {column[row]} in row {row}: there are {columns} candidates.")
     relevant = np.zeros((rows, columns), dtype=bool)
     relevant[np.arange(rows), column] = True
     return relevant
