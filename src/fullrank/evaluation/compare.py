@@ -129,13 +129,10 @@ def _unlike(counts: Sequence[RankCounts], same: bool) -> Iterator[str]:
     if len(counts) > 1 and not same:
         yield "the models were not evaluated on the same cases: taken as independent."
     among, pools = [*dict.fromkeys(each.candidates for each in counts)], [each.n_items for each in counts]
-    if len(among) > 1:
-        yield f"the models were ranked among different candidates ({joined(among)}): their metrics are of different tasks."
-    elif max(pools) > 1.01 * min(pools):
-        yield (
-            f"the models were ranked among different numbers of candidates ({min(pools):,.0f} to {max(pools):,.0f}): their "
-            "metrics are of different tasks."
-        )
+    if len(among) > 1 or max(pools) > 1.01 * min(pools):
+        numbers = f"numbers of candidates ({min(pools):,.0f} to {max(pools):,.0f})"
+        what = f"candidates ({joined(among)})" if len(among) > 1 else numbers
+        yield f"the models were ranked among different {what}: their metrics are of different tasks."
 
 
 def holm(p_values: Sequence[float]) -> FloatArray:
@@ -146,9 +143,8 @@ def holm(p_values: Sequence[float]) -> FloatArray:
     """
     p = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p, kind="stable")
-    raised = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
     out = np.empty(len(p))
-    out[order] = np.minimum(raised, 1.0)
+    out[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1.0)
     return out
 
 
@@ -224,8 +220,6 @@ def _spread_below(one: Pair, two: Pair, ρ: float) -> float:
 
 def _best(value: FloatArray, down: FloatArray, up: FloatArray, together: FloatArray) -> FloatArray:
     """Return how often each model comes out on top in joint draws of what the values may truly be."""
-    if len(value) == 1:
-        return np.ones(1)
     roots, vectors = np.linalg.eigh(together)
     z = np.random.default_rng(0).standard_normal((DRAWS, len(value))) @ (vectors * np.sqrt(np.maximum(roots, 0.0))).T
     wide = 1e6  # stands for "anything": an interval without an end

@@ -8,7 +8,6 @@ round, which finds out whether the guide is worth it.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import cast
 
 import numpy as np
 
@@ -48,8 +47,6 @@ COST_POWER = 0.8
 KEEP_OPEN, FEWEST_KEPT = 0.1, 100
 #: Rounds after which all that is left is compared.
 MOST_ROUNDS = 24
-#: What cases of one gain and outcome have in common.
-_KEY = ("order", "targets", "ahead", "recent", "drawn", "hits")
 
 
 class GuidedRun(ModelRun):
@@ -91,10 +88,10 @@ class GuidedRun(ModelRun):
 
     def observe_round(self, design: Design, cases: IntArray | None = None) -> None:
         """Observe cases further; where AUC is asked for and chance kept none of few closed cases open, keep them all."""
-        if not getattr(design, "keep_open", 0.0):
+        if not isinstance(design, Guided) or not design.keep_open:
             super().observe_round(design, cases)
             return
-        keeping = replace(cast(Guided, design), keep_open=1.0)
+        keeping = replace(design, keep_open=1.0)
         super().observe_round(keeping if self.keeps_all else design, cases)
         seen = self.observation
         closed = seen.begun & ~seen.known & design.closed(seen.ahead)
@@ -198,8 +195,15 @@ def open_shares(
     posterior, counts = dist.posterior, dist.fitted
     if posterior is None or counts is None:
         raise ValueError("the estimate has no posterior: it does not say what each case leaves open.")
-    asked = case_keys(seen, cases, *_KEY)
-    known = np.stack([counts.column(name) for name in _KEY], axis=1)
+    names = (
+        "order",
+        "targets",
+        "ahead",
+        "recent",
+        "drawn",
+        "hits",
+    )  # what cases of one gain and outcome have in common
+    asked, known = case_keys(seen, cases, *names), np.stack([counts.column(name) for name in names], axis=1)
     which = np.unique(np.concatenate([known, asked]), axis=0, return_inverse=True)[1].ravel()
     own, of_case = np.split(which, [len(known)])
     weight = np.maximum(np.bincount(own, counts.weight, which.max() + 1), 1e-300)

@@ -75,14 +75,14 @@ class Fitted:
     seconds: float
 
     @property
-    def met(self) -> bool:
-        """Whether every half-width is as wanted."""
-        return self.excess <= 1.0
-
-    @property
     def excess(self) -> float:
         """How many times as wide as wanted the widest interval is."""
         return max(self.half[metric] / goal for metric, goal in self.goals.items())
+
+    @property
+    def met(self) -> bool:
+        """Whether every half-width is as wanted."""
+        return self.excess <= 1.0
 
 
 class ModelRun:
@@ -133,8 +133,6 @@ class ModelRun:
             else:
                 step = following(step, fitted)
 
-    # ------------------------------------------------------------------------------------------------ observe, fit
-
     def observe_round(self, design: Design, cases: IntArray | None = None) -> None:
         """Observe cases further. Estimators without a likelihood get nothing of a round that was cut short."""
         before = self.observation.copy()
@@ -180,8 +178,6 @@ class ModelRun:
         estimate = fitted.estimate
         return estimate if isinstance(estimate, RankDistribution) else LogSpline().fit(self.observation.counts())
 
-    # ------------------------------------------------------------------------------------------------ exactly
-
     def _speeds(self) -> Speeds | None:
         """What items cost, if it may matter; where exact evaluation is cheaper, it is done at once."""
         if self.job.design is not None or self.budget.items < float(self.job.split.n_items) * len(self.job.split.users):
@@ -217,8 +213,6 @@ class ModelRun:
             )
         self.observe_round(exact.design)
         self.stop_reason = self.stop_reason or "exact"
-
-    # ------------------------------------------------------------------------------------------------ plan
 
     def first_step(self) -> Step:
         """A first stage for everybody, or fewer negatives or users where that is too much."""
@@ -284,9 +278,11 @@ class ModelRun:
             found = rehearsal.cheapest(asked, (step.stop, int(higher[0])), afford)
         if afford is not None and (found.items > afford or found.items <= now * 1.0001):
             return self._stop("budget")
-        if speeds is not None and speeds.exact_is_cheaper((found.items - now) * len(seen), fitted.seconds):
-            self.rank_exactly(speeds.exact, f"turned out cheaper than to go on sampling: {speeds.ratio}")
-            return None
+        if speeds is not None and (exact := speeds.exact).within:
+            another_round = speeds.gathered * (found.items - now) * len(seen) + 2 * fitted.seconds  # and a report's fit
+            if exact.seconds < EXACT_SECONDS_ARE_WORTH * another_round:
+                self.rank_exactly(exact, f"turned out cheaper than to go on sampling: {speeds.ratio}")
+                return None
         # pools vary: all of the mean one is all
         ceiling = self.job.split.n_items - 1 if found.ceiling >= rehearsal.guess.n_items - 1 else found.ceiling
         if len(self.rounds) == 1 and found.items > 4 * now:  # a first fit is rough: most of the way, then fit again

@@ -178,28 +178,27 @@ class Plan:
             for each in self.choices
             if each.relative > 0 and each.share > 0
         ]  # fmt: skip
-        low = 0.7 * min(each["items"] for each in [*line, *points])
+        every = [*line, *points]
+        low = 0.7 * min(each["items"] for each in every)
         names = "datum.value >= 0.01 ? format(datum.value, '~r') + '%' : format(datum.value, '~e') + '%'"
         axis = alt.Axis(values=[each for each in _TICKS[::2] if each >= low], labelExpr=names, grid=False)
-        across = alt.Scale(type="log", domain=[low, 100], nice=False)
-        x_of = alt.X("items:Q", title="items scored, of the full ranking", axis=axis, scale=across)
-        halves = [each["half"] for each in [*line, *points]]
-        bottom, top = 0.8 * min(halves), 1.4 * max(halves)
+        reach = alt.Scale(type="log", domain=[low, 100], nice=False)
+        x_of = alt.X("items:Q", title="items scored, of the full ranking", axis=axis, scale=reach)
+        bottom, top = 0.8 * min(each["half"] for each in every), 1.4 * max(each["half"] for each in every)
         up = alt.Axis(values=_TICKS, labelExpr="format(datum.value, '~r') + '%'")
         reach = alt.Scale(type="log", domain=[bottom, top], nice=False)
         y_of = alt.Y("half:Q", title="half-width, of the value", axis=up, scale=reach)
-        layers = []
-        if not self.absolute:
-            goal = chart_of([{"half": 100 * self.precision}])
-            layers.append(goal.mark_rule(strokeDash=[4, 3], color=style.muted).encode(y=y_of))
-        layers.append(chart_of(line).mark_line(color=style.series[0]).encode(x=x_of, y=y_of))
-        dots = chart_of(points).mark_point(filled=True, size=70, opacity=1)
-        layers.append(dots.encode(x=x_of, y=y_of, color=by_colour(), **tips()))
+        goal, dots = chart_of([{"half": 100 * self.precision}]), chart_of(points)
+        layers = [
+            *([] if self.absolute else [goal.mark_rule(strokeDash=[4, 3], color=style.muted).encode(y=y_of)]),
+            chart_of(line).mark_line(color=style.series[0]).encode(x=x_of, y=y_of),
+            dots.mark_point(filled=True, size=70, opacity=1).encode(x=x_of, y=y_of, color=by_colour(), **tips()),
+        ]
         # the line falls to the right: names stand above it, or below it where there is no room to the right
         gap = np.log(top / bottom) * 14 / 170  # a line of text; the axis below takes its part of the height
         for point, at in zip(points, spread([np.log(each["half"]) for each in points], gap), strict=True):
-            across_by = np.log(point["items"] / low) / np.log(100 / low)
-            left = across_by > (0.45 if len(point["name"]) > 10 else 0.8)
+            across = np.log(point["items"] / low) / np.log(100 / low)
+            left = across > (0.45 if len(point["name"]) > 10 else 0.8)
             words = chart_of([{**point, "half": np.exp(at)}]).mark_text(
                 align="right" if left else "left", dx=-8 if left else 10, dy=13 if left else -8, color=style.ink
             )
@@ -247,8 +246,12 @@ def plan(
     expected = {m: guess.value(m) if behind is None else float(behind.expect(m)) for m in wanted}
     draft = _Draft(planner, guess, cases, expected, planner.goals(expected), planner.floors(guess, cases))
     found = _in_rounds(draft, max_items, gather_cost) if behind is None else _behind_guide(behind, draft)
+    piloted = "a pilot" if behind is None else "a pilot behind a guide"
+    source = "recommenders seen before (the prior)" if pilot is None else piloted
     values = {str(m): value for m, value in expected.items()}
-    return Plan(guess.n_items, cases, tuple(values), planner.precision, absolute, target, level, values=values, **found)
+    return Plan(
+        guess.n_items, cases, tuple(values), planner.precision, absolute, target, level, source, values, **found
+    )
 
 
 @dataclass(frozen=True)
@@ -337,8 +340,8 @@ def _in_rounds(draft: _Draft, max_items: int | None, gather_cost: float) -> dict
         "eq. 13)."
     )
     return {
-        "source": guess.source, "choices": choices, "frontier": _frontier(rehearsal, choices, draft.values),
-        "stages": stages, "efficient_ceiling": ceiling, "notes": tuple(notes),
+        "choices": choices, "frontier": _frontier(rehearsal, choices, draft.values), "stages": stages,
+        "efficient_ceiling": ceiling, "notes": tuple(notes),
     }  # fmt: skip
 
 
@@ -347,9 +350,8 @@ def sampling_cost(rehearsal: Rehearsal) -> tuple[tuple[tuple[int, float, float],
 
     Returned with the largest stage at which that is less than N, the price of ranking a case in full.
     """
-    stages = np.flatnonzero(rehearsal.doublings)
-    rests = np.bincount(rehearsal.outcomes(1, int(rehearsal.sizes[-1]))[0], minlength=len(rehearsal.sizes))[stages]
-    sizes = rehearsal.sizes[stages]
+    stages, sizes = np.flatnonzero(rehearsal.doublings), rehearsal.sizes[rehearsal.doublings]
+    rests = np.bincount(rehearsal.outcomes(1, int(sizes[-1]))[0], minlength=len(rehearsal.sizes))[stages]
     alive = rests.sum() - np.concatenate([[0], np.cumsum(rests)[:-1]])
     cost = alive * np.diff(sizes, prepend=0) / np.maximum(rests, 1e-9)
     good = np.flatnonzero((cost <= rehearsal.guess.n_items) & (rests > 0) & (sizes < sizes[-1]))
@@ -378,7 +380,7 @@ def _choices_behind_guide(pilot: RankDistribution, draft: _Draft) -> Iterator[Ch
         )
         if done is not None:  # cases that are closed, or compared with all, do not change
             made += replace(done, design=tried)
-        dist = (pilot.estimator if isinstance(pilot.estimator, LogSpline) else LogSpline()).fit(made)
+        dist = draft.guess.estimator.fit(made)
         half = half_widths(dist, draft.goals, draft.planner.level, cases=draft.cases)
         yield draft.choice(tried, made.items_scored / len(made), half)
         if negatives >= largest or all(half[metric] <= goal for metric, goal in draft.goals.items()):
@@ -416,10 +418,7 @@ def _behind_guide(pilot: RankDistribution, draft: _Draft) -> dict[str, Any]:
     choices[best] = replace(choices[best], recommended=True)
     frontier = tuple((each.share, each.relative) for each in choices[1:])
     note = "Planned behind the part that the pilot compared; `evaluate(…, guide=…)` also goes deeper where that finds more."
-    return {
-        "source": "a pilot behind a guide", "choices": tuple(choices), "frontier": frontier, "stages": (),
-        "efficient_ceiling": 0, "notes": (note,),
-    }  # fmt: skip
+    return {"choices": tuple(choices), "frontier": frontier, "stages": (), "efficient_ceiling": 0, "notes": (note,)}
 
 
 def _guess(pilot: RankDistribution | None, n_items: int | None, cases: int | None) -> tuple[Guess, int]:

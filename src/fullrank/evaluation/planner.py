@@ -59,7 +59,6 @@ class Guess:
     groups: Groups  # with the share of the cases as their weight
     rows: IntArray
     n_items: int
-    source: str
     estimator: LogSpline  # what the run will be fitted with
     candidates: str = "unseen"  # what the run's counts will say
 
@@ -71,8 +70,8 @@ class Guess:
         weights, means = prior.mean_coefficients(n_items)
         mass = weights @ SplineModel.on(grid, prior.coefficients).mass(means)
         one = np.ones(1, dtype=np.int64)
-        groups, source = Groups(one, one, one - 1, np.ones(1)), "recommenders seen before (the prior)"
-        return cls(grid, mass[None, :], groups, one - 1, int(n_items), source, estimator, candidates)
+        groups = Groups(one, one, one - 1, np.ones(1))
+        return cls(grid, mass[None, :], groups, one - 1, int(n_items), estimator, candidates)
 
     @classmethod
     def of(cls, dist: RankDistribution) -> Self:
@@ -94,7 +93,7 @@ class Guess:
         order, targets, ahead, weight, rows = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         estimator = dist.estimator if isinstance(dist.estimator, LogSpline) else LogSpline()
         groups = Groups(order, targets, ahead, weight / weight.sum())
-        return cls(grid, np.stack(masses), groups, rows, N, "a pilot", estimator, dist.counts.candidates)
+        return cls(grid, np.stack(masses), groups, rows, N, estimator, dist.counts.candidates)
 
     @cached_property
     def mass(self) -> FloatArray:
@@ -202,8 +201,6 @@ class Rehearsal:
                 live = live[x[live] < most]
         return cls(guess, int(cases), stages[0], order, doublings, hits, most, level)
 
-    # ------------------------------------------------------------------------------------------------ outcomes
-
     def outcomes(self, stop: int, ceiling: int) -> tuple[IntArray, IntArray]:
         """Where in ``sizes`` each case comes to rest, and its hits there."""
         place = np.minimum(self._first(stop), int(np.searchsorted(self.sizes, ceiling)))
@@ -231,8 +228,6 @@ class Rehearsal:
         """Negatives scored per case."""
         return float(self.sizes[self.outcomes(stop, ceiling)[0]].mean())
 
-    # ------------------------------------------------------------------------------------------------ what is left open
-
     def left_open(self, metric: Metric) -> FloatArray:
         """Var[M(R) | size, hits] for every size and the numbers of hits that leave anything open."""
         N, grid, mass = self.guess.n_items, self.guess.grid, self.guess.mass
@@ -256,8 +251,6 @@ class Rehearsal:
         dist = self.guess.estimator.fit(self.counts(stop, ceiling))
         found = half_widths(dist, metrics, self.level, cases=self.cases)
         return {m: half * self.guess.value(m) / max(dist.expect(m), 1e-300) for m, half in found.items()}
-
-    # ------------------------------------------------------------------------------------------------ choosing
 
     def candidates(
         self, metrics: Iterable[Metric], least: tuple[int, int] = (1, 0)

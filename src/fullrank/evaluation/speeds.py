@@ -93,11 +93,6 @@ class Speeds:
         affordable = split.n_items * len(split.users) <= self.budget.items
         return Exact(Exhaustive(), whole, affordable and whole <= left, whole)
 
-    def exact_is_cheaper(self, more_items: float, fitting: float) -> bool:
-        """Whether exact evaluation takes less than another round: its items, its fit, and a report's."""
-        exact = self.exact
-        return exact.within and exact.seconds < EXACT_SECONDS_ARE_WORTH * (self.gathered * more_items + 2 * fitting)
-
     def _kept(self, what: str, design: Design) -> float:
         seen = self.observation
         path = None if seen.checkpoint is None else seen.checkpoint / file_name(seen.name, what, suffix=".json")

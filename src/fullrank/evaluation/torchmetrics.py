@@ -96,11 +96,8 @@ class FullRankMetric(_Base):  # type: ignore[misc]  # a class of another package
 
     def compute(self) -> Any:
         """Return the metric, or a dict of metrics, as scalars."""
-        fit = self.estimator.fit(self.counts)
-        values = {
-            str(metric): torch.tensor(fit.expect(metric), dtype=torch.float32, device=self.cells.device)
-            for metric in self.metrics
-        }
+        fit, how = self.estimator.fit(self.counts), {"dtype": torch.float32, "device": self.cells.device}
+        values = {str(metric): torch.tensor(fit.expect(metric), **how) for metric in self.metrics}
         return next(iter(values.values())) if self._single else values
 
     @property
