@@ -128,7 +128,7 @@ def test_misuse_is_one_sentence(pilot):
 @pytest.fixture(scope="module")
 def rehearsal():
     metrics = [fr.NDCG @ 5, fr.Recall @ 10]
-    return Rehearsal.of(Guess.prior(300), 4000, metrics, start=9), metrics
+    return Rehearsal(Guess.prior(300), 4000, metrics, start=9), metrics
 
 
 def test_rehearsed_designs_follow_their_law(rehearsal):
@@ -191,7 +191,7 @@ def test_a_plan_rehearses_among_the_candidates_of_its_pilot():
     for candidates in ("unseen", "all"):
         counts = fr.RankCounts.from_ranks(ranks, 5000, "uni99", candidates=candidates)
         guess = Guess.of(fr.LogSpline().fit(counts))
-        rehearsal = Rehearsal.of(guess, 500, [fr.NDCG @ 10])
+        rehearsal = Rehearsal(guess, 500, [fr.NDCG @ 10])
         assert guess.candidates == rehearsal.counts(1, 999).candidates == candidates
         values[candidates] = fr.plan(pilot=counts, precision=0.2).values["ndcg@10"]
         assert Guess.prior(5000, candidates).candidates == candidates

@@ -268,15 +268,14 @@ class ModelRun:
         """More negatives for the same cases."""
         seen = self.observation
         now = float(seen.compared.sum()) / len(seen)
-        room = self.budget.affordable(seen.seconds_per_item)
-        afford = now + AIM * room / len(seen) if self.budget.limited else None
+        afford = now + AIM * self.budget.affordable(seen.seconds_per_item) / len(seen)
         found = rehearsal.cheapest(asked, (step.stop, step.ceiling), afford)
         if (found.stop, found.ceiling) == (step.stop, step.ceiling):  # the plan believed it was there already
             higher = rehearsal.sizes[rehearsal.sizes > step.ceiling]
             if not len(higher):
                 return replace(step, stop=max(step.stop + 1, min(2 * step.stop, rehearsal.most)))
             found = rehearsal.cheapest(asked, (step.stop, int(higher[0])), afford)
-        if afford is not None and (found.items > afford or found.items <= now * 1.0001):
+        if self.budget.limited and (found.items > afford or found.items <= now * 1.0001):
             return self._stop("budget")
         if speeds is not None and (exact := speeds.exact).within:
             another_round = speeds.gathered * (found.items - now) * len(seen) + 2 * fitted.seconds  # and a report's fit
@@ -300,15 +299,14 @@ class ModelRun:
             return None
         rehearsal = self.planner.rehearse(guess, everyone, step.start)
         stop, ceiling = step.stop, step.ceiling
-        room = self.budget.affordable(seen.seconds_per_item)
-        left = float(seen.compared.sum()) + room if self.budget.limited else None
+        left = float(seen.compared.sum()) + self.budget.affordable(seen.seconds_per_item)
         if len(self.rounds) == 1:
             goals, floors = self.planner.goals(guess), self.planner.floors(guess, everyone)
             share, stop, ceiling = rehearsal.thinned(goals, floors, (stop, ceiling), left)
             wanted = int(np.ceil(share * self.users))
         else:
             wanted = int(np.ceil(held * min(fitted.excess, 4.0) ** 2 * 1.03))
-        if left is not None:
+        if self.budget.limited:
             per_user = rehearsal.items(stop, ceiling) * everyone / self.users
             wanted = min(wanted, int(AIM * left / max(per_user, 1.0)))
             if wanted <= held and len(self.rounds) > 1:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from fullrank._types import FloatArray, IntArray, Pair
+from fullrank._types import FloatArray, Pair
 from fullrank.estimators import MLE, Estimate, RankDistribution
 from fullrank.estimators._grid import Grid
 from fullrank.estimators.intervals import cell_gains
@@ -59,7 +59,7 @@ def influences(estimate: Estimate, metrics: Sequence[Metric]) -> list[Influence]
     serves correlations.
     """
     counts = estimate.counts
-    shape = None if all(metric.whole_auc for metric in metrics) or is_exhaustive(counts) else _Shape.of(estimate)
+    shape = None if all(metric.whole_auc for metric in metrics) or is_exhaustive(counts) else _Shape(estimate)
     users = np.bincount(counts.column("block"), counts.weight / counts.column("targets"), BLOCKS)
     out = []
     for metric in metrics:
@@ -118,7 +118,7 @@ def case_spread(one: Influence, two: Influence, paired: bool) -> Pair:
 
 def expected_counts(estimate: Estimate, design: Design) -> RankCounts:
     """Return the counts to expect had another design sampled the same cases: P̂(R) times its law, in whole cases."""
-    shape, counts = _Shape.of(estimate), estimate.counts
+    shape, counts = _Shape(estimate), estimate.counts
     N = round(counts.n_items)
     drawn, hits = design.outcomes(N)
     likely = shape.π @ shape.grid.law(design, N, drawn, hits)
@@ -129,32 +129,25 @@ def expected_counts(estimate: Estimate, design: Design) -> RankCounts:
     return RankCounts.from_outcomes(drawn, hits, N, design, candidates=counts.candidates)
 
 
-@dataclass(frozen=True, eq=False)
 class _Shape:
-    """A rank distribution on a coarse grid, and what each outcome shows of it."""
+    """The distribution of an estimate on a coarse grid, and what each outcome shows of it.
 
-    counts: RankCounts
-    grid: Grid
-    π: FloatArray
-    A: FloatArray  # cells × outcomes
-    outcome: IntArray  # of every cell of the counts
-    hats: FloatArray
+    MLE's distribution is taken where the estimate has none or takes outcomes as ranks.
+    """
 
-    @classmethod
-    def of(cls, estimate: Estimate) -> "_Shape":
-        """Take the distribution of an estimate, or MLE's where it has none or takes outcomes as ranks."""
-        counts = estimate.counts
+    def __init__(self, estimate: Estimate) -> None:
+        self.counts = counts = estimate.counts
         has_one = isinstance(estimate, RankDistribution) and len(estimate.grid)
         dist: Any = estimate if has_one else MLE(n_items="mean").fit(counts)
-        outcomes, outcome = unique_rows(counts.outcomes)
         N = int(np.ceil(counts.pool_range[1]))
-        grid = Grid.logarithmic(N, 100, 200)
+        self.grid = grid = Grid.logarithmic(N, 100, 200)
         weight = np.bincount(dist.rows, dist.fitted.groups.weight)
         π = np.maximum(dist.grid.moved(np.average(dist.masses, axis=0, weights=weight), grid), 1e-12)
-        A = grid.law(counts.design, counts.n_items, outcomes[:, 0], outcomes[:, 1])
+        self.π = π / π.sum()
+        outcomes, self.outcome = unique_rows(counts.outcomes)  # those there are, and that of every cell of the counts
+        self.A = grid.law(counts.design, counts.n_items, outcomes[:, 0], outcomes[:, 1])  # cells × outcomes
         x = 0.5 * (np.log(grid.lo) + np.log(grid.hi)) / max(np.log(N), 1e-9) * (HATS - 1)
-        hats = np.maximum(1 - np.abs(x[:, None] - np.arange(HATS)), 0.0)
-        return cls(counts, grid, π / π.sum(), A, outcome, hats)
+        self.hats = np.maximum(1 - np.abs(x[:, None] - np.arange(HATS)), 0.0)
 
     def influence(self, metric: Metric) -> tuple[FloatArray, float]:
         """ψ of every cell of the counts, and the share of its variance that is left when ranks are known."""

@@ -319,7 +319,7 @@ def _in_rounds(draft: _Draft, max_items: int | None, gather_cost: float) -> dict
     """What a plan says of sampling in rounds, beside ranking everything and the designs that people know."""
     planner, guess, everything = draft.planner, draft.guess, draft.everything
     rehearsal = planner.rehearse(guess, draft.cases)
-    found = planner.choose(rehearsal, max_items)
+    found = planner.choose(rehearsal, np.inf if max_items is None else max_items)
     counts = rehearsal.counts(found.stop, found.ceiling)
     bounds = _bounds(guess.estimator.fit(counts), planner.metrics, planner.level)
     best = draft.choice(counts.design, found.items, found.half_widths, bounds, found.part)

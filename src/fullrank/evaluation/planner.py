@@ -17,7 +17,7 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 
-from fullrank._types import BoolArray, FloatArray, IntArray
+from fullrank._types import FloatArray, IntArray
 from fullrank.estimators import Estimate, LogSpline, RankDistribution
 from fullrank.estimators._grid import Grid
 from fullrank.estimators.hyperprior import shipped
@@ -163,43 +163,33 @@ class Candidate:
     part: float = 1.0
 
 
-@dataclass(frozen=True, eq=False)
 class Rehearsal:
-    """``n`` made-up cases and their hits after ``sizes`` negatives, drawn without replacement."""
+    """Cases made up from a guess and their hits after ``sizes`` negatives, drawn without replacement.
 
-    guess: Guess
-    cases: int
-    start: int
-    sizes: IntArray
-    doublings: BoolArray
-    hits: IntArray  # sizes × cases; those beaten `most` times are followed no further
-    most: int
-    level: float  # of the intervals
+    Each is sampled to the end, or until it is beaten ``most`` times, which is enough for any design.
+    """
 
-    @classmethod
-    def of(cls, guess: Guess, cases: int, metrics: Iterable[Metric], start: int = 99, level: float = 0.95) -> Self:
-        """Draw cases from the guess and sample each to the end, or until it is beaten often enough for any design."""
-        N = guess.n_items
-        n = int(min(cases, MOST_CASES))
+    def __init__(
+        self, guess: Guess, cases: int, metrics: Iterable[Metric], start: int = 99, level: float = 0.95
+    ) -> None:
+        N, n = guess.n_items, int(min(cases, MOST_CASES))
+        self.guess, self.cases, self.level = guess, int(cases), level
         cut = max((metric.k or MOST_HITS for metric in metrics if not metric.whole_auc), default=10)
-        most = int(min(cut, STOPS[-1], max(N - 1, 1)))
+        self.most = int(min(cut, STOPS[-1], max(N - 1, 1)))
         stages = [m or N - 1 for m in Adaptive(min(start, max(N - 1, 1)), "all", 1, replace=False).stages(N)]
-        sizes = set(stages)
-        for a, b in pairwise(stages):
-            sizes |= {round(a + (b - a) * i / STEPS) for i in range(1, STEPS)}
-        order = np.array(sorted(sizes), dtype=np.int64)
-        doublings = np.isin(order, stages)
+        between = (round(a + (b - a) * i / STEPS) for a, b in pairwise(stages) for i in range(1, STEPS))
+        self.start, self.sizes = stages[0], np.unique([*stages, *between])
+        self.doublings = np.isin(self.sizes, stages)
+        self.hits = np.zeros((len(self.sizes), n), dtype=np.int64)  # sizes × cases
         rng, ranks = np.random.default_rng(0), guess.ranks(n)
-        hits = np.zeros((len(order), n), dtype=np.int64)
         x, live, before = np.zeros(n, dtype=np.int64), np.arange(n), 0
-        for place, m in enumerate(order.tolist()):
+        for place, m in enumerate(self.sizes.tolist()):
             compared = np.full(len(live), before)
             if len(live):
                 _, x[live] = Sample(m, replace=False).simulate(ranks[live], N, rng, compared=compared, hits=x[live])
-            hits[place], before = x, m
-            if doublings[place]:
-                live = live[x[live] < most]
-        return cls(guess, int(cases), stages[0], order, doublings, hits, most, level)
+            self.hits[place], before = x, m
+            if self.doublings[place]:
+                live = live[x[live] < self.most]
 
     def outcomes(self, stop: int, ceiling: int) -> tuple[IntArray, IntArray]:
         """Where in ``sizes`` each case comes to rest, and its hits there."""
@@ -276,7 +266,7 @@ class Rehearsal:
         return [(row[0], int(row[1]), int(row[2])) for row in rows], widths
 
     def thinned(
-        self, goals: ByMetric, floors: ByMetric, least: tuple[int, int] = (1, 0), max_items: float | None = None
+        self, goals: ByMetric, floors: ByMetric, least: tuple[int, int] = (1, 0), max_items: float = np.inf
     ) -> tuple[float, int, int]:
         """Users and negatives together, for the population: (share of the cases, stop, ceiling).
 
@@ -286,8 +276,7 @@ class Rehearsal:
         """
         tried, screen = self.candidates(goals, least)
         items = np.array([each for each, *_ in tried])
-        room = np.inf if max_items is None else AIM * max_items / (items * self.cases)
-
+        room = AIM * max_items / (items * self.cases)
         # What P(R) leaves open comes on top of the screen, by a factor that falls as designs see more: fits at a few of them
         few = np.unique(np.searchsorted(items, np.geomspace(items[0], items[-1], 7)[:5]))
         fits = [self.fitted(goals, *tried[place][1:]) for place in few]
@@ -301,14 +290,14 @@ class Rehearsal:
         best = int(np.lexsort((items * taken, np.round(excess, 2)))[0])
         return float(taken[best]), *tried[best][1:]
 
-    def cheapest(self, goals: ByMetric, least: tuple[int, int] = (1, 0), most_items: float | None = None) -> Candidate:
+    def cheapest(self, goals: ByMetric, least: tuple[int, int] = (1, 0), most_items: float = np.inf) -> Candidate:
         """The cheapest design that is expected to reach every goal (half-widths for these cases).
 
         Screened first; the winner is fitted, and what the fit finds beyond the screen is asked of the others as well, until
         one holds. With ``most_items`` per case and no design that reaches the goals within them: the one that comes nearest.
         """
         tried, screen = self.candidates(goals, least)
-        affordable = np.array([most_items is None or items <= most_items for items, *_ in tried])
+        affordable = np.array([items <= most_items for items, *_ in tried])
         affordable[0] |= not affordable.any()
         ratio = np.max([screen[metric] / goals[metric] for metric in goals], axis=0)
 
@@ -388,7 +377,7 @@ class Planner:
 
     def rehearse(self, guess: Guess, cases: int, start: int | None = None) -> Rehearsal:
         """Act designs out on cases made up from a guess; ``start``: the first stage that a run began with."""
-        return Rehearsal.of(guess, cases, self.metrics, start or self.first_stage(guess.n_items), self.level)
+        return Rehearsal(guess, cases, self.metrics, start or self.first_stage(guess.n_items), self.level)
 
     def items_by_prior(self, n_items: int, candidates: str, cases: int) -> float:
         """The items that sampling is expected to take, by the prior's guess of the ranks."""
@@ -396,17 +385,16 @@ class Planner:
         goals = {m: AIM * goal for m, goal in self.goals(guess).items()}
         return self.rehearse(guess, cases).cheapest(goals).items * cases
 
-    def choose(self, rehearsal: Rehearsal, max_items: float | None = None) -> Candidate:
+    def choose(self, rehearsal: Rehearsal, max_items: float = np.inf) -> Candidate:
         """The cheapest design that is expected to reach the precision, for a part of the cases where that is enough."""
         guess, cases = rehearsal.guess, rehearsal.cases
         goals, floors = self.goals(guess), self.floors(guess, cases)
         reachable = all(goal > floors[m] for m, goal in goals.items())
-        if self.target == "population" and (reachable or max_items is not None):
+        if self.target == "population" and (reachable or np.isfinite(max_items)):
             part, stop, ceiling = rehearsal.thinned(goals, floors, max_items=max_items)
             half = {m: width / float(np.sqrt(part)) for m, width in rehearsal.fitted(goals, stop, ceiling).items()}
             return Candidate(stop, ceiling, rehearsal.items(stop, ceiling), half, part)
-        room = None if max_items is None else max_items / cases
-        return rehearsal.cheapest(self.case_goals(goals, floors), most_items=room)
+        return rehearsal.cheapest(self.case_goals(goals, floors), most_items=max_items / cases)
 
 
 def check_precision(precision: Any, absolute: bool) -> float:
