@@ -166,7 +166,7 @@ def test_other_bad_calls():
         fr.Accumulator("uni9", ties="fair")
     with pytest.raises(ValueError, match="`n_items` is missing"):
         fr.Accumulator("uni2").update(np.zeros((1, 3)), 0)
-    with pytest.raises(ValueError, match="cannot merge 'uni9' into 'uni2'"):
+    with pytest.raises(ValueError, match="cannot merge design 'uni9' into 'uni2'"):
         fr.Accumulator("uni2").merge(fr.Accumulator("uni9"))
     with pytest.raises(ValueError, match=r"`candidates` must be 'unseen', 'all' or a name of your own .*, got 'All'"):
         fr.Accumulator("uni2", candidates="All")

@@ -56,10 +56,8 @@ class Accumulator:
             )
         check_choice("ties", ties, TIES)
         check_whole("n_items", n_items, 1, none=True)
-        self.n_items = n_items
         self.candidates = check_candidates(candidates)
-        self.ties = ties
-        self.name = name
+        self.n_items, self.ties, self.name = n_items, ties, name
         self._rng = np.random.default_rng(rng)
         self._parts: list[RankCounts] = []
         self._rows = 0
@@ -121,12 +119,10 @@ class Accumulator:
         """Take in what another one has seen (of other cases); returns itself."""
         if not isinstance(other, Accumulator):
             raise TypeError(f"`other` must be an Accumulator, got {type(other).__name__}.")
-        if other.design != self.design:
-            raise ValueError(f"cannot merge '{other.design}' into '{self.design}': outcomes follow different laws.")
-        if other.candidates != self.candidates:
-            raise ValueError(
-                f"cannot merge candidates '{other.candidates}' into '{self.candidates}': ranks follow different laws."
-            )
+        for what in ("design", "candidates"):
+            mine, its = getattr(self, what), getattr(other, what)
+            if mine != its:
+                raise ValueError(f"cannot merge {what} '{its}' into '{mine}': ranks follow different laws.")
         if other._gather() is not None:
             self._parts.append(other.counts)
             self._rows += other._rows

@@ -242,12 +242,10 @@ def _groups(models: tuple[str, ...], pairs: tuple[Difference, ...], level: float
 
 def _remedy(comparison: Comparison, pair: Difference) -> str:
     """Say what would separate two models, if they differ by as much as estimated."""
-    d = abs(pair.difference)
-    names = joined([pair.model, pair.other])
+    d, names = abs(pair.difference), joined([pair.model, pair.other])
     if d == 0 or comparison.told_apart(pair.model, pair.other) or not comparison.estimates:
         return ""
-    metric = comparison.metric
-    two = [comparison.estimates[name] for name in (pair.model, pair.other)]
+    metric, two = comparison.metric, [comparison.estimates[name] for name in (pair.model, pair.other)]
     # Holm asks more of a pair than the level alone: by as much as its p-value was raised
     z = z_of(1 - (1 - comparison.level) * (pair.p_value / pair.p_holm if pair.p_holm > 0 else 1.0))
     cases = 0.0

@@ -126,13 +126,11 @@ def report_on(
 
 
 def _bounds(estimate: Estimate, metric: Metric, level: float, target: str, interval: Pair | None) -> Pair | None:
-    """Return what the data alone allow.
-
-    Bounds are for the cases. About the population known ranks show no more than their interval does, which assumes nothing.
-    """
+    """Return what the data alone allow of these cases, or of the population."""
     if metric.whole_auc:
         return interval
     found = bounds_of(estimate, metric, level)
+    # about the population known ranks show no more than their interval does, which assumes nothing
     if target == "population" and interval is not None and estimate.counts.all_compared.any():
         return min(found[0], interval[0]), max(found[1], interval[1])
     return found

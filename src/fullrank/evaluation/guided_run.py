@@ -60,8 +60,7 @@ class GuidedRun(ModelRun):
 
     def carry_out(self) -> None:
         """Observe the model behind the guide until the precision is met, or without it if that is cheaper."""
-        n_items = self.job.split.n_items
-        metrics = self.planner.metrics
+        n_items, metrics = self.job.split.n_items, self.planner.metrics
         useless = n_items <= 2 * MOST or any(m.k is None and not m.whole_auc for m in metrics)
         if self.job.precision is None or useless or not (self.job.forces_guide or self.observation.is_function):
             super().carry_out()

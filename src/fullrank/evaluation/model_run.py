@@ -102,9 +102,8 @@ class ModelRun:
         #: Users in a fixed random order: the first so many are a sample of the population, and more contain fewer.
         users, which = np.unique(job.split.users, return_inverse=True)
         self.users = len(users)
-        place = np.empty(self.users, dtype=np.int64)
-        place[np.random.default_rng([self.observation.seed, 7]).permutation(self.users)] = np.arange(self.users)
-        self._place = place[which.ravel()]
+        order = np.random.default_rng([self.observation.seed, 7]).permutation(self.users)
+        self._place = np.argsort(order)[which.ravel()]
         self.audit = Audit(self._place)
         #: Value and standard error by the audit, of metrics whose interval it refutes.
         self.corrected: dict[Metric, Pair] = {}
@@ -289,10 +288,7 @@ class ModelRun:
         return Step(step.cases, step.start, found.stop, ceiling)
 
     def _more_users(self, step: Step, guess: Guess, fitted: Fitted) -> Step | None:
-        """More users, or more negatives for each, whichever makes the interval narrower; ``None``: there are no more users.
-
-        A first fit plans both together; later ones say how far it still is.
-        """
+        """More users, or more negatives for each, whichever narrows the interval more; ``None``: there are no more users."""
         seen, everyone = self.observation, len(self.job.split.users)
         held = len(np.unique(self._place[seen.begun]))
         if held >= self.users:
@@ -300,7 +296,7 @@ class ModelRun:
         rehearsal = self.planner.rehearse(guess, everyone, step.start)
         stop, ceiling = step.stop, step.ceiling
         left = float(seen.compared.sum()) + self.budget.affordable(seen.seconds_per_item)
-        if len(self.rounds) == 1:
+        if len(self.rounds) == 1:  # a first fit plans both together; later ones say how far it still is
             goals, floors = self.planner.goals(guess), self.planner.floors(guess, everyone)
             share, stop, ceiling = rehearsal.thinned(goals, floors, (stop, ceiling), left)
             wanted = int(np.ceil(share * self.users))

@@ -161,8 +161,7 @@ class _Shape:
         expected = ((π * gains) @ A) / likely  # E[gain | outcome], strata × outcomes
         hats = (A.T @ (B * π[:, None])) / likely[:, None]
         scores = hats - π @ B
-        seen = share.sum(0)
-        M = counts.effective_cases
+        seen, M = share.sum(0), counts.effective_cases
         information = M * (scores * seen[:, None]).T @ scores
         slope = np.zeros(HATS)
         for row, gain in enumerate(gains):

@@ -57,12 +57,11 @@ class Plan:
     source: str
     values: Mapping[str, float]  # what the guess of the ranks makes of every metric
     choices: tuple[Choice, ...]
-    #: (share of the full ranking, relative half-width) of the best designs, cheapest first
-    frontier: tuple[Pair, ...]
-    #: li23 eq. 13: (negatives, share of cases that come to rest there, C_j)
-    stages: tuple[tuple[int, float, float], ...]
-    #: The ceiling beyond which telling one more case apart costs more than ranking one in full
-    efficient_ceiling: int
+    frontier: tuple[Pair, ...]  # (share of the full ranking, relative half-width) of the best designs, cheapest first
+    stages: tuple[
+        tuple[int, float, float], ...
+    ]  # li23 eq. 13: (negatives, share of cases that come to rest there, C_j)
+    efficient_ceiling: int  # beyond it, telling one more case apart costs more than ranking one in full
     notes: tuple[str, ...] = ()
 
     @property
@@ -330,10 +329,9 @@ def _in_rounds(draft: _Draft, max_items: int | None, gather_cost: float) -> dict
     stages, ceiling = sampling_cost(rehearsal)
     notes = draft.notes(choices, max_items)
     if exact_is_cheaper:
-        notes.insert(
-            0,
+        notes.append(
             f"An item scored alone costs {gather_cost:g} times as much as one in a whole row: ranking everything is cheaper "
-            f"than scoring {_share(best.share)} of the items one by one.",
+            f"than scoring {_share(best.share)} of the items one by one."
         )
     notes.append(
         f"Beyond {ceiling:,} negatives, telling one more case apart costs more than ranking one in full (C_j of li23 "

@@ -207,12 +207,8 @@ class Rehearsal:
         place, hits = self.outcomes(stop, ceiling)
         N = self.guess.n_items
         drawn = np.where(self.sizes[place] == N - 1, ALL, self.sizes[place])
-        return RankCounts.from_outcomes(drawn, hits, N, self.design(stop, ceiling), candidates=self.guess.candidates)
-
-    def design(self, stop: int, ceiling: int) -> Adaptive:
-        """The design of that name."""
-        top: int | str = "all" if ceiling >= self.guess.n_items - 1 else int(ceiling)
-        return Adaptive(self.start, top, int(stop), replace=False)
+        design = Adaptive(self.start, "all" if ceiling >= N - 1 else int(ceiling), int(stop), replace=False)
+        return RankCounts.from_outcomes(drawn, hits, N, design, candidates=self.guess.candidates)
 
     def items(self, stop: int, ceiling: int) -> float:
         """Negatives scored per case."""

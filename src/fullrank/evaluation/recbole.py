@@ -204,8 +204,7 @@ def _refuse_other(trainer: Any, test_data: Any) -> None:
             raise TypeError(f"`{what}` is a {type(given).__name__}; {expected} was expected.")
     args = getattr(test_data, "neg_sample_args", None)
     kind = "none" if args is None else str(args["distribution"])
-    ranking = str(trainer.config["eval_type"]).endswith("RANKING")
-    if not ranking or (args is not None and kind == "none"):
+    if not str(trainer.config["eval_type"]).endswith("RANKING") or (args is not None and kind == "none"):
         raise ValueError("`test_data` is evaluated by labels (`mode: labeled`), not ranks: use `uni100` or `full`.")
     if args is not None and kind != "uniform":
         raise ValueError(

@@ -53,8 +53,8 @@ class Speeds:
     def gathered(self) -> float:
         """Of an item scored alone, for one case."""
         seen = self.observation
-        negatives = np.clip(seen.split.n_items // 20, 1, 400 if seen.compiled else 16)
-        return self._kept("gathered", Sample(int(negatives), replace=False))
+        most = 400 if seen.compiled else 16
+        return self._kept("gathered", Sample(int(np.clip(seen.split.n_items // 20, 1, most)), replace=False))
 
     @cached_property
     def product(self) -> float:

@@ -110,10 +110,13 @@ class FullRankMetric(_Base):  # type: ignore[misc]  # a class of another package
         number = cells[block, outcome]
         stage = np.searchsorted(self._starts, outcome, side="right") - 1
         hits = outcome - self._starts[stage]
-        drawn = np.asarray(self._codes)[stage]
+        drawn, ids = np.asarray(self._codes)[stage], np.arange(BLOCKS * 32)
+        user_of_block = ids[
+            np.unique(user_blocks(ids), return_index=True)[1]
+        ]  # a whole number that is hashed into each
         return RankCounts.from_outcomes(
             np.repeat(drawn, number), np.repeat(hits, number), self.n_items, self.design,
-            users=np.repeat(_user_of_block()[block], number), candidates=self.candidates,
+            users=np.repeat(user_of_block[block], number), candidates=self.candidates,
         )  # fmt: skip
 
     def report(
@@ -127,10 +130,3 @@ class FullRankMetric(_Base):  # type: ignore[misc]  # a class of another package
         """Report on the state of this process so far."""
         asked = self.metrics if metrics is None else metrics
         return report_on({name: self.counts}, asked, estimator=self.estimator, level=level, target=target)
-
-
-def _user_of_block() -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return for every block a whole number that is hashed into it."""
-    ids = np.arange(BLOCKS * 32)
-    _, first = np.unique(user_blocks(ids), return_index=True)
-    return np.asarray(ids[first])
