@@ -162,7 +162,7 @@ def test_frames_without_names_or_with_one_twice_are_refused():
 def test_a_plan_refuses_budgets_and_costs_that_cannot_be(option):
     with pytest.raises(ValueError, match=f"`{next(iter(option))}` must be a finite number above 0"):
         fr.plan(1000, 100, **option)
-    with pytest.raises(ValueError, match=r"`cases` must be a whole number from 1, got 1\.5"):
+    with pytest.raises(ValueError, match=r"`cases` must be a whole number of at least 1, got 1\.5"):
         fr.plan(1000, 1.5)
     with pytest.raises(ValueError, match="`absolute` must be True or False"):
         fr.plan(1000, 100, absolute="yes")

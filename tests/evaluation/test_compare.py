@@ -196,9 +196,7 @@ def test_different_cases_are_independent_and_say_so(three):
     found = fr.compare(other, "ndcg@10")
     assert not found.paired
     assert any("not evaluated on the same cases" in note for note in found.notes)
-    with pytest.raises(ValueError, match="`paired` is True but"):
-        fr.compare(other, paired=True)
-    free = fr.compare(three, paired=False, target="population").pair("A", "B")
+    free = fr.compare(other, target="population").pair("A", "D")
     low, high = fr.LogSpline().fit(three["A"]).interval("ndcg@10", target="population")
     assert free.high - free.low > high - low
 
@@ -367,8 +365,6 @@ def test_bad_calls(three):
         fr.compare(three, target="users")
     with pytest.raises(ValueError, match="`level` must be between"):
         fr.compare(three, level=95)
-    with pytest.raises(ValueError, match="`paired` must be True, False or 'auto', got 'yes'"):
-        fr.compare(three, paired="yes")
     with pytest.raises(ValueError, match="holds no estimates"):
         fr.compare(fr.Report(fr.correct(three, metrics="ndcg@10").rows))
 

@@ -15,7 +15,7 @@ from made_up import make_world
 
 import fullrank as fr
 from fullrank.evaluation import speeds
-from fullrank.evaluation.rehearsal import Guess
+from fullrank.evaluation.planner import Guess
 from fullrank.observing.budget import Budget
 
 METRICS = ["ndcg@10", "recall@10"]
@@ -366,7 +366,7 @@ def test_guess_of_a_fit_keeps_its_values(world):
         ({"precision": -1}, "`precision` must be between 0 and 1, .* got -1"),
         ({"precision": 2}, "it is relative"),
         ({"precision": 0.02, "design": "uni99"}, "exclude each other"),
-        ({"max_items": 0}, "`max_items` must be None or a number above zero, got 0"),
+        ({"max_items": 0}, "`max_items` must be a finite number above 0, got 0"),
         ({"target": "users"}, "`target` must be"),
         ({"level": 2}, "`level` must be between 0 and 1, got 2"),
     ],

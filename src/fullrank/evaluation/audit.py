@@ -62,12 +62,11 @@ class Audit:
             return {}
         N, users, z = dist.counts.n_items, dist.counts.users_weight, z_of(level)
         number = int(open_cases.sum())
-        share = len(cases) / number
         out = {}
         for metric in half:
             mean, variance = predicted_gains(dist, seen, cases, metric)
             residual = metric.gain(self.above[cases] + 1, N, seen.order[cases], seen.targets[cases]) - mean
-            own = share * half[metric] / z * users
+            own = len(cases) / number * half[metric] / z * users
             if abs(float(residual.sum())) > max(z * float(np.sqrt(variance.sum() + own**2)), 1e-9):
                 value = dist.expect(metric) + float(residual.mean()) * number / users
                 spread = float(np.sqrt(max(residual.var(), variance.mean()) / len(cases))) * number / users

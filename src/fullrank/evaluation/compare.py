@@ -3,22 +3,22 @@
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import takewhile
+from itertools import combinations, takewhile
 from typing import Any
 
 import numpy as np
 
 from fullrank._checks import by_name
 from fullrank._types import FloatArray, Pair
-from fullrank.estimators import Estimate, Estimator, Naive, describe, parse_estimator
+from fullrank.estimators import Estimate, Estimator, LogSpline, Naive, describe, parse_estimator
 from fullrank.estimators.intervals import check_interval, z_of
 from fullrank.estimators.problem import is_exhaustive
 from fullrank.evaluation.pairing import Influence, case_spread, covariances, expected_counts, influences, same_cases
 from fullrank.metrics import Metric, metrics_to_report, parse_metric
 from fullrank.ranks.counts import RankCounts
-from fullrank.ranks.design import ALL, Design
+from fullrank.ranks.design import Design
 from fullrank.report import Comparison, Difference, Report, Row
-from fullrank.report.words import joined
+from fullrank.report.words import joined, ratio
 
 DRAWS = 20_000
 #: How many times as many negatives are tried when models cannot be told apart.
@@ -32,15 +32,14 @@ def compare(
     level: float | None = None,
     target: str | None = None,
     estimator: Estimator | str | None = None,
-    paired: bool | str = "auto",
 ) -> Comparison:
     """Compare models: differences with intervals, P(best), groups that cannot be told apart, Holm-adjusted tests.
 
     ``models``: a report, or counts (or estimates) by model; ``metric``: by default a report's first, or ``ndcg@10``. What a
     report has compared already is taken from there.
     ``target="cases"`` asks what the full ranking of these very cases would show; ``"population"`` how models would rank
-    among all users that these are a sample of. ``paired``: whether models were evaluated on the same cases, ``"auto"`` when
-    counts hold as many cases of every user block.
+    among all users that these are a sample of. Models whose counts hold as many cases of every user block are taken to be
+    evaluated on the same cases, others as independent.
 
     A difference's interval is made from those of its two parts and their correlation (Zou & Donner 2008, "MOVER"): the
     correlation comes from user blocks, and for ``"cases"`` only as much of it as shared negatives must explain (see
@@ -53,15 +52,13 @@ def compare(
     >>> result.winner, result.sure, result.told_apart("A", "B")
     ('A', True, True)
     """
-    if paired not in (True, False, "auto"):
-        raise ValueError(f"`paired` must be True, False or 'auto', got {paired!r}.")
     if isinstance(models, Report):
         wanted = models.metric(metric)
         level = models.level if level is None else level
         target = models.target if target is None else target
         held = models.comparison.get(str(wanted))
         same = held is not None and (held.metric == wanted or not models.estimates)  # a file knows names, not functions
-        if held is not None and same and (held.level, held.target, estimator, paired) == (level, target, None, "auto"):
+        if held is not None and same and (held.level, held.target, estimator) == (level, target, None):
             return held
         given: Mapping[str, Any] = models.estimates
         if not given:
@@ -77,17 +74,12 @@ def compare(
         raise ValueError("`models` is empty: give counts by model, as in {'EASE': counts}.")
     level, target = 0.95 if level is None else level, target or "cases"
     check_interval(level, target)
-    return comparisons(_fitted(given, estimator), [wanted], level, target, paired=paired)[0]
-
-
-def _fitted(given: Mapping[str, Any], estimator: Estimator | str | None) -> dict[str, Estimate]:
-    """Return estimates by model: those that were given, and fits to counts."""
     chosen = parse_estimator(estimator)
     estimates = {n: chosen.fit(each) if isinstance(each, RankCounts) else each for n, each in by_name(given).items()}
     for name, each in estimates.items():
         if not hasattr(each, "expect"):
             raise TypeError(f"model {name!r}: `models` must hold RankCounts or estimates, got {type(each).__name__}.")
-    return estimates
+    return comparisons(estimates, [wanted], level, target)[0]
 
 
 def comparisons(
@@ -95,18 +87,15 @@ def comparisons(
     metrics: Sequence[Metric],
     level: float,
     target: str,
-    *,
-    paired: bool | str = "auto",
     rows: Iterable[Row] | None = None,
 ) -> list[Comparison]:
     """Compare by each metric. ``rows`` of a report hold values and intervals that need not be computed again."""
     counts = [each.counts for each in estimates.values()]
-    alike = same_cases(counts)
-    if paired is True and not alike:
-        raise ValueError("`paired` is True but the models' counts hold different cases: give `users` the same ids.")
-    same, several = alike if paired == "auto" else bool(paired), len(estimates) > 1
+    same = same_cases(counts)
     open_ = target == "population" or not all(map(is_exhaustive, counts))
-    found = [influences(each, metrics) for each in estimates.values()] if same and several and open_ else None
+    found: Iterable[Sequence[Influence] | None] = [None] * len(metrics)
+    if same and len(counts) > 1 and open_:
+        found = zip(*(influences(each, metrics) for each in estimates.values()), strict=True)
     names = [*dict.fromkeys(describe(each.estimator) for each in estimates.values())][:3]
     shared: dict[str, Any] = {
         "level": level, "target": target, "paired": same, "about": "; ".join(described(counts) + names),
@@ -114,25 +103,20 @@ def comparisons(
     }  # fmt: skip
     held = list(rows_of(estimates, metrics, level, target) if rows is None else rows)
     by_metric = ([row for row in held if str(row.metric) == str(metric)] for metric in metrics)
-    return [
-        _compared(each, None if found is None else [one[place] for one in found], shared)
-        for place, each in enumerate(by_metric)
-    ]
+    return [_compared(each, seen, shared) for each, seen in zip(by_metric, found, strict=True)]
 
 
 def rows_of(estimates: Mapping[str, Estimate], metrics: Sequence[Metric], level: float, target: str) -> Iterator[Row]:
-    """Ask every model for the metrics: their values, intervals and naive estimates."""
+    """Ask every model for the metrics: their values, intervals and, where the design has sampled ranks, naive estimates."""
     for name, each in estimates.items():
-        naive, counts, ask = uncorrected(each.counts), each.counts, getattr(each, "interval", None)
-        about: dict[str, Any] = {
-            "design": str(counts.design),
-            "items_scored": counts.items_scored,
-            "cases": len(counts),
-        }
+        counts, ask = each.counts, getattr(each, "interval", None)
+        naive = Naive().fit(counts) if counts.design.plain and not counts.has_compared_part else None
         for metric in metrics:
             interval = None if ask is None else ask(metric, level=level, target=target)
-            plain = None if naive is None else float(naive.expect(metric))
-            yield Row(name, metric, float(each.expect(metric)), interval, naive=plain, **about)
+            yield Row(
+                name, metric, float(each.expect(metric)), interval, design=str(counts.design), cases=len(counts),
+                naive=None if naive is None else float(naive.expect(metric)), items_scored=counts.items_scored,
+            )  # fmt: skip
 
 
 def described(counts: Sequence[RankCounts]) -> list[str]:
@@ -145,18 +129,10 @@ def _unlike(counts: Sequence[RankCounts], same: bool) -> Iterator[str]:
     if len(counts) > 1 and not same:
         yield "the models were not evaluated on the same cases: taken as independent."
     among, pools = [*dict.fromkeys(each.candidates for each in counts)], [each.n_items for each in counts]
-    if len(among) > 1:
-        yield f"the models were ranked among different candidates ({joined(among)}): their metrics are of different tasks."
-    elif max(pools) > 1.01 * min(pools):
-        yield (
-            f"the models were ranked among different numbers of candidates ({min(pools):,.0f} to {max(pools):,.0f}): their "
-            "metrics are of different tasks."
-        )
-
-
-def uncorrected(counts: RankCounts) -> Estimate | None:
-    """Return the metric's naive estimate, of sampled ranks as if they were ranks, where the design has them."""
-    return Naive().fit(counts) if counts.design.plain and not counts.has_compared_part else None
+    if len(among) > 1 or max(pools) > 1.01 * min(pools):
+        numbers = f"numbers of candidates ({min(pools):,.0f} to {max(pools):,.0f})"
+        what = f"candidates ({joined(among)})" if len(among) > 1 else numbers
+        yield f"the models were ranked among different {what}: their metrics are of different tasks."
 
 
 def holm(p_values: Sequence[float]) -> FloatArray:
@@ -167,23 +143,19 @@ def holm(p_values: Sequence[float]) -> FloatArray:
     """
     p = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p, kind="stable")
-    raised = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
     out = np.empty(len(p))
-    out[order] = np.minimum(raised, 1.0)
+    out[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1.0)
     return out
 
 
-# -------------------------------------------------------------------------------------------------- the numbers
-
-
-def _compared(rows: Sequence[Row], found: list[Influence] | None, shared: dict[str, Any]) -> Comparison:
+def _compared(rows: Sequence[Row], found: Sequence[Influence] | None, shared: dict[str, Any]) -> Comparison:
     """Compare the models of these rows, all of one metric; ``shared`` is what all comparisons of the models have."""
     level, names = shared["level"], [row.model for row in rows]
     value, low, high = np.array([(row.value, *(row.interval or ())) for row in rows]).T
     down, up = _one_sided(value, low, high, level)
     together = _correlations(found, (down + up) / 2, shared["target"])
     order = np.argsort(-value, kind="stable")
-    which = [(i, k) for place, i in enumerate(order) for k in order[place + 1 :]]
+    which = list(combinations(order, 2))
     raw = [
         _difference(float(value[i] - value[k]), (down[i], up[i]), (down[k], up[k]), together[i, k], level)
         for i, k in which
@@ -209,13 +181,13 @@ def _one_sided(value: Any, low: Any, high: Any, level: float) -> tuple[Any, Any]
     return np.maximum(value - low, 0.0) / z, np.maximum(high - value, 0.0) / z
 
 
-def _correlations(found: list[Influence] | None, spread: FloatArray, target: str) -> FloatArray:
+def _correlations(found: Sequence[Influence] | None, spread: FloatArray, target: str) -> FloatArray:
+    out = np.eye(len(spread))
     if found is None:
-        return np.eye(len(spread))
+        return out
     finite = np.where(np.isfinite(spread), spread, 0.0)
-    covariance = covariances(found, finite, target)
     scale = np.where(finite > 0, finite, 1.0)
-    return np.asarray(np.where(np.eye(len(spread)) > 0, 1.0, covariance / np.outer(scale, scale)))
+    return np.where(out > 0, 1.0, covariances(found, finite, target) / np.outer(scale, scale))
 
 
 def _difference(d: float, one: Pair, two: Pair, ρ: float, level: float) -> tuple[float, float, float, float, float]:
@@ -248,8 +220,6 @@ def _spread_below(one: Pair, two: Pair, ρ: float) -> float:
 
 def _best(value: FloatArray, down: FloatArray, up: FloatArray, together: FloatArray) -> FloatArray:
     """Return how often each model comes out on top in joint draws of what the values may truly be."""
-    if len(value) == 1:
-        return np.ones(1)
     roots, vectors = np.linalg.eigh(together)
     z = np.random.default_rng(0).standard_normal((DRAWS, len(value))) @ (vectors * np.sqrt(np.maximum(roots, 0.0))).T
     wide = 1e6  # stands for "anything": an interval without an end
@@ -270,16 +240,12 @@ def _groups(models: tuple[str, ...], pairs: tuple[Difference, ...], level: float
     return tuple(tuple(group) for group in groups)
 
 
-# -------------------------------------------------------------------------------------------------- what would settle it
-
-
 def _remedy(comparison: Comparison, pair: Difference) -> str:
-    d = abs(pair.difference)
-    names = joined([pair.model, pair.other])
+    """Say what would separate two models, if they differ by as much as estimated."""
+    d, names = abs(pair.difference), joined([pair.model, pair.other])
     if d == 0 or comparison.told_apart(pair.model, pair.other) or not comparison.estimates:
         return ""
-    metric = comparison.metric
-    two = [comparison.estimates[name] for name in (pair.model, pair.other)]
+    metric, two = comparison.metric, [comparison.estimates[name] for name in (pair.model, pair.other)]
     # Holm asks more of a pair than the level alone: by as much as its p-value was raised
     z = z_of(1 - (1 - comparison.level) * (pair.p_value / pair.p_holm if pair.p_holm > 0 else 1.0))
     cases = 0.0
@@ -290,7 +256,7 @@ def _remedy(comparison: Comparison, pair: Difference) -> str:
             surely = "Not even" if z * least >= d else "Perhaps not even"
             return (
                 f"{surely} the full ranking of these cases would separate {names}: "
-                f"about {_times((z * cases / d) ** 2)} as many cases would, if they differ by {d:.4f}."
+                f"about {ratio((z * cases / d) ** 2)} × as many cases would, if they differ by {d:.4f}."
             )
     N = max(each.counts.n_items for each in two)
     tried = ((factor, [each.counts.design.scaled(factor, round(N)) for each in two]) for factor in FACTORS)
@@ -304,7 +270,7 @@ def _remedy(comparison: Comparison, pair: Difference) -> str:
     first = bisect_left(usable, True, key=separates)  # the spread falls with the factor
     if first == len(usable):
         return f"Only the full ranking would separate {names}, if they differ by {d:.4f}."
-    return f"About {_times(usable[first][0])} as many negatives would separate {names}, if they differ by {d:.4f}."
+    return f"About {usable[first][0]:g} × as many negatives would separate {names}, if they differ by {d:.4f}."
 
 
 def _shared(pair: Difference, comparison: Comparison) -> float:
@@ -320,26 +286,12 @@ def _shared(pair: Difference, comparison: Comparison) -> float:
 def _foreseen(estimate: Any, metric: Metric, design: Design) -> Pair:
     """Return standard deviations below and above the value, as a fit to the counts expected of another design has them.
 
-    Estimators without a posterior take long over an interval: theirs is taken to shrink with the root of the sample.
+    Where the estimator has no posterior, LogSpline is fitted in its place: the others take long over an interval.
     """
-    value = estimate.expect(metric)
-    if getattr(estimate, "posterior", None) is None:
-        scale = math.sqrt(_size(estimate.counts.design, estimate.counts) / _size(design, estimate.counts))
-        centre, fitted = value, estimate
-    else:
-        fitted = estimate.estimator.fit(expected_counts(estimate, design))
-        centre = fitted.expect(metric)
-        scale = value / centre if centre > 0 and value > 0 else 1.0
+    estimator = LogSpline() if getattr(estimate, "posterior", None) is None else estimate.estimator
+    fitted = estimator.fit(expected_counts(estimate, design))
+    value, centre = estimate.expect(metric), fitted.expect(metric)
+    scale = value / centre if centre > 0 and value > 0 else 1.0
     low, high = fitted.interval(metric, level=0.95, target="cases")
     below, above = _one_sided(centre, low, high, 0.95)
     return float(below) * scale, float(above) * scale
-
-
-def _size(design: Design, counts: RankCounts) -> float:
-    """Return the largest sample of a design."""
-    N = round(counts.n_items)
-    return max(float(N - 1 if size == ALL else size) for size in design.stages(N))
-
-
-def _times(factor: float) -> str:
-    return f"{factor:.1f} ×" if factor < 10 and factor != round(factor) else f"{factor:,.0f} ×"

@@ -105,15 +105,12 @@ def report_on(
 
     ``audits``: by model and metric, what cases that were ranked in full say where they refute an estimate.
     """
-    runs = runs or {}
-    wanted = metrics_to_report(metrics)
-    chosen = parse_estimator(estimator)
-    estimates: dict[str, Estimate] = {}
-    for model, each in counts.items():
-        estimate = chosen.fit(each)
-        if audits and audits.get(model) and isinstance(estimate, RankDistribution | PointEstimate):
-            estimate = replace(estimate, audit=dict(audits[model]))
-        estimates[model] = estimate
+    runs, wanted, chosen = runs or {}, metrics_to_report(metrics), parse_estimator(estimator)
+    estimates = {model: chosen.fit(each) for model, each in counts.items()}
+    for model, audit in (audits or {}).items():
+        estimate = estimates[model]
+        if audit and isinstance(estimate, RankDistribution | PointEstimate):
+            estimates[model] = replace(estimate, audit=dict(audit))
     rows = []
     for row in rows_of(estimates, wanted, level, target):
         interval = pair(row.interval)  # one user says nothing of others
@@ -129,13 +126,11 @@ def report_on(
 
 
 def _bounds(estimate: Estimate, metric: Metric, level: float, target: str, interval: Pair | None) -> Pair | None:
-    """Return what the data alone allow.
-
-    Bounds are for the cases. About the population known ranks show no more than their interval does, which assumes nothing.
-    """
+    """Return what the data alone allow of these cases, or of the population."""
     if metric.whole_auc:
         return interval
     found = bounds_of(estimate, metric, level)
+    # about the population known ranks show no more than their interval does, which assumes nothing
     if target == "population" and interval is not None and estimate.counts.all_compared.any():
         return min(found[0], interval[0]), max(found[1], interval[1])
     return found

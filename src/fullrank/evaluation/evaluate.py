@@ -1,10 +1,9 @@
 """``evaluate``: from models to a report in one call, with as much scoring as the wanted precision takes.
 
-Left free, it measures what an item costs each model, alone and in a matrix product, and ranks everything, or as far as the
-metrics look, where that is cheaper. Otherwise it samples in rounds, without replacement: observe, fit, plan the cheapest
-design that is expected to reach the precision (:mod:`fullrank.evaluation.planner`), go on. Every round continues each
-case's own sample, so that the last counts are exactly those of the last design; that the design was chosen by earlier counts
-does not matter to likelihood methods, because the choice depends on nothing that was not seen.
+Exact evaluation is done where it is cheaper. Otherwise rounds follow each other: observe, fit, plan the cheapest design
+that is expected to reach the precision (:mod:`fullrank.evaluation.planner`). Every round continues each case's own sample,
+so that the last counts are exactly those of the last design; that it was chosen by earlier counts does not matter to
+likelihood methods, because the choice depends on nothing that was not seen.
 """
 
 import os
@@ -16,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fullrank._checks import by_name
+from fullrank._checks import by_name, check_number
 from fullrank.backends import resolve
 from fullrank.data import Split, load
 from fullrank.estimators import Estimator, parse_estimator
@@ -24,7 +23,7 @@ from fullrank.estimators.intervals import check_interval
 from fullrank.evaluation.correct import DEFAULT_METRICS, report_on
 from fullrank.evaluation.guided_run import GuidedRun
 from fullrank.evaluation.model_run import Job, ModelRun
-from fullrank.evaluation.planner import DEFAULT_PRECISION, Planner, check_precision, is_number
+from fullrank.evaluation.planner import DEFAULT_PRECISION, Planner, check_precision
 from fullrank.metrics import Metric, metrics_to_report
 from fullrank.models import as_scorer
 from fullrank.observing.budget import Budget
@@ -64,14 +63,9 @@ def evaluate(
     ``target="cases"``: what the full ranking of these cases would show; ``"population"``: of the users they come from, where
     users are sampled too if there are more than needed, and what even the full ranking leaves open is never hidden.
 
-    ================  =============  =================================================================================
-    ``design``        ``precision``  what is done
-    ================  =============  =================================================================================
-    none              none or given  the cheaper of exact evaluation, as far as the metrics look, and sampling in rounds
-                                     (precision 0.02 if none given)
-    ``"adaptive"``    given          sampling, in rounds from this design's first stage on, without replacement
-    any               none           one observation under this design
-    ================  =============  =================================================================================
+    Without a ``design``, the cheaper is done of exact evaluation, as far as the metrics look, and sampling in rounds, to a
+    precision of 0.02 if none is given. ``"adaptive"`` and a precision: sampling in rounds from this design's first stage on,
+    without replacement. Any design and no precision: one observation under it.
 
     ``guide``: for models that take long to score an item, a cheap one that knows where to look: any scorer, ``"popularity"``
     or a list of items per user. What it puts first, popular items between, is compared in full, and only the rest is
@@ -86,8 +80,7 @@ def evaluate(
     started = time.perf_counter()
     check_interval(level, target)
     for name, value in (("max_items", max_items), ("max_seconds", max_seconds)):
-        if value is not None and not (is_number(value) and value > 0):
-            raise ValueError(f"`{name}` must be None or a number above zero, got {value!r}.")
+        check_number(name, 1 if value is None else value, above=0)
     budget = Budget(max_items, max_seconds)
     forced = isinstance(design, str) and design.strip().lower() == "guided"
     chosen = _chosen(design, forced, precision, guide)
@@ -95,7 +88,9 @@ def evaluate(
         precision = DEFAULT_PRECISION
     wanted = None if precision is None else check_precision(precision, absolute)
     first = getattr(chosen, "negatives", DEFAULT_START)
-    held_out = _split(split)
+    held_out = load(split) if isinstance(split, str) else split
+    if not isinstance(held_out, Split):
+        raise TypeError(f"`split` must be a Split or the name of a data set, got a {type(split).__name__}.")
     job = Job(
         planner=Planner(
             metrics_to_report(metrics), wanted or DEFAULT_PRECISION, absolute, level, target,
@@ -139,14 +134,6 @@ def _carried_out(job: Job, models: Mapping[str, Any], budget: Budget) -> dict[st
         if not runs:
             raise
     return runs
-
-
-def _split(split: Any) -> Split:
-    if isinstance(split, str):
-        split = load(split)
-    if not isinstance(split, Split):
-        raise TypeError(f"`split` must be a Split or the name of a data set, got a {type(split).__name__}.")
-    return split
 
 
 def _folder(checkpoint: str | Path | None) -> Path | None:

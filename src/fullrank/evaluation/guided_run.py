@@ -8,7 +8,6 @@ round, which finds out whether the guide is worth it.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import cast
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from fullrank.estimators import RankDistribution
 from fullrank.estimators.hyperprior import guide_lift
 from fullrank.evaluation.audit import case_keys, undecided
 from fullrank.evaluation.model_run import Fitted, ModelRun, Step
-from fullrank.evaluation.rehearsal import ByMetric
+from fullrank.evaluation.planner import ByMetric
 from fullrank.metrics import Metric
 from fullrank.observing.observation import Observation
 from fullrank.ranks.design import Design
@@ -48,8 +47,6 @@ COST_POWER = 0.8
 KEEP_OPEN, FEWEST_KEPT = 0.1, 100
 #: Rounds after which all that is left is compared.
 MOST_ROUNDS = 24
-#: What cases of one gain and outcome have in common.
-_KEY = ("order", "targets", "ahead", "recent", "drawn", "hits")
 
 
 class GuidedRun(ModelRun):
@@ -63,8 +60,7 @@ class GuidedRun(ModelRun):
 
     def carry_out(self) -> None:
         """Observe the model behind the guide until the precision is met, or without it if that is cheaper."""
-        n_items = self.job.split.n_items
-        metrics = self.planner.metrics
+        n_items, metrics = self.job.split.n_items, self.planner.metrics
         useless = n_items <= 2 * MOST or any(m.k is None and not m.whole_auc for m in metrics)
         if self.job.precision is None or useless or not (self.job.forces_guide or self.observation.is_function):
             super().carry_out()
@@ -91,10 +87,10 @@ class GuidedRun(ModelRun):
 
     def observe_round(self, design: Design, cases: IntArray | None = None) -> None:
         """Observe cases further; where AUC is asked for and chance kept none of few closed cases open, keep them all."""
-        if not getattr(design, "keep_open", 0.0):
+        if not isinstance(design, Guided) or not design.keep_open:
             super().observe_round(design, cases)
             return
-        keeping = replace(cast(Guided, design), keep_open=1.0)
+        keeping = replace(design, keep_open=1.0)
         super().observe_round(keeping if self.keeps_all else design, cases)
         seen = self.observation
         closed = seen.begun & ~seen.known & design.closed(seen.ahead)
@@ -112,7 +108,7 @@ class GuidedRun(ModelRun):
         chosen = self._worth_it(step, self._chosen(step, fitted), fitted)
         if chosen.ceiling < self.job.split.n_items:
             self.negatives = max(self.negatives, chosen.ceiling)
-        if self.budget.limited and self._cost(chosen) > self.budget.affordable(self.rate):
+        if self.budget.limited and self._cost(chosen) > self.budget.affordable(seen.seconds_per_item):
             return self._stop("budget")
         return chosen
 
@@ -176,8 +172,8 @@ class GuidedRun(ModelRun):
     @cached_property
     def items_without(self) -> float:
         """What sampling without the guide is expected to take, in items."""
-        cases = len(self.job.split.users)
-        return self.planner.by_prior(self.job.split.n_items, self.observation.candidates, cases).items * cases
+        split = self.job.split
+        return self.planner.items_by_prior(split.n_items, self.observation.candidates, len(split.users))
 
     def _leads_nowhere(self, fitted: Fitted) -> bool:
         """Whether the guide finds hardly more than chance does, or sampling without it is expected to be cheaper."""
@@ -198,8 +194,15 @@ def open_shares(
     posterior, counts = dist.posterior, dist.fitted
     if posterior is None or counts is None:
         raise ValueError("the estimate has no posterior: it does not say what each case leaves open.")
-    asked = case_keys(seen, cases, *_KEY)
-    known = np.stack([counts.column(name) for name in _KEY], axis=1)
+    names = (
+        "order",
+        "targets",
+        "ahead",
+        "recent",
+        "drawn",
+        "hits",
+    )  # what cases of one gain and outcome have in common
+    asked, known = case_keys(seen, cases, *names), np.stack([counts.column(name) for name in names], axis=1)
     which = np.unique(np.concatenate([known, asked]), axis=0, return_inverse=True)[1].ravel()
     own, of_case = np.split(which, [len(known)])
     weight = np.maximum(np.bincount(own, counts.weight, which.max() + 1), 1e-300)

@@ -11,8 +11,7 @@ from fullrank._types import IntArray, Pair
 from fullrank.data import Split
 from fullrank.estimators import MLE, Estimate, Estimator, LogSpline, RankDistribution, WeightedMLE
 from fullrank.evaluation.audit import Audit, undecided
-from fullrank.evaluation.planner import Planner
-from fullrank.evaluation.rehearsal import AIM, ByMetric, Guess, Rehearsal, half_width
+from fullrank.evaluation.planner import AIM, ByMetric, Guess, Planner, Rehearsal, half_widths
 from fullrank.evaluation.speeds import EXACT_SECONDS_ARE_WORTH, Exact, Speeds
 from fullrank.metrics import Metric
 from fullrank.observing.budget import Budget
@@ -76,14 +75,14 @@ class Fitted:
     seconds: float
 
     @property
-    def met(self) -> bool:
-        """Whether every half-width is as wanted."""
-        return self.excess <= 1.0
-
-    @property
     def excess(self) -> float:
         """How many times as wide as wanted the widest interval is."""
         return max(self.half[metric] / goal for metric, goal in self.goals.items())
+
+    @property
+    def met(self) -> bool:
+        """Whether every half-width is as wanted."""
+        return self.excess <= 1.0
 
 
 class ModelRun:
@@ -103,9 +102,8 @@ class ModelRun:
         #: Users in a fixed random order: the first so many are a sample of the population, and more contain fewer.
         users, which = np.unique(job.split.users, return_inverse=True)
         self.users = len(users)
-        place = np.empty(self.users, dtype=np.int64)
-        place[np.random.default_rng([self.observation.seed, 7]).permutation(self.users)] = np.arange(self.users)
-        self._place = place[which.ravel()]
+        order = np.random.default_rng([self.observation.seed, 7]).permutation(self.users)
+        self._place = np.argsort(order)[which.ravel()]
         self.audit = Audit(self._place)
         #: Value and standard error by the audit, of metrics whose interval it refutes.
         self.corrected: dict[Metric, Pair] = {}
@@ -134,8 +132,6 @@ class ModelRun:
             else:
                 step = following(step, fitted)
 
-    # ------------------------------------------------------------------------------------------------ observe, fit
-
     def observe_round(self, design: Design, cases: IntArray | None = None) -> None:
         """Observe cases further. Estimators without a likelihood get nothing of a round that was cut short."""
         before = self.observation.copy()
@@ -155,7 +151,7 @@ class ModelRun:
         begin = time.perf_counter()
         planner, seen, self.corrected = self.planner, self.observation, {}
         estimate = self.job.estimator.fit(seen.counts())
-        half = {m: half_width(estimate, m, planner.level, planner.target) for m in planner.metrics}
+        half = half_widths(estimate, planner.metrics, planner.level, planner.target)
         goals = planner.goals({m: float(estimate.expect(m)) for m in planner.metrics})
         widths = {str(m): width for m, width in half.items()}
         self.rounds.append(
@@ -167,12 +163,12 @@ class ModelRun:
 
     def passes_audit(self, fitted: Fitted) -> bool:
         """Whether cases that were ranked in full agree with what the estimate says of them."""
-        seen, planner = self.observation, self.planner
-        dist = self._distribution(fitted)
-        if not any(m.k is not None for m in planner.metrics) or not undecided(seen, self.cut).any():
+        seen, planner, dist = self.observation, self.planner, self._distribution(fitted)
+        cut_off = [m for m in planner.metrics if m.k is not None]
+        if not cut_off or not undecided(seen, self.cut).any():
             return True
         self.audit.extend(seen, self.cut, self.budget)
-        inside = {m: half_width(dist, m, planner.level) for m in planner.metrics if m.k is not None}
+        inside = half_widths(dist, cut_off, planner.level)
         self.corrected = self.audit.corrected(seen, dist, inside, planner.level, self.cut)
         self.rounds[-1] |= {"audited": len(self.audit.cases), "refuted": [str(m) for m in self.corrected]}
         return not self.corrected
@@ -181,30 +177,28 @@ class ModelRun:
         estimate = fitted.estimate
         return estimate if isinstance(estimate, RankDistribution) else LogSpline().fit(self.observation.counts())
 
-    # ------------------------------------------------------------------------------------------------ exactly
-
     def _speeds(self) -> Speeds | None:
         """What items cost, if it may matter; where exact evaluation is cheaper, it is done at once."""
         if self.job.design is not None or self.budget.items < float(self.job.split.n_items) * len(self.job.split.users):
             return None
         speeds = Speeds(self.observation, self.planner.metrics, self.budget)
         exact = speeds.exact
-        if exact.within and exact.seconds <= PLANNING_SECONDS:
+        if not exact.within:
+            return None
+        if exact.seconds <= PLANNING_SECONDS:
             about = f"about {max(exact.seconds, 0.1):.1f} seconds"
             self.rank_exactly(exact, f"was cheaper: {about}, less than planning a sample takes")
-        elif exact.within:
-            sampling = (EXACT_SECONDS_ARE_WORTH * each for each in self._sampling_seconds(speeds))
-            if any(exact.seconds <= each for each in sampling):
-                self.rank_exactly(exact, f"was cheaper: {speeds.ratio}")
-        return speeds if exact.within else None
+        elif any(exact.seconds <= EXACT_SECONDS_ARE_WORTH * each for each in self._sampling_seconds(speeds)):
+            self.rank_exactly(exact, f"was cheaper: {speeds.ratio}")
+        return speeds
 
     def _sampling_seconds(self, speeds: Speeds) -> Iterator[float]:
         """What sampling would take at least, for a first round with every case; then by the prior's guess of the ranks."""
         cases, n_items = len(self.job.split.users), self.job.split.n_items
         if self.planner.target == "cases":
             yield speeds.gathered * self.planner.first_stage(n_items) * cases + PLANNING_SECONDS
-        found = self.planner.by_prior(n_items, self.observation.candidates, cases)
-        yield speeds.gathered * found.items * cases + PLANNING_SECONDS
+        items = self.planner.items_by_prior(n_items, self.observation.candidates, cases)
+        yield speeds.gathered * items + PLANNING_SECONDS
 
     def rank_exactly(self, exact: Exact, reason: str) -> None:
         """Rank everything, or as far as the metrics look."""
@@ -219,16 +213,14 @@ class ModelRun:
         self.observe_round(exact.design)
         self.stop_reason = self.stop_reason or "exact"
 
-    # ------------------------------------------------------------------------------------------------ plan
-
     def first_step(self) -> Step:
         """A first stage for everybody, or fewer negatives or users where that is too much."""
         n_items, planner = self.job.split.n_items, self.planner
         start = planner.first_stage(n_items)
         few = planner.target == "population" and self.users > 2 * FIRST_USERS
-        cases = self.cases_of(FIRST_USERS if few else self.users)
+        cases = np.flatnonzero(self._place < (FIRST_USERS if few else self.users))
         ceiling = int(np.clip(n_items // (4 * self.cut), min(2 * start + 1, n_items - 1), n_items - 1))
-        room = AIM * self.budget.affordable(self.rate) / len(cases)
+        room = AIM * self.budget.affordable(self.observation.seconds_per_item) / len(cases)
         if room < 4 * start:
             start = ceiling = max(int(min(room, start)), 1)
         return Step(cases, start, 1, int(min(ceiling, max(room, start))))
@@ -253,7 +245,7 @@ class ModelRun:
         case_goals = planner.case_goals(fitted.goals, floors)
         inside = dict(fitted.half)
         if planner.target == "population":
-            inside = {m: half_width(fitted.estimate, m, planner.level) for m in planner.metrics}
+            inside = half_widths(fitted.estimate, planner.metrics, planner.level)
             if len(step.cases) == len(self.job.split.users) and all(
                 fitted.half[m] <= goal or (floors[m] >= 0.95 * goal and inside[m] <= case_goals[m] / AIM)
                 for m, goal in fitted.goals.items()
@@ -275,18 +267,20 @@ class ModelRun:
         """More negatives for the same cases."""
         seen = self.observation
         now = float(seen.compared.sum()) / len(seen)
-        afford = now + AIM * self.budget.affordable(self.rate) / len(seen) if self.budget.limited else None
+        afford = now + AIM * self.budget.affordable(seen.seconds_per_item) / len(seen)
         found = rehearsal.cheapest(asked, (step.stop, step.ceiling), afford)
         if (found.stop, found.ceiling) == (step.stop, step.ceiling):  # the plan believed it was there already
             higher = rehearsal.sizes[rehearsal.sizes > step.ceiling]
             if not len(higher):
                 return replace(step, stop=max(step.stop + 1, min(2 * step.stop, rehearsal.most)))
             found = rehearsal.cheapest(asked, (step.stop, int(higher[0])), afford)
-        if afford is not None and (found.items > afford or found.items <= now * 1.0001):
+        if self.budget.limited and (found.items > afford or found.items <= now * 1.0001):
             return self._stop("budget")
-        if speeds is not None and speeds.exact_is_cheaper((found.items - now) * len(seen), fitted.seconds):
-            self.rank_exactly(speeds.exact, f"turned out cheaper than to go on sampling: {speeds.ratio}")
-            return None
+        if speeds is not None and (exact := speeds.exact).within:
+            another_round = speeds.gathered * (found.items - now) * len(seen) + 2 * fitted.seconds  # and a report's fit
+            if exact.seconds < EXACT_SECONDS_ARE_WORTH * another_round:
+                self.rank_exactly(exact, f"turned out cheaper than to go on sampling: {speeds.ratio}")
+                return None
         # pools vary: all of the mean one is all
         ceiling = self.job.split.n_items - 1 if found.ceiling >= rehearsal.guess.n_items - 1 else found.ceiling
         if len(self.rounds) == 1 and found.items > 4 * now:  # a first fit is rough: most of the way, then fit again
@@ -294,51 +288,37 @@ class ModelRun:
         return Step(step.cases, step.start, found.stop, ceiling)
 
     def _more_users(self, step: Step, guess: Guess, fitted: Fitted) -> Step | None:
-        """More users, or more negatives for each, whichever makes the interval narrower; ``None``: there are no more users.
-
-        A first fit plans both together; later ones say how far it still is.
-        """
+        """More users, or more negatives for each, whichever narrows the interval more; ``None``: there are no more users."""
         seen, everyone = self.observation, len(self.job.split.users)
         held = len(np.unique(self._place[seen.begun]))
         if held >= self.users:
             return None
         rehearsal = self.planner.rehearse(guess, everyone, step.start)
         stop, ceiling = step.stop, step.ceiling
-        left = float(seen.compared.sum()) + self.budget.affordable(self.rate) if self.budget.limited else None
-        if len(self.rounds) == 1:
-            share, stop, ceiling = self.planner.thin(rehearsal, (stop, ceiling), left)
+        left = float(seen.compared.sum()) + self.budget.affordable(seen.seconds_per_item)
+        if len(self.rounds) == 1:  # a first fit plans both together; later ones say how far it still is
+            goals, floors = self.planner.goals(guess), self.planner.floors(guess, everyone)
+            share, stop, ceiling = rehearsal.thinned(goals, floors, (stop, ceiling), left)
             wanted = int(np.ceil(share * self.users))
         else:
             wanted = int(np.ceil(held * min(fitted.excess, 4.0) ** 2 * 1.03))
-        if left is not None:
+        if self.budget.limited:
             per_user = rehearsal.items(stop, ceiling) * everyone / self.users
             wanted = min(wanted, int(AIM * left / max(per_user, 1.0)))
             if wanted <= held and len(self.rounds) > 1:
                 return None
-        return Step(self.cases_of(min(self.users, max(wanted, held))), step.start, stop, ceiling)
-
-    @property
-    def rate(self) -> float:
-        """Seconds per item so far."""
-        return self.observation.seconds_per_item
+        return Step(np.flatnonzero(self._place < max(wanted, held)), step.start, stop, ceiling)
 
     @property
     def cut(self) -> int:
         """The largest cut-off that is asked for."""
         return max((metric.k or 10 for metric in self.planner.metrics), default=10)
 
-    def cases_of(self, users: int) -> IntArray:
-        """The cases of the first so many users."""
-        return np.flatnonzero(self._place < users)
-
     def _stop(self, reason: str, fitted: Fitted | None = None) -> Step | None:
         """End the run; where more cases would be needed, say how many."""
         self.stop_reason = reason
         if fitted is not None and self.planner.target == "population":
             cases = fitted.estimate.counts.effective_cases
-            self.needed = {
-                str(m): int(np.ceil(cases * (fitted.half[m] / goal) ** 2))
-                for m, goal in fitted.goals.items()
-                if fitted.half[m] > goal
-            }
+            wide = {m: fitted.half[m] / goal for m, goal in fitted.goals.items() if fitted.half[m] > goal}
+            self.needed = {str(m): int(np.ceil(cases * times**2)) for m, times in wide.items()}
         return None

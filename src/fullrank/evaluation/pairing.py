@@ -11,11 +11,12 @@ wide, never too narrow.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from fullrank._types import FloatArray, IntArray, Pair
+from fullrank._types import FloatArray, Pair
 from fullrank.estimators import MLE, Estimate, RankDistribution
 from fullrank.estimators._grid import Grid
 from fullrank.estimators.intervals import cell_gains
@@ -58,7 +59,7 @@ def influences(estimate: Estimate, metrics: Sequence[Metric]) -> list[Influence]
     serves correlations.
     """
     counts = estimate.counts
-    shape = None if all(metric.whole_auc for metric in metrics) or is_exhaustive(counts) else _Shape.of(estimate)
+    shape = None if all(metric.whole_auc for metric in metrics) or is_exhaustive(counts) else _Shape(estimate)
     users = np.bincount(counts.column("block"), counts.weight / counts.column("targets"), BLOCKS)
     out = []
     for metric in metrics:
@@ -80,24 +81,22 @@ def covariances(found: Sequence[Influence], spreads: FloatArray, target: str) ->
     """
     out = np.diag(spreads**2)
     number = int((np.abs(np.array([each.blocks for each in found])).sum(0) > 0).sum())
-    for i, one in enumerate(found):
-        for k in range(i):
-            two = found[k]
-            both = one.spread * two.spread
-            if both <= 0 or (target == "cases" and number < FEWEST_BLOCKS):
-                continue
-            together = float(np.clip(one.blocks @ two.blocks / both, -1.0, 1.0))
-            parts = np.array([one.spread, two.spread])
-            if target == "cases":
-                # a correlation of blocks is itself uncertain: one standard error on the safe side (Fisher's z)
-                together = float(np.tanh(np.arctanh(min(together, 1 - 1e-9)) - 1 / np.sqrt(number - 3)))
-                shared = together - np.sqrt((1 - one.sampled) * (1 - two.sampled))
-                within = np.sqrt(one.sampled * two.sampled)
-                together = float(np.clip(shared / within, 0.0, 1.0)) if within > 0 else 0.0
-                parts = parts * np.sqrt([one.sampled, two.sampled])
-            sampled = one.sampled + two.sampled > 0  # else all ranks are known, and the influence is all there is
-            parts = np.minimum(parts, spreads[[i, k]]) if sampled else spreads[[i, k]]
-            out[i, k] = out[k, i] = together * parts[0] * parts[1]
+    for (i, one), (k, two) in combinations(enumerate(found), 2):
+        both = one.spread * two.spread
+        if both <= 0 or (target == "cases" and number < FEWEST_BLOCKS):
+            continue
+        together = float(np.clip(one.blocks @ two.blocks / both, -1.0, 1.0))
+        parts = np.array([one.spread, two.spread])
+        if target == "cases":
+            # a correlation of blocks is itself uncertain: one standard error on the safe side (Fisher's z)
+            together = float(np.tanh(np.arctanh(min(together, 1 - 1e-9)) - 1 / np.sqrt(number - 3)))
+            shared = together - np.sqrt((1 - one.sampled) * (1 - two.sampled))
+            within = np.sqrt(one.sampled * two.sampled)
+            together = float(np.clip(shared / within, 0.0, 1.0)) if within > 0 else 0.0
+            parts = parts * np.sqrt([one.sampled, two.sampled])
+        sampled = one.sampled + two.sampled > 0  # else all ranks are known, and the influence is all there is
+        parts = np.minimum(parts, spreads[[i, k]]) if sampled else spreads[[i, k]]
+        out[i, k] = out[k, i] = together * parts[0] * parts[1]
     return out
 
 
@@ -112,15 +111,14 @@ def case_spread(one: Influence, two: Influence, paired: bool) -> Pair:
         return float(np.hypot(*B)), float(np.hypot(*B))
     seen = float(one.blocks @ two.blocks) / (B[0] * B[1])
     noise = 0.0 if one.sampled == two.sampled == 0 else 2 * one.spread * two.spread / np.sqrt(number) / (B[0] * B[1])
-    least, guess = (
-        float(np.sqrt(B[0] ** 2 + B[1] ** 2 - 2 * np.clip(ρ, 0.0, 1.0) * B[0] * B[1])) for ρ in (seen + noise, seen)
-    )
-    return least, guess
+    ρ = np.clip([seen + noise, seen], 0.0, 1.0)
+    least, guess = np.sqrt(B[0] ** 2 + B[1] ** 2 - 2 * ρ * B[0] * B[1])
+    return float(least), float(guess)
 
 
 def expected_counts(estimate: Estimate, design: Design) -> RankCounts:
     """Return the counts to expect had another design sampled the same cases: P̂(R) times its law, in whole cases."""
-    shape, counts = _Shape.of(estimate), estimate.counts
+    shape, counts = _Shape(estimate), estimate.counts
     N = round(counts.n_items)
     drawn, hits = design.outcomes(N)
     likely = shape.π @ shape.grid.law(design, N, drawn, hits)
@@ -131,33 +129,25 @@ def expected_counts(estimate: Estimate, design: Design) -> RankCounts:
     return RankCounts.from_outcomes(drawn, hits, N, design, candidates=counts.candidates)
 
 
-@dataclass(frozen=True, eq=False)
 class _Shape:
-    """A rank distribution on a coarse grid, and what each outcome shows of it."""
+    """The distribution of an estimate on a coarse grid, and what each outcome shows of it.
 
-    counts: RankCounts
-    grid: Grid
-    π: FloatArray
-    A: FloatArray  # cells × outcomes
-    outcome: IntArray  # of every cell of the counts
-    hats: FloatArray
+    MLE's distribution is taken where the estimate has none or takes outcomes as ranks.
+    """
 
-    @classmethod
-    def of(cls, estimate: Estimate) -> "_Shape":
-        """Take the distribution of an estimate, or MLE's where it has none or takes outcomes as ranks."""
-        counts = estimate.counts
-        dist: Any = estimate
-        if not isinstance(dist, RankDistribution) or not len(dist.grid):
-            dist = MLE(n_items="mean").fit(counts)
-        outcomes, outcome = unique_rows(counts.outcomes)
+    def __init__(self, estimate: Estimate) -> None:
+        self.counts = counts = estimate.counts
+        has_one = isinstance(estimate, RankDistribution) and len(estimate.grid)
+        dist: Any = estimate if has_one else MLE(n_items="mean").fit(counts)
         N = int(np.ceil(counts.pool_range[1]))
-        grid = Grid.logarithmic(N, 100, 200)
+        self.grid = grid = Grid.logarithmic(N, 100, 200)
         weight = np.bincount(dist.rows, dist.fitted.groups.weight)
         π = np.maximum(dist.grid.moved(np.average(dist.masses, axis=0, weights=weight), grid), 1e-12)
-        A = grid.law(counts.design, counts.n_items, outcomes[:, 0], outcomes[:, 1])
+        self.π = π / π.sum()
+        outcomes, self.outcome = unique_rows(counts.outcomes)  # those there are, and that of every cell of the counts
+        self.A = grid.law(counts.design, counts.n_items, outcomes[:, 0], outcomes[:, 1])  # cells × outcomes
         x = 0.5 * (np.log(grid.lo) + np.log(grid.hi)) / max(np.log(N), 1e-9) * (HATS - 1)
-        hats = np.maximum(1 - np.abs(x[:, None] - np.arange(HATS)), 0.0)
-        return cls(counts, grid, π / π.sum(), A, outcome, hats)
+        self.hats = np.maximum(1 - np.abs(x[:, None] - np.arange(HATS)), 0.0)
 
     def influence(self, metric: Metric) -> tuple[FloatArray, float]:
         """ψ of every cell of the counts, and the share of its variance that is left when ranks are known."""
@@ -171,8 +161,7 @@ class _Shape:
         expected = ((π * gains) @ A) / likely  # E[gain | outcome], strata × outcomes
         hats = (A.T @ (B * π[:, None])) / likely[:, None]
         scores = hats - π @ B
-        seen = share.sum(0)
-        M = counts.effective_cases
+        seen, M = share.sum(0), counts.effective_cases
         information = M * (scores * seen[:, None]).T @ scores
         slope = np.zeros(HATS)
         for row, gain in enumerate(gains):
@@ -183,10 +172,8 @@ class _Shape:
         through = M * scores @ np.linalg.solve(information + held, slope)
         ψ = (share * expected).sum(0) / np.maximum(seen, 1e-300) + through
         kept = np.maximum(A.sum(1), 1e-300)
-        given = (A @ ψ) / kept
-        squared = (A @ ψ**2) / kept
-        mean = π @ given
-        total = π @ squared - mean**2
+        given, squared = (A @ ψ) / kept, (A @ ψ**2) / kept
+        total = π @ squared - (π @ given) ** 2
         left = π @ (squared - given**2)
         sampled = float(np.clip(left / total, 0.0, 1.0)) if total > 0 else 0.0
         return expected[strata, self.outcome] + through[self.outcome], sampled

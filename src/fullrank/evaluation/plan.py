@@ -2,28 +2,28 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fullrank._checks import check_flag, check_number
-from fullrank._types import Pair
+from fullrank._checks import check_flag, check_number, check_whole
+from fullrank._types import IntArray, Pair
 from fullrank.estimators import LogSpline, RankDistribution
 from fullrank.estimators.intervals import check_interval
-from fullrank.evaluation.planner import Planner, check_precision, rehearsed_behind_guide
-from fullrank.evaluation.rehearsal import ByMetric, Guess, Rehearsal, half_width, made_up
+from fullrank.evaluation.planner import ByMetric, Guess, Planner, Rehearsal, check_precision, half_widths, made_up
 from fullrank.metrics import Metric, metrics_to_report
 from fullrank.ranks.counts import MOST_ITEMS, RankCounts
 from fullrank.ranks.design import Adaptive, Design, Exhaustive, Sample
-from fullrank.report import Report
+from fullrank.ranks.guided import Guided
 from fullrank.report.comparison import Verdict
 from fullrank.report.notebook import card
 from fullrank.report.panels import NOTEBOOK, PAGE, WIDTH, Panel, by_colour, chart_of, load, spread, tips
 from fullrank.report.tables import text_table
 from fullrank.report.words import as_json, joined, wrapped
 
+#: Behind a guide negatives are tried in doublings, so many times.
+DOUBLINGS = 12
 #: A design is blind where the outcomes alone would leave the value open by more than this share of it.
 BLIND = 1.0
 
@@ -57,12 +57,11 @@ class Plan:
     source: str
     values: Mapping[str, float]  # what the guess of the ranks makes of every metric
     choices: tuple[Choice, ...]
-    #: (share of the full ranking, relative half-width) of the best designs, cheapest first
-    frontier: tuple[Pair, ...]
-    #: li23 eq. 13: (negatives, share of cases that come to rest there, C_j)
-    stages: tuple[tuple[int, float, float], ...]
-    #: The ceiling beyond which telling one more case apart costs more than ranking one in full
-    efficient_ceiling: int
+    frontier: tuple[Pair, ...]  # (share of the full ranking, relative half-width) of the best designs, cheapest first
+    stages: tuple[
+        tuple[int, float, float], ...
+    ]  # li23 eq. 13: (negatives, share of cases that come to rest there, C_j)
+    efficient_ceiling: int  # beyond it, telling one more case apart costs more than ranking one in full
     notes: tuple[str, ...] = ()
 
     @property
@@ -90,12 +89,8 @@ class Plan:
         return {
             "schema": "fullrank.plan/1",
             **vars(self),
-            "metrics": list(self.metrics),
-            "values": dict(self.values),
             "choices": [{**vars(each), "design": str(each.design)} for each in self.choices],
-            "frontier": [list(each) for each in self.frontier],
             "stages": [{"negatives": m, "share": share, "cost": cost} for m, share, cost in self.stages],
-            "notes": list(self.notes),
         }
 
     def to_json(self, indent: int | None = 2) -> str:
@@ -174,36 +169,35 @@ class Plan:
     def _chart(self, style: Any) -> Any:
         alt = load()
         line = [{"items": 100 * share, "half": 100 * half} for share, half in self.frontier if half > 0 and share > 0]
-        drawn = [each for each in self.choices if each.relative > 0 and each.share > 0]
         points = [
             {"items": 100 * each.share, "half": 100 * each.relative,
              "name": str(each.design).replace(" without replacement", ""),
              "tip": f"{each.design}: {_share(each.share)} of the items, ±{each.relative:.1%}",
              "colour": style.series[1] if each.recommended else style.muted}
-            for each in drawn
+            for each in self.choices
+            if each.relative > 0 and each.share > 0
         ]  # fmt: skip
-        low = 0.7 * min(each["items"] for each in [*line, *points])
+        every = [*line, *points]
+        low = 0.7 * min(each["items"] for each in every)
         names = "datum.value >= 0.01 ? format(datum.value, '~r') + '%' : format(datum.value, '~e') + '%'"
         axis = alt.Axis(values=[each for each in _TICKS[::2] if each >= low], labelExpr=names, grid=False)
-        across = alt.Scale(type="log", domain=[low, 100], nice=False)
-        x_of = alt.X("items:Q", title="items scored, of the full ranking", axis=axis, scale=across)
-        halves = [each["half"] for each in [*line, *points]]
-        bottom, top = 0.8 * min(halves), 1.4 * max(halves)
+        reach = alt.Scale(type="log", domain=[low, 100], nice=False)
+        x_of = alt.X("items:Q", title="items scored, of the full ranking", axis=axis, scale=reach)
+        bottom, top = 0.8 * min(each["half"] for each in every), 1.4 * max(each["half"] for each in every)
         up = alt.Axis(values=_TICKS, labelExpr="format(datum.value, '~r') + '%'")
         reach = alt.Scale(type="log", domain=[bottom, top], nice=False)
         y_of = alt.Y("half:Q", title="half-width, of the value", axis=up, scale=reach)
-        layers = []
-        if not self.absolute:
-            goal = chart_of([{"half": 100 * self.precision}])
-            layers.append(goal.mark_rule(strokeDash=[4, 3], color=style.muted).encode(y=y_of))
-        layers.append(chart_of(line).mark_line(color=style.series[0]).encode(x=x_of, y=y_of))
-        dots = chart_of(points).mark_point(filled=True, size=70, opacity=1)
-        layers.append(dots.encode(x=x_of, y=y_of, color=by_colour(), **tips()))
+        goal, dots = chart_of([{"half": 100 * self.precision}]), chart_of(points)
+        layers = [
+            *([] if self.absolute else [goal.mark_rule(strokeDash=[4, 3], color=style.muted).encode(y=y_of)]),
+            chart_of(line).mark_line(color=style.series[0]).encode(x=x_of, y=y_of),
+            dots.mark_point(filled=True, size=70, opacity=1).encode(x=x_of, y=y_of, color=by_colour(), **tips()),
+        ]
         # the line falls to the right: names stand above it, or below it where there is no room to the right
         gap = np.log(top / bottom) * 14 / 170  # a line of text; the axis below takes its part of the height
         for point, at in zip(points, spread([np.log(each["half"]) for each in points], gap), strict=True):
-            across_by = np.log(point["items"] / low) / np.log(100 / low)
-            left = across_by > (0.45 if len(point["name"]) > 10 else 0.8)
+            across = np.log(point["items"] / low) / np.log(100 / low)
+            left = across > (0.45 if len(point["name"]) > 10 else 0.8)
             words = chart_of([{**point, "half": np.exp(at)}]).mark_text(
                 align="right" if left else "left", dx=-8 if left else 10, dy=13 if left else -8, color=style.ink
             )
@@ -217,20 +211,19 @@ def plan(
     metric: str | Metric | Iterable[str | Metric] = "ndcg@10",
     precision: float = 0.02,
     *,
-    pilot: RankDistribution | RankCounts | Report | None = None,
+    pilot: RankDistribution | RankCounts | None = None,
     target: str = "cases",
     absolute: bool = False,
     level: float = 0.95,
     max_items: int | None = None,
     gather_cost: float = 1.0,
-    start: int | None = None,
 ) -> Plan:
     """What to sample so that the interval's half-width comes to ``precision``, and what that costs.
 
-    Cost and precision depend on the ranks, of which there is only a guess: a ``pilot`` (an estimate, counts, a report of a
-    small run), else what recommenders usually show. Cases are made up from the guess and every design is rehearsed on
-    them (:mod:`fullrank.evaluation.rehearsal`). ``gather_cost``: how many times dearer an item scored alone is than one in
-    a whole row; where sampling then costs more than ranking everything, the plan says so. ``fr.evaluate(…,
+    Cost and precision depend on the ranks, of which there is only a guess: a ``pilot`` (counts of a small run, or an
+    estimate from them), else what recommenders usually show. Cases are made up from the guess and designs are rehearsed
+    on them (:mod:`fullrank.evaluation.planner`). ``gather_cost``: how many times dearer an item scored alone is than one
+    in a whole row; where sampling then costs more than ranking everything, the plan says so. ``fr.evaluate(…,
     design="adaptive", precision=…)`` carries the plan out, corrects it as it goes, and audits the result, which takes about
     a tenth more.
 
@@ -241,43 +234,23 @@ def plan(
     """
     wanted = metrics_to_report(metric)
     check_interval(level, target)
-    planner = Planner(wanted, check_precision(precision, absolute), absolute, level, target, start)
+    planner = Planner(wanted, check_precision(precision, absolute), absolute, level, target)
     check_number("max_items", 1 if max_items is None else max_items, above=0)
     check_number("gather_cost", gather_cost, above=0)
     check_flag("absolute", absolute)
-    pilot = _fitted(pilot)
+    if isinstance(pilot, RankCounts):
+        pilot = LogSpline().fit(pilot)
     guess, cases = _guess(pilot, n_items, cases)
-    for name, value, least in (("n_items", guess.n_items, 2), ("cases", cases, 1)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise ValueError(f"`{name}` must be a whole number from {least}, got {value!r}.")
-    if pilot is not None and pilot.counts.design.compares:
-        return _behind_guide(pilot, _Draft(planner, guess, cases, {m: float(pilot.expect(m)) for m in wanted}))
-    draft = _Draft(planner, guess, cases, {m: guess.value(m) for m in wanted})
-    everything, rehearsal = draft.everything, planner.rehearse(guess, cases)
-    found = planner.choose(rehearsal, max_items)
-    dist = guess.estimator.fit(rehearsal.counts(found.stop, found.ceiling))
-    best = draft.choice(found.design, found.items, found.half_widths, _bounds(dist, wanted, level), found.part)
-    affordable = max_items is None or everything.items <= max_items
-    exact_is_cheaper = best.share * gather_cost >= 1.0 and affordable
-    exact_is_needed = everything.meets and not best.meets and affordable
-    choices = [
-        replace(everything, recommended=exact_is_cheaper or exact_is_needed), *draft.familiar(),
-        replace(best, recommended=not (exact_is_cheaper or exact_is_needed)),
-    ]  # fmt: skip
-    notes = draft.notes(choices, max_items)
-    if exact_is_cheaper:
-        notes.insert(
-            0,
-            f"An item scored alone costs {gather_cost:g} times as much as one in a whole row: ranking everything is cheaper "
-            f"than scoring {_share(best.share)} of the items one by one.",
-        )
-    stages, ceiling = sampling_cost(rehearsal)
-    notes.append(
-        f"Beyond {ceiling:,} negatives, telling one more case apart costs more than ranking one in full (C_j of li23 "
-        "eq. 13)."
+    behind = pilot if pilot is not None and pilot.counts.design.compares else None
+    expected = {m: guess.value(m) if behind is None else float(behind.expect(m)) for m in wanted}
+    draft = _Draft(planner, guess, cases, expected, planner.goals(expected), planner.floors(guess, cases))
+    found = _in_rounds(draft, max_items, gather_cost) if behind is None else _behind_guide(behind, draft)
+    piloted = "a pilot" if behind is None else "a pilot behind a guide"
+    source = "recommenders seen before (the prior)" if pilot is None else piloted
+    values = {str(m): value for m, value in expected.items()}
+    return Plan(
+        guess.n_items, cases, tuple(values), planner.precision, absolute, target, level, source, values, **found
     )
-    frontier = _frontier(rehearsal, choices, draft.values)
-    return draft.plan(guess.source, choices, frontier, stages, ceiling, notes)
 
 
 @dataclass(frozen=True)
@@ -288,16 +261,8 @@ class _Draft:
     guess: Guess
     cases: int
     values: ByMetric
-
-    @cached_property
-    def goals(self) -> ByMetric:
-        """The half-widths that are wanted."""
-        return self.planner.goals(self.values)
-
-    @cached_property
-    def floors(self) -> ByMetric:
-        """The half-widths that ranking everything leaves open."""
-        return self.planner.floors(self.guess, self.cases)
+    goals: ByMetric  # the half-widths that are wanted
+    floors: ByMetric  # those that ranking everything leaves open
 
     @property
     def everything(self) -> Choice:
@@ -325,10 +290,8 @@ class _Draft:
             if design.stages(n_items)[-1] < n_items - 1:
                 counts = made_up(design, ranks, n_items, candidates=guess.candidates)
                 dist, level = guess.estimator.fit(counts), self.planner.level
-                fewer = float(np.sqrt(len(counts) / self.cases))
-                half = {m: half_width(dist, m, level) * fewer for m in self.goals}
-                bounds = _bounds(dist, tuple(self.goals), level)
-                yield self.choice(design, counts.items_scored / len(counts), half, bounds)
+                half = half_widths(dist, self.goals, level, cases=self.cases)
+                yield self.choice(design, counts.items_scored / len(counts), half, _bounds(dist, self.goals, level))
 
     def notes(self, choices: Sequence[Choice], max_items: int | None) -> list[str]:
         """Say what no plan reaches, and which of the choices rest on the prior; the last of them is the best found."""
@@ -350,16 +313,34 @@ class _Draft:
             )
         return out
 
-    def plan(
-        self, source: str, choices: Sequence[Choice], frontier: Any, stages: Any, ceiling: int, notes: Any
-    ) -> Plan:
-        """Return the plan of these choices."""
-        asked = self.planner
-        return Plan(
-            self.guess.n_items, self.cases, tuple(str(m) for m in self.values), asked.precision, asked.absolute,
-            asked.target, asked.level, source, {str(m): value for m, value in self.values.items()}, tuple(choices),
-            frontier, stages, ceiling, tuple(notes),
-        )  # fmt: skip
+
+def _in_rounds(draft: _Draft, max_items: int | None, gather_cost: float) -> dict[str, Any]:
+    """What a plan says of sampling in rounds, beside ranking everything and the designs that people know."""
+    planner, guess, everything = draft.planner, draft.guess, draft.everything
+    rehearsal = planner.rehearse(guess, draft.cases)
+    found = planner.choose(rehearsal, np.inf if max_items is None else max_items)
+    counts = rehearsal.counts(found.stop, found.ceiling)
+    bounds = _bounds(guess.estimator.fit(counts), planner.metrics, planner.level)
+    best = draft.choice(counts.design, found.items, found.half_widths, bounds, found.part)
+    affordable = max_items is None or everything.items <= max_items
+    exact_is_cheaper = best.share * gather_cost >= 1.0 and affordable
+    exact = exact_is_cheaper or (everything.meets and not best.meets and affordable)
+    choices = (replace(everything, recommended=exact), *draft.familiar(), replace(best, recommended=not exact))
+    stages, ceiling = sampling_cost(rehearsal)
+    notes = draft.notes(choices, max_items)
+    if exact_is_cheaper:
+        notes.append(
+            f"An item scored alone costs {gather_cost:g} times as much as one in a whole row: ranking everything is cheaper "
+            f"than scoring {_share(best.share)} of the items one by one."
+        )
+    notes.append(
+        f"Beyond {ceiling:,} negatives, telling one more case apart costs more than ranking one in full (C_j of li23 "
+        "eq. 13)."
+    )
+    return {
+        "choices": choices, "frontier": _frontier(rehearsal, choices, draft.values), "stages": stages,
+        "efficient_ceiling": ceiling, "notes": tuple(notes),
+    }  # fmt: skip
 
 
 def sampling_cost(rehearsal: Rehearsal) -> tuple[tuple[tuple[int, float, float], ...], int]:
@@ -367,9 +348,8 @@ def sampling_cost(rehearsal: Rehearsal) -> tuple[tuple[tuple[int, float, float],
 
     Returned with the largest stage at which that is less than N, the price of ranking a case in full.
     """
-    stages = np.flatnonzero(rehearsal.doublings)
-    rests = np.bincount(rehearsal.outcomes(1, int(rehearsal.sizes[-1]))[0], minlength=len(rehearsal.sizes))[stages]
-    sizes = rehearsal.sizes[stages]
+    stages, sizes = np.flatnonzero(rehearsal.doublings), rehearsal.sizes[rehearsal.doublings]
+    rests = np.bincount(rehearsal.outcomes(1, int(sizes[-1]))[0], minlength=len(rehearsal.sizes))[stages]
     alive = rests.sum() - np.concatenate([[0], np.cumsum(rests)[:-1]])
     cost = alive * np.diff(sizes, prepend=0) / np.maximum(rests, 1e-9)
     good = np.flatnonzero((cost <= rehearsal.guess.n_items) & (rests > 0) & (sizes < sizes[-1]))
@@ -378,45 +358,82 @@ def sampling_cost(rehearsal: Rehearsal) -> tuple[tuple[tuple[int, float, float],
     return tuple(rows), efficient
 
 
-def _behind_guide(pilot: RankDistribution, draft: _Draft) -> Plan:
-    """What more negatives of the rest bring, behind the part that the pilot compared."""
-    tried = rehearsed_behind_guide(pilot, draft.planner, draft.cases)
-    choices = [draft.everything, *(draft.choice(design, items, half) for design, items, half in tried)]
+def _choices_behind_guide(pilot: RankDistribution, draft: _Draft) -> Iterator[Choice]:
+    """Designs with more and more negatives of the rest, until the half-widths are as wanted.
+
+    Each open case of the pilot gets a number of better items in its rest from its own posterior, and is sampled anew.
+    """
+    counts, fitted = pilot.counts, pilot.fitted
+    design = counts.design
+    if not isinstance(design, Guided) or fitted is None:
+        raise ValueError("`pilot` must have open cases of a guided design: there is nothing to plan.")
+    rng, done = np.random.default_rng(0), counts.sampled_part()[0]
+    open_, better = _made_up(pilot, fitted, rng)
+    negatives, largest = max(int(fitted.column("drawn").max()), 1), int(open_["rest"].max())
+    for _ in range(DOUBLINGS):
+        tried = replace(design, negatives=min(negatives, largest), max_negatives=None)
+        drawn, hits = tried.simulate(better + 1, open_["rest"] + 1, rng)
+        made = RankCounts.from_outcomes(
+            drawn, hits, np.full(len(hits), round(counts.n_items)), tried, candidates=counts.candidates, **open_
+        )
+        if done is not None:  # cases that are closed, or compared with all, do not change
+            made += replace(done, design=tried)
+        dist = draft.guess.estimator.fit(made)
+        half = half_widths(dist, draft.goals, draft.planner.level, cases=draft.cases)
+        yield draft.choice(tried, made.items_scored / len(made), half)
+        if negatives >= largest or all(half[metric] <= goal for metric, goal in draft.goals.items()):
+            return
+        negatives *= 2
+
+
+def _made_up(
+    dist: RankDistribution, fitted: RankCounts, rng: np.random.Generator
+) -> tuple[dict[str, IntArray], IntArray]:
+    """What is known of the pilot's open cases, and how many of the rest are better, drawn from each one's posterior."""
+    outcomes, which = np.unique(fitted.outcomes, axis=0, return_inverse=True)
+    law = dist.grid.law(fitted.design, fitted.n_items, outcomes[:, 0], outcomes[:, 1])
+    rest = np.maximum(np.round(fitted.pool_weight / fitted.weight).astype(np.int64) - 1, 1)
+    row, known, hits = dist.rows[fitted.group_of], fitted.all_compared, fitted.column("hits")
+    better = []
+    for cell, number in enumerate(fitted.cases):
+        weight = np.cumsum(np.maximum(dist.masses[row[cell]], 0.0) * law[:, which.ravel()[cell]])
+        if known[cell] or not weight[-1] > 0:
+            better.append(np.full(number, hits[cell]))
+            continue
+        place = np.minimum(np.searchsorted(weight, rng.random(number) * weight[-1]), len(weight) - 1)
+        better.append(rng.integers(dist.grid.lo[place], dist.grid.hi[place] + 1) - 1)
+    about = {name: np.repeat(fitted.column(name), fitted.cases) for name in ("ahead", "recent", "order", "targets")}
+    about |= {"rest": np.repeat(rest, fitted.cases), "recent": np.minimum(about["recent"], about["ahead"])}
+    return about, np.minimum(np.concatenate(better), about["rest"])
+
+
+def _behind_guide(pilot: RankDistribution, draft: _Draft) -> dict[str, Any]:
+    """What a plan says of more negatives of the rest, behind the part that the pilot compared."""
+    choices = [draft.everything, *_choices_behind_guide(pilot, draft)]
     # the first that meets the precision; if none does, the last that was tried, unless ranking everything costs no more
     best = next((place for place, each in enumerate(choices) if each.meets and place > 0), len(choices) - 1)
     best = best if choices[best].share < 1 else 0
     choices[best] = replace(choices[best], recommended=True)
     frontier = tuple((each.share, each.relative) for each in choices[1:])
     note = "Planned behind the part that the pilot compared; `evaluate(…, guide=…)` also goes deeper where that finds more."
-    return draft.plan("a pilot behind a guide", choices, frontier, (), 0, [note])
-
-
-def _fitted(pilot: Any) -> RankDistribution | None:
-    """The estimate that a pilot is, or leads to."""
-    if pilot is None or isinstance(pilot, RankDistribution):
-        return pilot
-    if isinstance(pilot, Report):
-        if not pilot.estimates:
-            raise ValueError("`pilot` is a report without estimates (was it read from a file?): give its counts.")
-        pilot = next(iter(pilot.estimates.values()))
-        if isinstance(pilot, RankDistribution):
-            return pilot
-    counts = pilot if isinstance(pilot, RankCounts) else getattr(pilot, "counts", None)
-    if counts is None:
-        raise TypeError(f"`pilot` must be an estimate, RankCounts or a Report, got a {type(pilot).__name__}.")
-    return LogSpline().fit(counts)
+    return {"choices": tuple(choices), "frontier": frontier, "stages": (), "efficient_ceiling": 0, "notes": (note,)}
 
 
 def _guess(pilot: RankDistribution | None, n_items: int | None, cases: int | None) -> tuple[Guess, int]:
+    """Return the ranks to plan with, and the number of cases."""
     if pilot is None:
         if n_items is None or cases is None:
             raise ValueError("`n_items` and `cases` are needed: the size of the catalogue, and how many test cases.")
         if isinstance(n_items, bool) or not isinstance(n_items, int | np.integer) or not 2 <= n_items <= MOST_ITEMS:
             raise ValueError(f"`n_items` must be a whole number from 2 to 2**50, got {n_items!r}.")
+        check_whole("cases", cases, 1)
         return Guess.prior(int(n_items)), cases
+    if not isinstance(pilot, RankDistribution):
+        raise TypeError(f"`pilot` must be RankCounts or a distribution of ranks, got a {type(pilot).__name__}.")
     N = round(pilot.counts.n_items)
     if n_items is not None and abs(n_items - N) > 0.05 * N:
         raise ValueError(f"`n_items` must be the pilot's {N:,} candidates or left out, got {n_items!r}.")
+    check_whole("cases", cases, 1, none=True)
     return Guess.of(pilot), len(pilot.counts) if cases is None else cases
 
 

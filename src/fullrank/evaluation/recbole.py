@@ -15,7 +15,7 @@ import contextlib
 import functools
 import operator
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,34 +76,25 @@ def from_recbole(
             notes = (f"RecBole's {', '.join(left)} cannot be corrected and {verb} left out.",)
     seed = seed_of(rng)
     counts = {str(name): _counts(each, test_data, ties, seed) for name, each in trainers.items()}
-    about = {"recbole": _Data.of(next(iter(trainers.values())), test_data).settings}
+    about = {"recbole": _Data(next(iter(trainers.values())), test_data).settings}
     report = report_on(counts, metrics, estimator=estimator, level=level, target=target, provenance=about)
     return replace(report, notes=(*report.notes, *notes))
 
 
-@dataclass(frozen=True)
 class _Data:
     """What RecBole's data loader is about to do."""
 
-    design: Design
-    items: int  # without the padding, item 0
-    user_field: str
-    item_field: str
-    used: Any  # the items of each user that are never drawn; None: only the target itself
-    sequential: bool
-    settings: dict[str, Any]
-
-    @classmethod
-    def of(cls, trainer: Any, test_data: Any) -> "_Data":
+    def __init__(self, trainer: Any, test_data: Any) -> None:
         data, config = test_data._dataset, trainer.config
-        args = getattr(test_data, "neg_sample_args", None)
-        design: Design = Exhaustive() if args is None else Sample(int(args["sample_num"]))
-        sampler = getattr(test_data, "_sampler", None)
-        repeatable = type(sampler).__name__ == "RepeatableSampler"
-        sequential = _called(config["MODEL_TYPE"]) == "SEQUENTIAL"
-        settings = {"dataset": str(config["dataset"]), "eval_args": str(config["eval_args"])}
-        used = None if repeatable or (sequential and args is None) else getattr(sampler, "used_ids", None)
-        return cls(design, int(data.item_num) - 1, data.uid_field, data.iid_field, used, sequential, settings)
+        args, sampler = getattr(test_data, "neg_sample_args", None), getattr(test_data, "_sampler", None)
+        self.design: Design = Exhaustive() if args is None else Sample(int(args["sample_num"]))
+        self.items = int(data.item_num) - 1  # without the padding, item 0
+        self.user_field, self.item_field = data.uid_field, data.iid_field
+        self.sequential = str(config["MODEL_TYPE"]).endswith("SEQUENTIAL")
+        self.settings = {"dataset": str(config["dataset"]), "eval_args": str(config["eval_args"])}
+        repeatable = type(sampler).__name__ == "RepeatableSampler" or (self.sequential and args is None)
+        #: The items of each user that are never drawn; None: only the target itself.
+        self.used = None if repeatable else getattr(sampler, "used_ids", None)
 
 
 class _Batch(NamedTuple):
@@ -120,7 +111,7 @@ class _Batch(NamedTuple):
 
 def _counts(trainer: Any, test_data: Any, ties: str, seed: int) -> RankCounts:
     """Go through the test data as `Trainer.evaluate` does, and rank what it scores."""
-    data = _Data.of(trainer, test_data)
+    data = _Data(trainer, test_data)
     parts: list[RankCounts] = []
     waiting: list[_Batch] = []
     with evaluating(trainer.model), _seeded(seed):
@@ -204,16 +195,16 @@ def _drawn(trainer: Any, data: _Data, batch: Any) -> _Batch:
 
 def _refuse_other(trainer: Any, test_data: Any) -> None:
     """Refuse what is not RecBole's, and evaluation that has no ranks to correct."""
-    for what, given, needed in (
-        ("trainer", trainer, ("config", "model", "_full_sort_batch_eval", "_spilt_predict")),
-        ("test_data", test_data, ("_dataset", "_sampler")),
+    needed = ("config", "model", "_full_sort_batch_eval", "_spilt_predict")
+    for what, given, names, expected in (
+        ("trainer", trainer, needed, "a trained RecBole `Trainer`"),
+        ("test_data", test_data, ("_dataset", "_sampler"), "RecBole's data loader of the test data"),
     ):
-        if not all(hasattr(given, name) for name in needed):
-            expected = "a trained RecBole `Trainer`" if what == "trainer" else "RecBole's data loader of the test data"
+        if not all(hasattr(given, name) for name in names):
             raise TypeError(f"`{what}` is a {type(given).__name__}; {expected} was expected.")
     args = getattr(test_data, "neg_sample_args", None)
     kind = "none" if args is None else str(args["distribution"])
-    if _called(trainer.config["eval_type"]) != "RANKING" or (args is not None and kind == "none"):
+    if not str(trainer.config["eval_type"]).endswith("RANKING") or (args is not None and kind == "none"):
         raise ValueError("`test_data` is evaluated by labels (`mode: labeled`), not ranks: use `uni100` or `full`.")
     if args is not None and kind != "uniform":
         raise ValueError(
@@ -222,11 +213,6 @@ def _refuse_other(trainer: Any, test_data: Any) -> None:
         )
     if not trainer.config["single_spec"]:
         raise ValueError("`trainer` is one of several processes, and sees a part of the test data: evaluate in one.")
-
-
-def _called(choice: Any) -> str:
-    """The name of one of RecBole's enumerated choices."""
-    return str(getattr(choice, "name", choice))
 
 
 @contextlib.contextmanager

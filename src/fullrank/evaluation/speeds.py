@@ -48,23 +48,18 @@ class Speeds:
     observation: Observation
     metrics: tuple[Metric, ...]
     budget: Budget
-    asked: int = 0  # items, for all that was timed
 
     @cached_property
     def gathered(self) -> float:
         """Of an item scored alone, for one case."""
-        most = 400 if self.observation.compiled else 16
-        return self._kept("gathered", Sample(int(np.clip(self.n_items // 20, 1, most)), replace=False))
+        seen = self.observation
+        most = 400 if seen.compiled else 16
+        return self._kept("gathered", Sample(int(np.clip(seen.split.n_items // 20, 1, most)), replace=False))
 
     @cached_property
     def product(self) -> float:
         """Of an item in a user's whole row, however many targets he has; functions are asked for items one by one."""
         return self.gathered if self.observation.is_function else self._kept("product", Exhaustive())
-
-    @property
-    def n_items(self) -> int:
-        """Items of the catalogue."""
-        return self.observation.split.n_items
 
     @cached_property
     def users(self) -> IntArray:
@@ -89,19 +84,14 @@ class Speeds:
     @property
     def exact(self) -> Exact:
         """The cheaper exact way, by what was timed; below ``RANKED_SECONDS`` the whole ranking is worth having."""
-        n_items, users, left = float(self.n_items), len(self.users), self.budget.seconds
-        whole = self.product * n_items * users
+        split, users, left = self.observation.split, len(self.users), self.budget.seconds
+        whole = self.product * split.n_items * users
         if whole > RANKED_SECONDS and self.to_the_top is not None:
             top, seconds = self.to_the_top[0], self.to_the_top[1] * users
             if seconds < RANKED_IS_WORTH * whole:
                 return Exact(top, seconds, seconds <= left, whole)
-        affordable = n_items * len(self.observation.split.users) <= self.budget.items
+        affordable = split.n_items * len(split.users) <= self.budget.items
         return Exact(Exhaustive(), whole, affordable and whole <= left, whole)
-
-    def exact_is_cheaper(self, more_items: float, fitting: float) -> bool:
-        """Whether exact evaluation takes less than another round: its items, its fit, and a report's."""
-        exact = self.exact
-        return exact.within and exact.seconds < EXACT_SECONDS_ARE_WORTH * (self.gathered * more_items + 2 * fitting)
 
     def _kept(self, what: str, design: Design) -> float:
         seen = self.observation
@@ -109,8 +99,8 @@ class Speeds:
         if path is not None and path.exists():
             found = json.loads(path.read_text())
         else:
-            before = self.asked
-            found = {"seconds_per_item": self._per_item(design), "items": self.asked - before}
+            self._asked = 0
+            found = {"seconds_per_item": self._per_item(design), "items": self._asked}
             if path is not None:
                 write_atomically(path, json.dumps(found).encode())
         seen.items_scored += int(found["items"])
@@ -119,17 +109,16 @@ class Speeds:
 
     def _per_item(self, design: Design) -> float:
         """From users enough to be timed; what a call costs anyhow is found with two users and left out."""
-        users = self.users
+        users, limited = self.users, np.isfinite(self.budget.items)
         most = min(MOST_TIMING, TIMING_SHARE * self.budget.seconds)
         self._timed(design, users[:2])  # compiles
         before, fewer = self._timed(design, users[:2])
         seconds, items, spent = before, fewer, before
-        number = 16 if not np.isfinite(self.budget.items) else int(TIMING_SHARE * len(users))
+        number = int(TIMING_SHARE * len(users)) if limited else 16
         while number > 2:
             seconds, items = self._timed(design, users[:: max(1, len(users) // number)][:number])  # evenly from all
             spent += seconds
-            enough = seconds - before >= max(TIMED_SECONDS, before) or number >= len(users) or spent > most
-            if enough or np.isfinite(self.budget.items):
+            if limited or number >= len(users) or spent > most or seconds - before >= max(TIMED_SECONDS, before):
                 break
             number *= 4 if seconds > 1.5 * before else 16  # few steps where a call costs much anyhow
         whole = seconds / max(items, 1.0)
@@ -141,7 +130,7 @@ class Speeds:
         begin = time.perf_counter()
         probe.advance(design)
         seconds = time.perf_counter() - begin
-        self.asked += probe.items_scored
+        self._asked += probe.items_scored
         if design.beyond is not None:
             return seconds, float(len(users))
-        return seconds, len(users) * float(self.n_items) if design.exhaustive else float(probe.compared.sum())
+        return seconds, float(len(users) * seen.split.n_items if design.exhaustive else probe.compared.sum())
