@@ -121,6 +121,7 @@ def test_labels_stay_distinct_after_cleaning(rows):
     ("raw", "expected"),
     [
         ("EASE", "EASE"),
+        ("EASE\x00\n λ=1\u202e", "EASE λ=1"),
         ("  two\n lines\t", "two lines"),
         ("null\x00byte", "null byte"),
         ("\ud800 lone", "lone"),
@@ -144,6 +145,5 @@ def test_numbers_have_sensible_digits():
     assert number(1e12, 4) == "1e+12"
     assert number(0.0000123, 4) == "1.2e−05"
     assert number(0.0, 4) == "0.0000"
-    assert decimals([12.3]) == 1
-    assert decimals([0.0]) == 4
+    assert [decimals(each) for each in ([12.3], [0.0], [0.0123, 0.4], [0.00123], [812.5], [])] == [1, 4, 4, 5, 0, 4]
     assert [percent(share) for share in (0.5, 0.05, 0.0001, 0.0, 1.0)] == ["50%", "5.0%", "0.01%", "0.0%", "100%"]

@@ -37,7 +37,7 @@ def read_models(
     models of files that hold one each.
     """
     items = given.get("items")
-    design = _design(given.get("negatives"), given.get("design"), "without_replacement" in given)
+    design = _design(given)
     counts: dict[str, RankCounts] = {}
     if items is not None and not 2 <= items <= MOST_ITEMS:
         raise ValueError(f"--items must be a whole number from 2 to 2**50, got {items}.")
@@ -77,12 +77,12 @@ def _refuse_otherwise(counts: Mapping[str, RankCounts], design: Design | None, i
             )
 
 
-def _design(negatives: int | None, design: str | None, distinct: bool) -> Design | None:
-    if design is not None and negatives is not None:
+def _design(given: Mapping[str, Any]) -> Design | None:
+    if "design" in given and "negatives" in given:
         raise ValueError("--negatives and --design exclude each other: give one of them.")
-    if design is not None:
-        return parse_design(design)
-    return None if negatives is None else Sample(negatives, not distinct)
+    if "design" in given:
+        return parse_design(given["design"])
+    return Sample(given["negatives"], "without_replacement" not in given) if "negatives" in given else None
 
 
 def _read(
@@ -148,15 +148,14 @@ def split_and_models(
         stored = {name: _stored(what) for name, what in models.items()}
         _check_rows(data, split, stored)
     else:
-        known, asked = read_table(Path(str(train))), None if test is None else read_table(Path(test))
-        pairs = [raw_columns(each) for each in (known, asked) if each is not None]
+        tables = [read_table(Path(each)) for each in (train, test) if each is not None]
         stored = {name: _stored(what) for name, what in models.items()}
+        pairs, name = [raw_columns(each) for each in tables], Path(str(train)).stem
         sizes: Any = {f"n_{what}s": _numbering(what, [one[what] for one in pairs], stored) for what in ("user", "item")}
-        name = Path(str(train)).stem
-        if asked is not None:
-            split = given_test(known, asked, name=name, **sizes)
+        if test is not None:
+            split = given_test(*tables, name=name, **sizes)
         else:
-            split = Split.from_interactions(interactions(known, **sizes), how=how or "random", rng=seed, name=name)
+            split = Split.from_interactions(interactions(*tables, **sizes), how=how or "random", rng=seed, name=name)
     return split, {name: _made(models[name], split) if each is None else each for name, each in stored.items()}
 
 
@@ -173,44 +172,33 @@ def _check_rows(data: str, split: Any, models: Mapping[str, Any]) -> None:
 
 def _numbering(what: str, ids: list[Any], models: Mapping[str, Any]) -> int | None:
     """Return how many positions there are where names are positions; ``None`` where positions are the sorted names."""
-    known = _rows(models, what)
+    rows, model = max(((rows, name) for name, rows in _rows(models, what).items()), default=(0, ""))
     names = {each for part in ids for each in np.unique(part).tolist()}
-    if not known or max(known.values()) <= len(names):  # one row for each name, or too few, which is refused elsewhere
+    if rows <= len(names):  # one row for each name, or too few, which is refused elsewhere
         return None
-    if all(not isinstance(each, str) and 0 <= each < max(known.values()) for each in names):
-        return max(known.values())
-    model = max(known, key=lambda name: known[name])
+    if all(not isinstance(each, str) and 0 <= each < rows for each in names):
+        return rows
     raise ValueError(
-        f"model {model!r} has {known[model]:,} {what}s, and the files name {len(names):,}, not all by a number below that: "
+        f"model {model!r} has {rows:,} {what}s, and the files name {len(names):,}, not all by a number below that: "
         f"row p must belong to {what} p (0, 1, 2, …), or there must be a row for each {what} in the files, in sorted order."
     )
 
 
 def _rows(models: Mapping[str, Any], what: str) -> dict[str, int]:
     """Return the number of users or items that each model knows, of those that say so."""
-    found = {}
-    for name, model in models.items():
-        if isinstance(model, tuple):
-            found[name] = (*model[what == "item"].shape, 0)[0]
-        elif isinstance(size := getattr(model, f"n_{what}s", None), int):
-            found[name] = size
-    return found
+    sizes = {name: getattr(model, f"n_{what}s", None) for name, model in models.items()}
+    return {name: size for name, size in sizes.items() if isinstance(size, int)}
 
 
 def _stored(what: str) -> Any:
-    """Read a model named on the command line; ``None`` where it is Python, which :func:`_made` runs.
+    """Read a model named on the command line, as its help says; ``None``: it is Python, which :func:`_made` runs."""
+    from fullrank.models import load_model, read_factors
 
-    ``users.npy,items.npy[,bias.npy]`` (or Parquet): factors; ``model.npz``: a saved fullrank model; ``module:name``: a
-    function of (users, items), a model, or a function of nothing or of the split that makes one; ``scores.csv`` or
-    ``.parquet`` with a column ``score``: candidates that were scored elsewhere; with a column ``rank``: their ranks.
-    """
-    parts = what.split(",")
+    path, parts = Path(what), [Path(each) for each in what.split(",")]
     if len(parts) in (2, 3):
-        return tuple(_array(Path(each)) for each in parts)
-    path = Path(what)
+        users, items, *bias = map(existing, parts)
+        return read_factors(users, items, *map(_column, bias), name=what)
     if path.suffix.lower() == ".npz":
-        from fullrank.models import load_model
-
         return load_model(existing(path))
     if ":" in what and not path.exists():
         return None
@@ -222,17 +210,8 @@ def _stored(what: str) -> Any:
     )
 
 
-def _array(path: Path) -> Any:
-    if existing(path).suffix.lower() == ".npy":
-        return map_npy(path)
-    columns = list(read_table(path).values())
-    if len(columns) == 1 and columns[0].dtype == object:  # one column of lists
-        return np.stack(columns[0].tolist())
-    if len(columns) == 1:
-        return columns[0]
-    if any(each.dtype.kind not in "fiu" for each in columns):
-        raise ValueError(f"{str(path)!r} has columns that are not numbers: a factor table has one column per factor.")
-    return np.stack(columns, axis=1)
+def _column(path: Path) -> Any:
+    return map_npy(path) if path.suffix.lower() == ".npy" else next(iter(read_table(path).values()))
 
 
 def _made(what: str, split: Any) -> Any:
@@ -251,13 +230,10 @@ def _made(what: str, split: Any) -> Any:
     if not callable(found) or hasattr(found, "score"):
         return found() if inspect.isclass(found) else found
     try:
-        needed = [
-            each
-            for each in inspect.signature(found).parameters.values()
-            if each.default is each.empty and each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
-        ]
-    except (TypeError, ValueError):
+        parameters = inspect.signature(found).parameters.values()
+    except (TypeError, ValueError):  # it does not say, as functions written in C
         return found
+    needed = [each for each in parameters if each.default is each.empty and each.kind <= each.POSITIONAL_OR_KEYWORD]
     if len(needed) > 1:
         return found
     try:

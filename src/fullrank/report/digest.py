@@ -7,7 +7,6 @@ left out is counted, so that the page can say so.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -89,16 +88,14 @@ class Digest:
         self.comparison = {name: each for name, each in report.comparison.items() if name in self.asked}
         self.designs, self.estimators = _few(row.design for row in rows), _few(row.estimator for row in rows)
         self.cases = sorted(row.cases for row in rows if row.cases)
-
-    @property
-    def counts(self) -> list[RankCounts]:
-        """The counts of the models that have charts of their own."""
-        return [self.estimates[model].counts for model in self.drawn if model in self.estimates]
-
-    @property
-    def blind_spots(self) -> list[tuple[int, int]]:
-        """The blind spots of the models that have charts of their own."""
-        return [spot for each in self.counts if (spot := blind_spot(each)) is not None]
+        #: Whether all numbers are known, so that nothing was estimated; and what some number has.
+        self.exact = bool(self.cells) and all(cell.exact for cell in self.cells.values())
+        parts = ("spread", "bounds", "naive", "truth")
+        self.parts = {part for part in parts for cell in self.cells.values() if getattr(cell, part) is not None}
+        #: Of the models that have charts of their own: where the sample is blind, and the last rank that is known.
+        counts = [self.estimates[model].counts for model in self.drawn if model in self.estimates]
+        self.blind_spots = [spot for each in counts if (spot := blind_spot(each)) is not None]
+        self.exact_to = max(map(exact_to, counts), default=0)
 
     def text(self, metric: str, value: float | None) -> str:
         """Write a value of the metric with the digits that suit it."""
@@ -121,37 +118,18 @@ class Digest:
         """Return the largest value of a metric."""
         return max((value for value in self.values(metric).values() if not math.isnan(value)), default=None)
 
-    @cached_property
-    def parts(self) -> set[str]:
-        """What some number has: a ``spread``, ``bounds``, a ``naive`` value or the ``truth``."""
-        every = ("spread", "bounds", "naive", "truth")
-        return {part for part in every if any(getattr(cell, part) is not None for cell in self.cells.values())}
-
-    @property
-    def exact_to(self) -> int:
-        """The last rank that is known of some model that has a chart of its own, those beyond being estimated."""
-        return max(map(exact_to, self.counts), default=0)
-
-    @property
-    def exact(self) -> bool:
-        """Whether all numbers are known, so that nothing was estimated."""
-        return bool(self.cells) and all(cell.exact for cell in self.cells.values())
-
     @property
     def families(self) -> list[Metric]:
         """The metrics that have a curve over K, without their K, each once; of the user's own, those with a cut-off."""
-        found: dict[str, Metric] = {}
-        for metric in self.asked.values():
-            if metric.name != "auc" and (metric.function is None or metric.k is not None):
-                found.setdefault(metric.name, replace(metric, k=None))
-        return list(found.values())
+        cut = [each for each in self.asked.values() if each.name != "auc" and (each.function is None or each.k)]
+        first = {each.name: each for each in reversed(cut)}
+        return [replace(first[name], k=None) for name in dict.fromkeys(each.name for each in cut)]
 
     def curves(self, family: Metric) -> list[Curve]:
         """Return the metric at K = 1..50 of each drawn model that has an estimate."""
         out = []
         for model in self.drawn:
-            estimate = self.estimates.get(model)
-            if estimate is None:
+            if (estimate := self.estimates.get(model)) is None:
                 continue
             ks = tuple(range(1, min(DEEPEST, last_rank(estimate.counts)) + 1))
             # without a distribution (CLS, Mapping) every interval is sixty fits of its own: a curve, but no band
@@ -178,16 +156,6 @@ def rank_bins(estimate: Any) -> list[Bin]:
     below = [0.0, *(float(estimate.expect(Recall @ high)) for high in highs)]
     shares = (_clear(b - a) for a, b in pairwise(below))
     return [Bin(*each) for each in zip(lows, highs, shares, strict=True)]
-
-
-def sampled_bins(counts: RankCounts) -> list[Bin]:
-    """Return the shares of the sampled ranks in at most 50 bins of equal width."""
-    ranks, weight = counts.sampled_ranks()
-    step = -(-int(ranks.max()) // 50)
-    places, which = np.unique((ranks - 1) // step, return_inverse=True)
-    shares = np.bincount(which, weight / weight.sum())
-    ends = ((place * step + 1, (place + 1) * step) for place in places.tolist())
-    return [Bin(*each, share) for each, share in zip(ends, shares.tolist(), strict=True)]
 
 
 def blind_spot(counts: RankCounts) -> tuple[int, int] | None:

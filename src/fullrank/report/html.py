@@ -20,8 +20,7 @@ from fullrank.report.charts import inline, svg
 from fullrank.report.comparison import Comparison
 from fullrank.report.digest import MOST_MODELS, MOST_PAIRED, Digest
 from fullrank.report.panels import KINDS, PAGE, difference_panel, load, panels_of
-from fullrank.report.row import finite
-from fullrank.report.words import clean, number, percent, ranged, ratio, short_design, signed
+from fullrank.report.words import clean, percent, ranged, ratio, short_design, signed
 
 MOST_FACTS = 60
 
@@ -120,19 +119,11 @@ def _totals(counts: Sequence[RankCounts]) -> dict[str, Any] | None:
 def _provenance(report: Any, shown: Digest) -> list[tuple[str, str]]:
     """Return what it takes to get the numbers again."""
     facts = [(shown.labels[name], str(shown.estimates[name].counts)) for name in shown.drawn if name in shown.estimates]
-    entries = [(key, value) for key, value in report.provenance.items() if not (facts and key == "about")]
-    entries += [
-        (f"rounds of {clean(model)}", "; then ".join(str(each.get("design", "?")) for each in run.rounds))
-        for model, run in report.runs.items()
-    ]
-    entries = [(key, value) for key, value in entries if _says(value)]
-    facts += [
-        (
-            _PROVENANCE.get(str(key), str(key).replace("_", " ")),
-            _whom(shown.target) if key == "target" else _plain(value),
-        )
-        for key, value in entries[:MOST_FACTS]
-    ]
+    given = report.provenance | ({"target": _whom(shown.target)} if "target" in report.provenance else {})
+    given |= {f"rounds of {model}": "; then ".join(str(each.get("design", "?")) for each in run.rounds)
+              for model, run in report.runs.items()}  # fmt: skip
+    entries = [(str(key), value) for key, value in given.items() if _says(value) and not (facts and key == "about")]
+    facts += [(_PROVENANCE.get(key, key.replace("_", " ")), _plain(value)) for key, value in entries[:MOST_FACTS]]
     if len(entries) > MOST_FACTS:
         facts.append(("…", f"{len(entries) - MOST_FACTS:,} more entries are in report.to_json()"))
     return [(clean(name), clean(value, 400)) for name, value in facts]
@@ -152,11 +143,9 @@ def _whom(target: str) -> str:
 
 def _sentence(text: str) -> str:
     """Write what stands behind a headline as a sentence of its own."""
-    if text.startswith("exact"):
-        text = f"The value is {text}"
-    elif re.match(r"[0-9]+% interval ", text):
+    if re.match(r"[0-9]+% interval ", text):
         text = f"The {text.replace(' interval ', ' interval is ', 1)}"
-    elif text[:1].isdigit() or text[:1] == "−":
+    elif re.match(r"exact|[0-9−]", text):
         text = f"The value is {text}"
     return f"{text}." if text else ""
 
@@ -170,13 +159,10 @@ def _plain(value: object) -> str:
     """Write a value of the provenance in plain words."""
     if isinstance(value, str):
         return value
-    if isinstance(value, float) and finite(value) is not None:
-        return number(value, 4).rstrip("0").rstrip(".") if abs(value) < 1e9 else f"{value:g}"
+    if isinstance(value, float):
+        return f"{value:g}"
     if isinstance(value, dict) and len(value) <= MOST_FACTS:
         return "; ".join(f"{key}: {_plain(each)}" for key, each in value.items() if _says(each))
     if isinstance(value, list) and any(isinstance(each, dict) for each in value):
         return f"{len(value):,}"
-    try:
-        return json.dumps(value, ensure_ascii=False, default=str)
-    except (TypeError, ValueError, RecursionError):
-        return f"a {type(value).__name__}"
+    return json.dumps(value, ensure_ascii=False, default=str)

@@ -78,8 +78,9 @@ class Row(Mapping[str, Any]):
     @property
     def wider_bounds(self) -> Pair | None:
         """The bounds, unless they are the interval itself but for rounding."""
-        ends = zip(self.bounds or (), self.interval or (), strict=False)
-        same = self.interval is not None and all(abs(one - two) < 1e-9 for one, two in ends)
+        if self.bounds is None or self.interval is None:
+            return self.bounds
+        same = all(abs(one - two) < 1e-9 for one, two in zip(self.bounds, self.interval, strict=True))
         return None if same else self.bounds
 
     @property
@@ -156,11 +157,7 @@ def finite(value: object) -> float | None:
 
 @lru_cache(maxsize=1024)
 def metric_called(name: str) -> Metric:
-    """Return the metric of this name; one of the user's own, whose function a file does not hold, has its name alone.
-
-    >>> metric_called("mine@20"), metric_called("mine@20").k
-    (mine@20, 20)
-    """
+    """Return the metric of this name; one of the user's own, whose function a file does not hold, has its name alone."""
     try:
         return parse_metric(name)
     except ValueError:
