@@ -1,5 +1,6 @@
 """What values show of themselves in a notebook: without extras, escaped, bounded."""
 
+import re
 import sys
 from html.parser import HTMLParser
 
@@ -35,8 +36,7 @@ def test_distribution(two):
     text = two.estimates["A"]._repr_html_()
     assert "recall@10" in text
     assert "blind spot" in text
-    assert "<svg" in text
-    assert tags(text).count("rect") == 11  # doublings up to 1200
+    assert len(re.search("[▁▂▃▄▅▆▇█]+", text)[0]) == 11  # doublings up to 1200
 
 
 def test_counts(two, adaptive):

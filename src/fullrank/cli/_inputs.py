@@ -108,9 +108,6 @@ def _read(
     return found
 
 
-# -------------------------------------------------------------------------------------------------- splits and models
-
-
 def named(given: Iterable[str] | Mapping[str, str]) -> dict[str, str]:
     """Return models by name, from ``NAME=WHAT``, or WHAT alone, which is then named after itself."""
     if isinstance(given, Mapping):

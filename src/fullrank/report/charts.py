@@ -15,10 +15,7 @@ _SERIAL = count(1)
 
 
 def svg(chart: Any, style: Style, fit: bool = True) -> str:
-    """Return the chart as SVG text, without a browser and without the network.
-
-    ``fit``: its width includes axes, so that panels of a page line up; charts put together from several cannot.
-    """
+    """Return the chart as SVG text, offline; ``fit``: its width includes axes, so that the panels of a page line up."""
     # our own charts: checking each against the whole schema takes longer than drawing them, and so does copying each once
     # for every property that is set on it
     spec = chart.to_dict(validate=False)

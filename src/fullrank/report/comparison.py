@@ -141,19 +141,17 @@ class Comparison:
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> "Comparison":
         """Return the comparison that :meth:`to_dict` wrote, without its estimates."""
-        rows = document["models"]
+        rows = {row["model"]: row for row in document["models"]}
+        parts = ("probability", "p_value", "p_holm")
         return cls(
             metric=metric_called(str(document["metric"])),
-            models=tuple(row["model"] for row in rows),
-            values={row["model"]: float(row["value"]) for row in rows},
-            intervals={row["model"]: _ends(row) for row in rows},
-            best={row["model"]: float(row["probability_best"]) for row in rows},
-            naive={row["model"]: float(row["naive"]) for row in rows if row.get("naive") is not None},
+            models=tuple(rows),
+            values={model: float(row["value"]) for model, row in rows.items()},
+            intervals={model: _ends(row) for model, row in rows.items()},
+            best={model: float(row["probability_best"]) for model, row in rows.items()},
+            naive={model: float(row["naive"]) for model, row in rows.items() if row.get("naive") is not None},
             pairs=tuple(
-                Difference(
-                    row["model"], row["other"], float(row["difference"]), *_ends(row),
-                    *(float(row[part]) for part in ("probability", "p_value", "p_holm")),
-                )
+                Difference(row["model"], row["other"], row["difference"], *_ends(row), *(row[part] for part in parts))
                 for row in document["pairs"]
             ),
             groups=tuple(tuple(group) for group in document["groups"]),
@@ -268,12 +266,6 @@ def verdict(rows: Sequence[Row], level: float = 0.95, held: Comparison | None = 
 
     The models that cannot be told apart from the leader are those of the comparison that is ``held``; without one, those
     whose intervals overlap with the leader's.
-
-    >>> from fullrank.metrics import NDCG
-    >>> als = Row("ALS", NDCG @ 10, 0.0705, (0.0675, 0.0735), naive=0.5)
-    >>> ease = Row("EASE", NDCG @ 10, 0.06, (0.055, 0.065), naive=0.6)
-    >>> print(verdict([als, ease]))
-    ALS leads on ndcg@10: 0.0705, 95% interval 0.0675 to 0.0735; uncorrected ranks would have named EASE.
     """
     if not rows:
         return Verdict("Nothing was evaluated")

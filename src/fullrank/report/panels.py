@@ -77,8 +77,7 @@ def panels_of(shown: Digest, style: Style, kind: str) -> list[Panel]:
     colours = {model: style.colour(place) for place, model in enumerate(shown.models)}
     known = [model for model in shown.drawn if model in shown.estimates]
     if kind == "results":
-        cells = ((model, metric) for (model, metric), cell in shown.cells.items() if not math.isnan(cell.value))
-        seen = {metric for model, metric in cells if model in shown.drawn}
+        seen = {metric for (_, metric), cell in shown.cells.items() if not math.isnan(cell.value)}
         return [results_panel(shown, metric, style, colours) for metric in shown.metrics if metric in seen]
     if kind == "curves":
         drawn = ((family, shown.curves(family)) for family in shown.families)
@@ -97,9 +96,6 @@ def panels_of(shown: Digest, style: Style, kind: str) -> list[Panel]:
         for model, found in ended.items()
         if len(found) > 1
     ]
-
-
-# -------------------------------------------------------------------------------------------------- one row per model
 
 
 def results_panel(shown: Digest, metric: str, style: Style, colours: Mapping[str, str]) -> Panel:
@@ -242,9 +238,6 @@ def _numbers(shown: Digest, metric: str, cell: Row, low: float, high: float, sty
     ]  # fmt: skip
 
 
-# -------------------------------------------------------------------------------------------------- curves
-
-
 def curve_panel(shown: Digest, family: Metric, curves: Sequence[Curve], colours: Mapping[str, str]) -> Panel:
     """Draw the metric over K, a line per model with its name at the end, and a band where intervals are known."""
     alt = load()
@@ -305,9 +298,6 @@ def spread(values: Sequence[float], gap: float) -> list[float]:
     out = np.array(values, dtype=np.float64)
     out[order] = isotonic_regression(out[order] - gaps).x + gaps
     return [float(place) for place in out]
-
-
-# -------------------------------------------------------------------------------------------------- bars
 
 
 def rank_panel(

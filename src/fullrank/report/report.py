@@ -23,6 +23,8 @@ SCHEMA = "fullrank.report/2"
 
 #: Rows of the printed table, and remarks below it.
 MOST_LINES = 500
+#: Bounds that are so many times as wide as the interval are worth a sentence on what the interval assumes.
+MUCH_WIDER = 3.0
 
 
 class Winner(str):
@@ -115,7 +117,8 @@ class Report:
     @property
     def assumption(self) -> str:
         """What the intervals assume, in a sentence, where the data alone allow much more; else nothing."""
-        if not any(row.leans for row in self.rows):
+        both = [(row.spread, row.bounds) for row in self.rows if row.spread and row.bounds]
+        if not any(most - least > MUCH_WIDER * (high - low) for (low, high), (least, most) in both):
             return ""
         prior = self.provenance.get("prior")
         if prior is None:

@@ -13,9 +13,6 @@ from fullrank._types import Pair
 from fullrank.metrics import Metric, parse_metric
 from fullrank.report.words import NOTHING
 
-#: Bounds that are so many times as wide as the interval are worth a sentence on what the interval assumes.
-MUCH_WIDER = 3.0
-
 #: Keys of a row, in the order of JSON and frames; ``truth`` follows where it is known.
 KEYS = (
     "model", "metric", "value", "low", "high", "bounds", "naive", "estimator", "design", "items_scored", "cases",
@@ -94,13 +91,6 @@ class Row(Mapping[str, Any]):
         # a point that is not exact is one only because the value is zero but for rounding
         interval, naive = (self.interval, None) if self.exact else (self.spread, self.naive)
         return replace(self, value=value, interval=interval, bounds=self.wider_bounds, naive=naive)
-
-    @property
-    def leans(self) -> bool:
-        """Whether the interval is much narrower than what the data alone allow."""
-        if self.spread is None or self.bounds is None:
-            return False
-        return self.bounds[1] - self.bounds[0] > MUCH_WIDER * (self.spread[1] - self.spread[0])
 
     @property
     def ends(self) -> dict[str, float | None]:

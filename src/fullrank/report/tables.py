@@ -1,8 +1,7 @@
 """Tables: for the terminal, and for papers LaTeX and Markdown with letters of significance."""
 
-import math
 import re
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,13 +44,11 @@ def text_table(
     return [out[0], "-" * min(max(map(cell_len, out)), width), *out[1:]]
 
 
-def digits_of(rows: Iterable[Row], metrics: Container[str] | None = None) -> dict[str, int]:
-    """Return the decimals that suit the values of each metric, or of those named."""
+def digits_of(rows: Iterable[Row]) -> dict[str, int]:
+    """Return the decimals that suit the values of each metric."""
     values: dict[str, list[float]] = {}
     for row in rows:
-        metric = str(row.metric)
-        if metrics is None or metric in metrics:
-            values.setdefault(metric, []).extend([] if math.isnan(row.value) else [row.value])
+        values.setdefault(str(row.metric), []).append(row.value)
     return {metric: decimals(each) for metric, each in values.items()}
 
 

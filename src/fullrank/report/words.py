@@ -67,7 +67,7 @@ def signed(value: float, digits: int = 4) -> str:
 
 def decimals(values: Iterable[float]) -> int:
     """Return the decimals that give the smallest value three digits: four to six for shares, fewer for large numbers."""
-    sizes = [abs(value) for value in values if abs(value) > NOTHING] or [1.0]
+    sizes = [abs(value) for value in values if abs(value) > NOTHING] or [1.0]  # none of NaN
     return min(max(2 - math.floor(math.log10(min(sizes))), 4 if max(sizes) <= 1 else 0), 6)
 
 
