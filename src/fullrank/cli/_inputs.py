@@ -43,21 +43,18 @@ def read_models(
         raise ValueError(f"--items must be a whole number from 2 to 2**50, got {items}.")
     for path, name in zip_longest(files, names):
         try:
-            found = _read(existing(path), design, items, given.get("candidates"), seed, how)
+            found = _read(existing(path), design, given, seed, how)
         except (ValueError, TypeError) as error:
             text = str(error)
             raise ValueError(text if str(path) in text or text.startswith("--") else f"{path}: {text}") from None
         if name is not None and len(found) == 1:
             found = {name: next(iter(found.values()))}
-        if len(counts) + len(found) > MOST_MODELS:
-            raise ValueError(
-                f"{path} brings the models to {len(counts) + len(found):,}, more than {MOST_MODELS:,}: is the column "
-                "'model' the name of a model, or are there columns that are not ranks?"
-            )
-        for model, each in found.items():
-            if model in counts:
-                raise ValueError(f"two files hold a model named {model!r}: rename one.")
-            counts[model] = each
+        if twice := counts.keys() & found.keys():
+            raise ValueError(f"two files hold a model named {min(twice)!r}: rename one.")
+        counts |= found
+        if len(counts) > MOST_MODELS:
+            hint = "is the column 'model' the name of a model, or are there columns that are not ranks?"
+            raise ValueError(f"{path} brings the models to {len(counts):,}, more than {MOST_MODELS:,}: {hint}")
     if all(path.suffix.lower() == ".npz" for path in files):
         _refuse_otherwise(counts, design, items)
     return counts
@@ -66,15 +63,12 @@ def read_models(
 def _refuse_otherwise(counts: Mapping[str, RankCounts], design: Design | None, items: int | None) -> None:
     """Refuse what is said of saved counts, which know it themselves, where it is not so."""
     for model, each in counts.items():
-        asked = design if design is None else design.resolve(round(each.pool_range[1]))
+        asked = None if design is None else design.resolve(round(each.pool_range[1]))
+        known = f"the counts of {model!r} are"
         if asked is not None and asked != each.design:
-            raise ValueError(
-                f"the counts of {model!r} are of '{each.design}', not of '{asked}': leave --negatives and --design out."
-            )
+            raise ValueError(f"{known} of '{each.design}', not of '{asked}': leave --negatives and --design out.")
         if items is not None and not each.varying_pool and items != round(each.n_items):
-            raise ValueError(
-                f"the counts of {model!r} are among {each.n_items:,.0f} items: leave --items out, got {items:,}."
-            )
+            raise ValueError(f"{known} among {each.n_items:,.0f} items: leave --items out, got {items:,}.")
 
 
 def _design(given: Mapping[str, Any]) -> Design | None:
@@ -85,19 +79,18 @@ def _design(given: Mapping[str, Any]) -> Design | None:
     return Sample(given["negatives"], "without_replacement" not in given) if "negatives" in given else None
 
 
-def _read(
-    path: Path, design: Design | None, items: int | None, candidates: str | None, seed: int, how: dict[str, Any]
-) -> dict[str, RankCounts]:
+def _read(path: Path, design: Design | None, given: Mapping[str, Any], seed: int, how: Any) -> dict[str, RankCounts]:
     """Read saved counts, or whatever :func:`fullrank.reading.tables.read_counts` takes."""
     from fullrank.reading.tables import read_counts
 
     if path.suffix.lower() == ".npz":
         counts = RankCounts.load(path)
-        refuse_other_candidates(counts, candidates)
+        refuse_other_candidates(counts, given.get("candidates"))
         return {path.stem: counts}
     if design is None:
         raise ValueError("--negatives or --design is missing: how negatives were drawn, such as --negatives 99.")
-    found = read_counts(path, design, items, candidates="unseen" if candidates is None else candidates, rng=seed, **how)
+    candidates = given.get("candidates", "unseen")
+    found = read_counts(path, design, given.get("items"), candidates=candidates, rng=seed, **how)
     for model, each in found.items():
         most, fewest = int(each.sizes.max()), round(each.pool_range[0])
         if most >= fewest:
@@ -143,7 +136,11 @@ def split_and_models(
     if data is not None:
         split = load(data, how, seed) if how is not None else load(data)
         stored = {name: _stored(what) for name, what in models.items()}
-        _check_rows(data, split, stored)
+        for what, size in (("user", split.n_users), ("item", split.n_items)):
+            rows, model = _most_rows(stored, what)
+            if rows > size:  # they are numbered otherwise
+                hint = f"rows must be numbered as fullrank does; fit the model on `fullrank.load({data!r}).train`."
+                raise ValueError(f"model {model!r} has {rows:,} {what}s, and {data} has {size:,}: {hint}")
     else:
         tables = [read_table(Path(each)) for each in (train, test) if each is not None]
         stored = {name: _stored(what) for name, what in models.items()}
@@ -156,20 +153,9 @@ def split_and_models(
     return split, {name: _made(models[name], split) if each is None else each for name, each in stored.items()}
 
 
-def _check_rows(data: str, split: Any, models: Mapping[str, Any]) -> None:
-    """Refuse models with more rows than a data set has users or items: theirs are numbered otherwise."""
-    for what, size in (("user", split.n_users), ("item", split.n_items)):
-        for name, rows in _rows(models, what).items():
-            if rows > size:
-                raise ValueError(
-                    f"model {name!r} has {rows:,} {what}s, and {data} has {size:,}: rows must be numbered as fullrank does; "
-                    f"fit the model on `fullrank.load({data!r}).train`."
-                )
-
-
 def _numbering(what: str, ids: list[Any], models: Mapping[str, Any]) -> int | None:
     """Return how many positions there are where names are positions; ``None`` where positions are the sorted names."""
-    rows, model = max(((rows, name) for name, rows in _rows(models, what).items()), default=(0, ""))
+    rows, model = _most_rows(models, what)
     names = {each for part in ids for each in np.unique(part).tolist()}
     if rows <= len(names):  # one row for each name, or too few, which is refused elsewhere
         return None
@@ -181,10 +167,10 @@ def _numbering(what: str, ids: list[Any], models: Mapping[str, Any]) -> int | No
     )
 
 
-def _rows(models: Mapping[str, Any], what: str) -> dict[str, int]:
-    """Return the number of users or items that each model knows, of those that say so."""
-    sizes = {name: getattr(model, f"n_{what}s", None) for name, model in models.items()}
-    return {name: size for name, size in sizes.items() if isinstance(size, int)}
+def _most_rows(models: Mapping[str, Any], what: str) -> tuple[int, str]:
+    """Return the largest number of users or items that a model knows, of those that say so, and its name."""
+    sizes = ((getattr(model, f"n_{what}s", None), name) for name, model in models.items())
+    return max(((size, name) for size, name in sizes if isinstance(size, int)), default=(0, ""))
 
 
 def _stored(what: str) -> Any:

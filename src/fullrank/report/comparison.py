@@ -112,10 +112,7 @@ class Comparison:
         return self.pair(model, other).p_holm <= 1 - self.level
 
     def more(self, model: str, other: str) -> str:
-        """Say what would separate two models, if they differ by as much as estimated: more negatives, or more cases.
-
-        The fit is repeated on the counts to be expected from larger samples, so this takes a second.
-        """
+        """Say what would separate two models that differ by as much as estimated, found by a refit that takes a second."""
         return "" if self.remedy is None else self.remedy(self, self.pair(model, other))
 
     def to_dict(self) -> dict[str, Any]:
@@ -179,10 +176,7 @@ class Comparison:
     @overload
     def to_html(self, path: str | Path) -> Path: ...
     def to_html(self, path: str | Path | None = None) -> str | Path:
-        """Make one self-contained page of the comparison: written to ``path`` atomically, or returned as text.
-
-        Needs the extra ``report`` for its charts.
-        """
+        """Make one self-contained page, written to ``path`` atomically or returned as text. Needs the extra ``report``."""
         from fullrank.report.html import comparison_page, write_page
 
         page = comparison_page([self])

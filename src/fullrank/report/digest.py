@@ -6,6 +6,7 @@ left out is counted, so that the page can say so.
 
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -78,10 +79,11 @@ class Digest:
         self.best_few = f" The best {MOST_DRAWN} models are drawn." if len(self.models) > MOST_DRAWN else ""
         self.labels = _distinct(self.models)
         self.paired = {model: self.labels[model] for model in self.models[:MOST_PAIRED]}
-        self.cells = {
-            (row.model, str(row.metric)): row.shown()
-            for row in rows
-            if row.model in self.labels and str(row.metric) in self.asked
+        found = {(row.model, str(row.metric)): row for row in rows if row.model in self.labels}
+        #: The numbers of all models by one metric; NaN where the report has none.
+        self.columns = {
+            name: [found.get((model, name), Row(model, metric, math.nan)).shown() for model in self.models]
+            for name, metric in self.asked.items()
         }
         self.digits = digits_of(rows)
         self.estimates = {name: each for name in self.models if (each := report.estimates.get(name)) is not None}
@@ -89,9 +91,10 @@ class Digest:
         self.designs, self.estimators = _few(row.design for row in rows), _few(row.estimator for row in rows)
         self.cases = sorted(row.cases for row in rows if row.cases)
         #: Whether all numbers are known, so that nothing was estimated; and what some number has.
-        self.exact = bool(self.cells) and all(cell.exact for cell in self.cells.values())
+        cells = [cell for column in self.columns.values() for cell in column if (cell.model, str(cell.metric)) in found]
+        self.exact = bool(cells) and all(cell.exact for cell in cells)
         parts = ("spread", "bounds", "naive", "truth")
-        self.parts = {part for part in parts for cell in self.cells.values() if getattr(cell, part) is not None}
+        self.parts = {part for part in parts for cell in cells if getattr(cell, part) is not None}
         #: Of the models that have charts of their own: where the sample is blind, and the last rank that is known.
         counts = [self.estimates[model].counts for model in self.drawn if model in self.estimates]
         self.blind_spots = [spot for each in counts if (spot := blind_spot(each)) is not None]
@@ -105,14 +108,9 @@ class Digest:
         """Write ``0.120 to 0.145``, ``exact``, or a dash where there is nothing."""
         return interval_text(ends, self.digits[metric])
 
-    def column(self, metric: str) -> list[Row]:
-        """Return the numbers of all models by one metric; NaN where the report has none."""
-        missing = Row("", self.asked[metric], math.nan)
-        return [self.cells.get((model, metric)) or replace(missing, model=model) for model in self.models]
-
     def values(self, metric: str) -> dict[str, float]:
         """Return the values of all models by one metric, NaN where there is none."""
-        return {cell.model: cell.value for cell in self.column(metric)}
+        return {cell.model: cell.value for cell in self.columns[metric]}
 
     def top(self, metric: str) -> float | None:
         """Return the largest value of a metric."""
@@ -134,18 +132,15 @@ class Digest:
             ks = tuple(range(1, min(DEEPEST, last_rank(estimate.counts)) + 1))
             # without a distribution (CLS, Mapping) every interval is sixty fits of its own: a curve, but no band
             cuts = [k for k in BAND_CUTS if k <= ks[-1]] if hasattr(estimate, "mass") else []
-            band = [(k, *ends) for k in cuts if (ends := self._interval(estimate, family @ k)) is not None]
+            band = []
+            for k in cuts:
+                with suppress(AttributeError, ValueError, TypeError, NotImplementedError):  # it may have none to give
+                    ends = pair(tuple(estimate.interval(family @ k, level=self.level, target=self.target)))
+                    band += [] if ends is None else [(k, *ends)]
             if all(low == high for _, low, high in band):  # known: there is no band to draw
                 band = []
             out.append(Curve(model, ks, tuple(_clear(estimate.expect(family @ k)) for k in ks), tuple(band)))
         return out
-
-    def _interval(self, estimate: Any, metric: Metric) -> Pair | None:
-        """Return (low, high), or ``None`` where the estimate has no interval to give."""
-        try:
-            return pair(tuple(estimate.interval(metric, level=self.level, target=self.target)))
-        except (AttributeError, ValueError, TypeError, NotImplementedError):
-            return None
 
 
 def rank_bins(estimate: Any) -> list[Bin]:

@@ -6,7 +6,7 @@ Colours are the notebook's own (``currentColor``), so light and dark both work. 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from html import escape
-from typing import Any
+from typing import Any, TypeAlias
 
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import ALL
@@ -15,6 +15,7 @@ from fullrank.report.words import clean, number, percent, ranged
 
 MOST_ROWS = 60
 BARS = "▁▂▃▄▅▆▇█"
+Table: TypeAlias = tuple[Sequence[str], Sequence[Sequence[str]]]  # head and body
 
 
 def distribution_html(distribution: Any) -> str:
@@ -51,13 +52,7 @@ def counts_html(counts: RankCounts) -> str:
     return card("Rank counts", facts, table=table if len(found) > 1 else None)
 
 
-def card(
-    title: str,
-    facts: Mapping[str, object],
-    *,
-    table: tuple[Sequence[str], Sequence[Sequence[str]]] | None = None,
-    notes: Iterable[str] = (),
-) -> str:
+def card(title: str, facts: Mapping[str, object], *, table: Table | None = None, notes: Iterable[str] = ()) -> str:
     """Write a titled block of facts, with a table below: what every value shows of itself in a notebook."""
     parts = [f"<strong>{escape(clean(title, 240))}</strong>"]
     if facts:

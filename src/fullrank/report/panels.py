@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -77,8 +78,8 @@ def panels_of(shown: Digest, style: Style, kind: str) -> list[Panel]:
     colours = {model: style.colour(place) for place, model in enumerate(shown.models)}
     known = [model for model in shown.drawn if model in shown.estimates]
     if kind == "results":
-        seen = {metric for (_, metric), cell in shown.cells.items() if not math.isnan(cell.value)}
-        return [results_panel(shown, metric, style, colours) for metric in shown.metrics if metric in seen]
+        seen = [metric for metric in shown.metrics if shown.top(metric) is not None]
+        return [results_panel(shown, metric, style, colours) for metric in seen]
     if kind == "curves":
         drawn = ((family, shown.curves(family)) for family in shown.families)
         return [curve_panel(shown, family, curves, colours) for family, curves in drawn if curves]
@@ -90,12 +91,8 @@ def panels_of(shown: Digest, style: Style, kind: str) -> list[Panel]:
             rank_panel(shown.estimates[model].counts, shown.labels[model], bins, style, colours[model], tallest)
             for model, bins in spread.items()
         ]
-    ended = {model: sizes(shown.estimates[model].counts) for model in known}
-    return [
-        budget_panel(found, shown.labels[model], style, colours[model])
-        for model, found in ended.items()
-        if len(found) > 1
-    ]
+    ended = {model: found for model in known if len(found := sizes(shown.estimates[model].counts)) > 1}
+    return [budget_panel(found, shown.labels[model], style, colours[model]) for model, found in ended.items()]
 
 
 def results_panel(shown: Digest, metric: str, style: Style, colours: Mapping[str, str]) -> Panel:
@@ -105,7 +102,7 @@ def results_panel(shown: Digest, metric: str, style: Style, colours: Mapping[str
     rows are low, names stand on an axis and numbers in the table below.
     """
     alt = load()
-    rows = [cell for cell in shown.column(metric) if not math.isnan(cell.value)]
+    rows = [cell for cell in shown.columns[metric] if not math.isnan(cell.value)]
     many = len(rows) > MOST_DRAWN
     ends = [e for row in rows for e in (row.value, *(row.interval or ()), row.naive, row.truth) if e is not None]
     low, high = min(0.0, *ends), max(0.0, *ends)
@@ -141,11 +138,8 @@ def results_panel(shown: Digest, metric: str, style: Style, colours: Mapping[str
     if not many:
         words = base.mark_text(align="left", dy=-15, fontSize=12, fontWeight=600, color=style.ink)
         layers.append(words.encode(x=alt.value(0), text="name:N"))
-        numbers = chart_of([
-            {"row": place, **number}
-            for place, row in enumerate(rows)
-            for number in _numbers(shown, metric, row, low, high, style)
-        ])  # fmt: skip
+        labels = [_numbers(shown, metric, row, low, high, style) for row in rows]
+        numbers = chart_of([{"row": place, **label} for place, each in enumerate(labels) for label in each])
         own = {"align": alt.expr("datum.align"), "dx": alt.expr("datum.dx"), "fontWeight": alt.expr("datum.weight")}
         texts = numbers.mark_text(dy=17, fontSize=11, **own)
         layers.append(texts.encode(x="at:Q", y=y, text="text:N", color=by_colour()))
@@ -157,9 +151,9 @@ def results_panel(shown: Digest, metric: str, style: Style, colours: Mapping[str
 def difference_panel(found: Any, style: Style, most: int) -> Panel:
     """Draw the leader's lead over each of the others, with its interval; grey where it may be none."""
     alt = load()
-    digits, leader = found.digits, clean(found.winner)
+    digits, leader, others = found.digits, clean(found.winner), found.models[1 : most + 1]
     data = []
-    for place, other in enumerate(found.models[1 : most + 1]):
+    for place, other in enumerate(others):
         pair = found.pair(found.winner, other)
         a, b = max(pair.low, -1e6), min(pair.high, 1e6)
         ends = f" ({found.level:.0%} interval {signed(a, digits)} to {signed(b, digits)})" if a < b else ", exact"
@@ -168,7 +162,7 @@ def difference_panel(found: Any, style: Style, most: int) -> Panel:
                      "tip": f"{leader} minus {clean(other)}: {signed(pair.difference, digits)}{ends}"})  # fmt: skip
     reach = [0.0, *(row[end] for row in data for end in ("low", "high", "value"))]
     low, high = min(reach), max(reach)
-    names = [clean(other, LONGEST) for other in found.models[1 : most + 1]]
+    names = [clean(other, LONGEST) for other in others]
     _, _, interval, dots = _rows(data, names, low, high if high > low else low + 1.0, f"{leader} is ahead by", 5, 56)
     zero = chart_of([{"value": 0}]).mark_rule(color=style.ink).encode(x="value:Q")
     chart = alt.layer(zero, interval, dots).properties(width=WIDTH, height=26 * len(data) + 44)
@@ -300,9 +294,7 @@ def spread(values: Sequence[float], gap: float) -> list[float]:
     return [float(place) for place in out]
 
 
-def rank_panel(
-    counts: RankCounts, label: str, bins: Sequence[Bin], style: Style, colour: str, tallest: float = 0.0
-) -> Panel:
+def rank_panel(counts: RankCounts, label: str, bins: list[Bin], style: Style, colour: str, tallest: float = 0) -> Panel:
     """Draw the share of cases at rank 1, 2-3, 4-7, …, and shade the ranks that the sample can hardly tell apart."""
     alt = load()
     blind, exact, last = blind_spot(counts), exact_to(counts), bins[-1].high
@@ -342,14 +334,10 @@ def rank_panel(
     bars = chart_of(data).mark_rect(color=colour, opacity=0.85, stroke=style.paper, strokeWidth=1)
     layers.append(bars.encode(x=x, x2="high:Q", y=y, y2="zero:Q", **tips()))
     chart = alt.layer(*layers).properties(width=WIDTH, height=150)
-    body = tuple(
-        (ranged(each.low, each.high), percent(each.share), percent(sum(shares[: place + 1])))
-        for place, each in enumerate(bins)
-    )
-    most = max(bins, key=lambda each: each.share)
-    about = (
-        f"Estimated ranks of {label}: most cases at rank {ranged(most.low, most.high)}, {percent(most.share)}.{about}"
-    )
+    ranks = [ranged(each.low, each.high) for each in bins]
+    body = tuple(zip(ranks, map(percent, shares), map(percent, accumulate(shares)), strict=True))
+    most = shares.index(max(shares))
+    about = f"Estimated ranks of {label}: most cases at rank {ranks[most]}, {percent(shares[most])}.{about}"
     return Panel(chart, label, about, ("Rank", "Share of cases", "Up to here"), body)
 
 

@@ -92,11 +92,10 @@ class Row(Mapping[str, Any]):
         interval, naive = (self.interval, None) if self.exact else (self.spread, self.naive)
         return replace(self, value=value, interval=interval, bounds=self.wider_bounds, naive=naive)
 
-    @property
-    def ends(self) -> dict[str, float | None]:
-        """The ends of the interval and of the bounds by name."""
+    def flat(self) -> dict[str, Any]:
+        """Return the row with a column for each end of its bounds, as frames want them."""
         least, most = self.bounds or (None, None)
-        return {"low": self.low, "high": self.high, "bounds_low": least, "bounds_high": most}
+        return {key: self[key] for key in self if key != "bounds"} | {"bounds_low": least, "bounds_high": most}
 
     @property
     def low(self) -> float | None:

@@ -128,8 +128,7 @@ class Results:
     def _table(self, digits: int, cell: Callable[..., str]) -> tuple[list[str], list[tuple[str, str, list[str]]]]:
         """Return the metrics' names, and for every model its letter, its name and its cells.
 
-        ``cell`` writes one, from its value, the ends of its interval, whether it is the best, the letters of the models that
-        this one is better than, and the others' letters.
+        ``cell`` writes one: its value, the ends of its interval, whether it is best, the letters it beats, the others.
         """
         found = {(row.model, str(row.metric)): row for row in self.rows}
         metrics = list(dict.fromkeys(metric for _, metric in found))

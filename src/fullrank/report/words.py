@@ -17,10 +17,7 @@ _JOINERS = "\u200c\u200d"  # part of emoji and of Indic and Persian spelling
 
 
 def as_json(document: object, indent: int | None) -> str:
-    """Write a document as strict JSON, with null for what is not a finite number.
-
-    A path, which `json` would take for the indentation, is refused.
-    """
+    """Write strict JSON: null for what is no finite number; a path is refused, where `json` would indent by it."""
 
     def strict(value: Any) -> Any:
         if isinstance(value, Mapping):
