@@ -283,14 +283,9 @@ def verdict(rows: Sequence[Row], level: float = 0.95, held: Comparison | None = 
         tied = [row.model for row in others if row.model in held.tied_with(first.model)]
         best = f", and is best with probability {min(held.best[first.model], 0.99):.2f}"
     else:
-        tied = [
-            row.model
-            for row in others
-            if first.interval
-            and row.interval
-            and row.interval[1] >= first.interval[0]
-            and not (first.exact and row.exact)
-        ]
+        low = math.inf if first.interval is None else first.interval[0]
+        reach = {row.model: row.interval[1] for row in others if row.interval and not (first.exact and row.exact)}
+        tied = [model for model, high in reach.items() if high >= low]
     if tied:
         return Verdict(f"{joined([first.model, *tied])} cannot be told apart on {name}", f"{leader} has {value}{best}")
     sampled = [(row.naive, row.model) for row in known if row.naive is not None]

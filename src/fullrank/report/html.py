@@ -58,9 +58,9 @@ def page(report: Any) -> str:
     shown = Digest(report)
     panels = {kind: panels_of(shown, PAGE, kind) for kind in KINDS}
     counts = _totals([estimate.counts for estimate in shown.estimates.values()])
-    title = report.provenance.get("data") or report.provenance.get("split") or ""
-    facts = {"counts": counts, "title": str(title), "provenance": _provenance(report, shown)}
-    return render("report.html", shown=shown, panels=panels, **facts)
+    title = str(report.provenance.get("data") or report.provenance.get("split") or "")
+    provenance = _provenance(report, shown)
+    return render("report.html", shown=shown, panels=panels, counts=counts, title=title, provenance=provenance)
 
 
 def comparison_page(found: Sequence[Comparison]) -> str:
@@ -102,8 +102,8 @@ def _provenance(report: Any, shown: Digest) -> list[tuple[str, str]]:
     """Return what it takes to get the numbers again."""
     facts = [(shown.labels[name], str(shown.estimates[name].counts)) for name in shown.drawn if name in shown.estimates]
     given = report.provenance | ({"target": _whom(shown.target)} if "target" in report.provenance else {})
-    given |= {f"rounds of {model}": "; then ".join(str(each.get("design", "?")) for each in run.rounds)
-              for model, run in report.runs.items()}  # fmt: skip
+    for model, run in report.runs.items():
+        given[f"rounds of {model}"] = "; then ".join(str(each.get("design", "?")) for each in run.rounds)
     entries = [(str(key), _plain(value)) for key, value in given.items() if not (facts and key == "about")]
     entries = [(_PROVENANCE.get(key, key.replace("_", " ")), text) for key, text in entries if text]
     facts += entries[:MOST_FACTS]
