@@ -178,14 +178,14 @@ def _stored(what: str) -> Any:
     from fullrank.models import load_model, read_factors
 
     path, parts = Path(what), [Path(each) for each in what.split(",")]
-    if len(parts) in (2, 3):
+    if len(parts) in (2, 3) and {each.suffix.lower() for each in parts} <= {".npy", ".parquet"}:
         users, items, *bias = map(existing, parts)
         return read_factors(users, items, *map(_column, bias), name=what)
     if path.suffix.lower() == ".npz":
         return load_model(existing(path))
     if ":" in what and not path.exists():
         return None
-    if path.suffix.lower() == ".npy":
+    if path.suffix.lower() == ".npy" and len(parts) == 1:
         raise ValueError(f"{what!r} is one table of factors: name both, as in --model users.npy,items.npy.")
     raise ValueError(
         f"cannot tell what model {what!r} is: write users.npy,items.npy (factors), model.npz (a saved model), "
