@@ -178,7 +178,7 @@ def _stored(what: str) -> Any:
     from fullrank.models import load_model, read_factors
 
     path, parts = Path(what), [Path(each) for each in what.split(",")]
-    if len(parts) in (2, 3) and {each.suffix.lower() for each in parts} <= {".npy", ".parquet"}:
+    if len(parts) in (2, 3) and {each.suffix.lower() for each in parts} <= {".npy", ".parquet", ".pq"}:
         users, items, *bias = map(existing, parts)
         return read_factors(users, items, *map(_column, bias), name=what)
     if path.suffix.lower() == ".npz":
