@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import fullrank as fr
 from fullrank.report.charts import finish
-from fullrank.report.digest import Digest, sampled_bins
+from fullrank.report.digest import Digest
 from fullrank.report.panels import KINDS, NOTEBOOK, PAGE, panels_of, spread
 
 alt = pytest.importorskip("altair")
@@ -34,15 +34,12 @@ def test_plots_are_altair_charts(two, adaptive):
         assert isinstance(two.plot(kind), alt.TopLevelMixin)
         two.plot(kind).to_dict()
     adaptive.plot("budget").to_dict()
-    dist = two.estimates["A"]
-    dist.plot().to_dict()
-    dist.counts.plot().to_dict()
-    adaptive.estimates["A"].counts.plot().to_dict()
+    two.estimates["A"].plot().to_dict()
 
 
 def test_notebooks_show_charts_without_a_network(two):
     pytest.importorskip("vl_convert")
-    for chart in (two.plot("results"), two.plot("ranks"), two.estimates["A"].counts.plot()):
+    for chart in (two.plot("results"), two.plot("ranks"), two.estimates["A"].plot()):
         (drawing,) = chart._repr_mimebundle_().values()
         assert drawing.startswith("<svg ")
         assert "<title>" in drawing
@@ -69,15 +66,6 @@ def test_without_the_extra_a_sentence_names_it(two, monkeypatch):
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     with pytest.raises(ImportError, match=r"pip install 'fullrank\[report\]'"):
         two.to_html()
-
-
-def test_sampled_bins_hold_every_case():
-    counts = fr.RankCounts.from_ranks([1, 1, 2, 500], n_items=10_000, design="uni999")
-    bins = sampled_bins(counts)
-    assert len(bins) <= 50
-    assert sum(share for *_, share in bins) == pytest.approx(1)
-    assert bins[0] == (1, 10, 0.75)
-    assert bins[-1] == (491, 500, 0.25)
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=6), st.floats(0.001, 0.2))
@@ -147,11 +135,3 @@ def test_series_are_told_apart_by_every_kind_of_sight(name, sight):
     for count, least in ((3, 20), (4, 14), (6, 9)):  # the first are used most
         closest = min(np.linalg.norm(a - b) for a, b in itertools.combinations(seen[:count], 2))
         assert closest >= least, (count, closest)
-
-
-def test_bars_of_sampled_ranks_stand_on_zero():
-    pytest.importorskip("vl_convert")
-    counts = fr.RankCounts.from_ranks([1] * 50 + [2] * 25 + [9] * 25, 1000, "uni99")
-    drawn = counts.plot().to_dict()
-    assert drawn["encoding"]["y2"]["field"] == "zero"
-    assert {each["zero"] for each in drawn["data"]["values"]} == {0}

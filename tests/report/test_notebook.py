@@ -1,5 +1,6 @@
 """What values show of themselves in a notebook: without extras, escaped, bounded."""
 
+import re
 import sys
 from html.parser import HTMLParser
 
@@ -35,13 +36,11 @@ def test_distribution(two):
     text = two.estimates["A"]._repr_html_()
     assert "recall@10" in text
     assert "blind spot" in text
-    assert "<svg" in text
-    assert tags(text).count("rect") == 11  # doublings up to 1200
+    assert len(re.search("[▁▂▃▄▅▆▇█]+", text)[0]) == 11  # doublings up to 1200
 
 
 def test_counts(two, adaptive):
     assert "uni99" in two.estimates["A"].counts._repr_html_()
-    assert "<svg" in two.estimates["A"].counts._repr_html_()
     text = adaptive.estimates["A"].counts._repr_html_()
     assert "<td" in text
     assert "79" in text
@@ -69,6 +68,7 @@ def test_card_for_any_value():
     text = card("Plan", {"negatives": 99, "<b>": "<i>"}, table=(["a"], [["1"]]), notes=["mind <this>"])
     head, body = "div strong table tbody tr td td tr td td", "table thead tr th tbody tr td p"
     assert tags(text) == f"{head} {body}".split()
+    assert "negatives</td>" in text
 
 
 def test_frames(two, rows):

@@ -9,7 +9,7 @@ import pytest
 import fullrank as fr
 from fullrank.report import Row, Run
 from fullrank.report.comparison import verdict
-from fullrank.report.words import joined, merged_notes, ratio, short_design
+from fullrank.report.words import joined, merged_notes, named, ratio, short_design
 
 
 def plain(html):
@@ -151,8 +151,18 @@ def test_flat_names_are_safe_for_mlflow():
 
 
 def test_words():
+    assert joined(["A", "B"]) == "A and B"
     assert joined(["A", "B", "C"]) == "A, B and C"
-    assert [ratio(each) for each in (1.0, 2.04, 23.4, 37716.8)] == ["1.00", "2.0", "23", "38,000"]
+    assert joined(["A", "B", "C", "D", "E"]) == "A, B and 3 others"
+    assert (named("ALS"), named("ALS, 64 factors")) == ("ALS", "'ALS, 64 factors'")
+    assert [ratio(each) for each in (1.0, 1.234, 2.04, 3.44, 23.4, 37716.8)] == [
+        "1.00", "1.23", "2.0", "3.4", "23", "38,000",
+    ]  # fmt: skip
+    assert short_design("adaptive 99..4799 stop 2 without replacement") == "adaptive, up to 4,799"
+    assert short_design("adaptive") == "adaptive"
+    assert short_design("uni99 without replacement") == "uni99"
+    notes = ["A: few cases.", "B: few cases.", "interrupted."]
+    assert merged_notes(notes, ["A", "B"]) == ["A and B: few cases.", "interrupted."]
     assert short_design("adaptive 99..all stop 10 without replacement") == "adaptive, up to all"
     assert short_design("exhaustive to 10, then uni99") == "exhaustive to 10, then uni99"
     assert merged_notes(["a: b: few.", "c: few.", "few."], ["a: b", "c"]) == ["a: b and c: few."]

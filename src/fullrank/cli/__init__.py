@@ -108,5 +108,4 @@ def _usage(error: Any) -> str:
         known = [name for option in context.command.params for name in option.opts if name.startswith("--")]
         text = f"no such option {mistyped}{did_you_mean(mistyped, known, '')}"
     text = re.sub(r"\. Did you mean ('[^']*').*", r"; did you mean \1?", text)  # the nearest is enough
-    end = "" if text.endswith("?") else ";"
-    return f"{text}{end} see `{command} --help`."
+    return f"{text}{';' * (not text.endswith('?'))} see `{command} --help`."

@@ -37,27 +37,24 @@ def read_models(
     models of files that hold one each.
     """
     items = given.get("items")
-    design = _design(given.get("negatives"), given.get("design"), "without_replacement" in given)
+    design = _design(given)
     counts: dict[str, RankCounts] = {}
     if items is not None and not 2 <= items <= MOST_ITEMS:
         raise ValueError(f"--items must be a whole number from 2 to 2**50, got {items}.")
     for path, name in zip_longest(files, names):
         try:
-            found = _read(existing(path), design, items, given.get("candidates"), seed, how)
+            found = _read(existing(path), design, given, seed, how)
         except (ValueError, TypeError) as error:
             text = str(error)
             raise ValueError(text if str(path) in text or text.startswith("--") else f"{path}: {text}") from None
         if name is not None and len(found) == 1:
             found = {name: next(iter(found.values()))}
-        if len(counts) + len(found) > MOST_MODELS:
-            raise ValueError(
-                f"{path} brings the models to {len(counts) + len(found):,}, more than {MOST_MODELS:,}: is the column "
-                "'model' the name of a model, or are there columns that are not ranks?"
-            )
-        for model, each in found.items():
-            if model in counts:
-                raise ValueError(f"two files hold a model named {model!r}: rename one.")
-            counts[model] = each
+        if twice := counts.keys() & found.keys():
+            raise ValueError(f"two files hold a model named {min(twice)!r}: rename one.")
+        counts |= found
+        if len(counts) > MOST_MODELS:
+            hint = "is the column 'model' the name of a model, or are there columns that are not ranks?"
+            raise ValueError(f"{path} brings the models to {len(counts):,}, more than {MOST_MODELS:,}: {hint}")
     if all(path.suffix.lower() == ".npz" for path in files):
         _refuse_otherwise(counts, design, items)
     return counts
@@ -66,38 +63,34 @@ def read_models(
 def _refuse_otherwise(counts: Mapping[str, RankCounts], design: Design | None, items: int | None) -> None:
     """Refuse what is said of saved counts, which know it themselves, where it is not so."""
     for model, each in counts.items():
-        asked = design if design is None else design.resolve(round(each.pool_range[1]))
+        asked = None if design is None else design.resolve(round(each.pool_range[1]))
+        known = f"the counts of {model!r} are"
         if asked is not None and asked != each.design:
-            raise ValueError(
-                f"the counts of {model!r} are of '{each.design}', not of '{asked}': leave --negatives and --design out."
-            )
+            raise ValueError(f"{known} of '{each.design}', not of '{asked}': leave --negatives and --design out.")
         if items is not None and not each.varying_pool and items != round(each.n_items):
-            raise ValueError(
-                f"the counts of {model!r} are among {each.n_items:,.0f} items: leave --items out, got {items:,}."
-            )
+            raise ValueError(f"{known} among {each.n_items:,.0f} items: leave --items out, got {items:,}.")
 
 
-def _design(negatives: int | None, design: str | None, distinct: bool) -> Design | None:
-    if design is not None and negatives is not None:
+def _design(given: Mapping[str, Any]) -> Design | None:
+    if "design" in given and "negatives" in given:
         raise ValueError("--negatives and --design exclude each other: give one of them.")
-    if design is not None:
-        return parse_design(design)
-    return None if negatives is None else Sample(negatives, not distinct)
+    if "design" in given:
+        return parse_design(given["design"])
+    return Sample(given["negatives"], "without_replacement" not in given) if "negatives" in given else None
 
 
-def _read(
-    path: Path, design: Design | None, items: int | None, candidates: str | None, seed: int, how: dict[str, Any]
-) -> dict[str, RankCounts]:
+def _read(path: Path, design: Design | None, given: Mapping[str, Any], seed: int, how: Any) -> dict[str, RankCounts]:
     """Read saved counts, or whatever :func:`fullrank.reading.tables.read_counts` takes."""
     from fullrank.reading.tables import read_counts
 
     if path.suffix.lower() == ".npz":
         counts = RankCounts.load(path)
-        refuse_other_candidates(counts, candidates)
+        refuse_other_candidates(counts, given.get("candidates"))
         return {path.stem: counts}
     if design is None:
         raise ValueError("--negatives or --design is missing: how negatives were drawn, such as --negatives 99.")
-    found = read_counts(path, design, items, candidates="unseen" if candidates is None else candidates, rng=seed, **how)
+    candidates = given.get("candidates", "unseen")
+    found = read_counts(path, design, given.get("items"), candidates=candidates, rng=seed, **how)
     for model, each in found.items():
         most, fewest = int(each.sizes.max()), round(each.pool_range[0])
         if most >= fewest:
@@ -106,9 +99,6 @@ def _read(
                 "the size of the full ranking?"
             )
     return found
-
-
-# -------------------------------------------------------------------------------------------------- splits and models
 
 
 def named(given: Iterable[str] | Mapping[str, str]) -> dict[str, str]:
@@ -146,75 +136,56 @@ def split_and_models(
     if data is not None:
         split = load(data, how, seed) if how is not None else load(data)
         stored = {name: _stored(what) for name, what in models.items()}
-        _check_rows(data, split, stored)
+        for what, size in (("user", split.n_users), ("item", split.n_items)):
+            rows, model = _most_rows(stored, what)
+            if rows > size:  # they are numbered otherwise
+                hint = f"rows must be numbered as fullrank does; fit the model on `fullrank.load({data!r}).train`."
+                raise ValueError(f"model {model!r} has {rows:,} {what}s, and {data} has {size:,}: {hint}")
     else:
-        known, asked = read_table(Path(str(train))), None if test is None else read_table(Path(test))
-        pairs = [raw_columns(each) for each in (known, asked) if each is not None]
+        tables = [read_table(Path(each)) for each in (train, test) if each is not None]
         stored = {name: _stored(what) for name, what in models.items()}
+        pairs, name = [raw_columns(each) for each in tables], Path(str(train)).stem
         sizes: Any = {f"n_{what}s": _numbering(what, [one[what] for one in pairs], stored) for what in ("user", "item")}
-        name = Path(str(train)).stem
-        if asked is not None:
-            split = given_test(known, asked, name=name, **sizes)
+        if test is not None:
+            split = given_test(*tables, name=name, **sizes)
         else:
-            split = Split.from_interactions(interactions(known, **sizes), how=how or "random", rng=seed, name=name)
+            split = Split.from_interactions(interactions(*tables, **sizes), how=how or "random", rng=seed, name=name)
     return split, {name: _made(models[name], split) if each is None else each for name, each in stored.items()}
-
-
-def _check_rows(data: str, split: Any, models: Mapping[str, Any]) -> None:
-    """Refuse models with more rows than a data set has users or items: theirs are numbered otherwise."""
-    for what, size in (("user", split.n_users), ("item", split.n_items)):
-        for name, rows in _rows(models, what).items():
-            if rows > size:
-                raise ValueError(
-                    f"model {name!r} has {rows:,} {what}s, and {data} has {size:,}: rows must be numbered as fullrank does; "
-                    f"fit the model on `fullrank.load({data!r}).train`."
-                )
 
 
 def _numbering(what: str, ids: list[Any], models: Mapping[str, Any]) -> int | None:
     """Return how many positions there are where names are positions; ``None`` where positions are the sorted names."""
-    known = _rows(models, what)
+    rows, model = _most_rows(models, what)
     names = {each for part in ids for each in np.unique(part).tolist()}
-    if not known or max(known.values()) <= len(names):  # one row for each name, or too few, which is refused elsewhere
+    if rows <= len(names):  # one row for each name, or too few, which is refused elsewhere
         return None
-    if all(not isinstance(each, str) and 0 <= each < max(known.values()) for each in names):
-        return max(known.values())
-    model = max(known, key=lambda name: known[name])
+    if all(not isinstance(each, str) and 0 <= each < rows for each in names):
+        return rows
     raise ValueError(
-        f"model {model!r} has {known[model]:,} {what}s, and the files name {len(names):,}, not all by a number below that: "
+        f"model {model!r} has {rows:,} {what}s, and the files name {len(names):,}, not all by a number below that: "
         f"row p must belong to {what} p (0, 1, 2, …), or there must be a row for each {what} in the files, in sorted order."
     )
 
 
-def _rows(models: Mapping[str, Any], what: str) -> dict[str, int]:
-    """Return the number of users or items that each model knows, of those that say so."""
-    found = {}
-    for name, model in models.items():
-        if isinstance(model, tuple):
-            found[name] = (*model[what == "item"].shape, 0)[0]
-        elif isinstance(size := getattr(model, f"n_{what}s", None), int):
-            found[name] = size
-    return found
+def _most_rows(models: Mapping[str, Any], what: str) -> tuple[int, str]:
+    """Return the largest number of users or items that a model knows, of those that say so, and its name."""
+    sizes = ((getattr(model, f"n_{what}s", None), name) for name, model in models.items())
+    return max(((size, name) for size, name in sizes if isinstance(size, int)), default=(0, ""))
 
 
 def _stored(what: str) -> Any:
-    """Read a model named on the command line; ``None`` where it is Python, which :func:`_made` runs.
+    """Read a model named on the command line, as its help says; ``None``: it is Python, which :func:`_made` runs."""
+    from fullrank.models import load_model, read_factors
 
-    ``users.npy,items.npy[,bias.npy]`` (or Parquet): factors; ``model.npz``: a saved fullrank model; ``module:name``: a
-    function of (users, items), a model, or a function of nothing or of the split that makes one; ``scores.csv`` or
-    ``.parquet`` with a column ``score``: candidates that were scored elsewhere; with a column ``rank``: their ranks.
-    """
-    parts = what.split(",")
-    if len(parts) in (2, 3):
-        return tuple(_array(Path(each)) for each in parts)
-    path = Path(what)
+    path, parts = Path(what), [Path(each) for each in what.split(",")]
+    if len(parts) in (2, 3) and {each.suffix.lower() for each in parts} <= {".npy", ".parquet", ".pq"}:
+        users, items, *bias = map(existing, parts)
+        return read_factors(users, items, *map(_column, bias), name=what)
     if path.suffix.lower() == ".npz":
-        from fullrank.models import load_model
-
         return load_model(existing(path))
     if ":" in what and not path.exists():
         return None
-    if path.suffix.lower() == ".npy":
+    if path.suffix.lower() == ".npy" and len(parts) == 1:
         raise ValueError(f"{what!r} is one table of factors: name both, as in --model users.npy,items.npy.")
     raise ValueError(
         f"cannot tell what model {what!r} is: write users.npy,items.npy (factors), model.npz (a saved model), "
@@ -222,17 +193,8 @@ def _stored(what: str) -> Any:
     )
 
 
-def _array(path: Path) -> Any:
-    if existing(path).suffix.lower() == ".npy":
-        return map_npy(path)
-    columns = list(read_table(path).values())
-    if len(columns) == 1 and columns[0].dtype == object:  # one column of lists
-        return np.stack(columns[0].tolist())
-    if len(columns) == 1:
-        return columns[0]
-    if any(each.dtype.kind not in "fiu" for each in columns):
-        raise ValueError(f"{str(path)!r} has columns that are not numbers: a factor table has one column per factor.")
-    return np.stack(columns, axis=1)
+def _column(path: Path) -> Any:
+    return map_npy(path) if path.suffix.lower() == ".npy" else next(iter(read_table(path).values()))
 
 
 def _made(what: str, split: Any) -> Any:
@@ -251,13 +213,10 @@ def _made(what: str, split: Any) -> Any:
     if not callable(found) or hasattr(found, "score"):
         return found() if inspect.isclass(found) else found
     try:
-        needed = [
-            each
-            for each in inspect.signature(found).parameters.values()
-            if each.default is each.empty and each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
-        ]
-    except (TypeError, ValueError):
+        parameters = inspect.signature(found).parameters.values()
+    except (TypeError, ValueError):  # it does not say, as functions written in C
         return found
+    needed = [each for each in parameters if each.default is each.empty and each.kind <= each.POSITIONAL_OR_KEYWORD]
     if len(needed) > 1:
         return found
     try:

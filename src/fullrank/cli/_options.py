@@ -22,10 +22,8 @@ from fullrank.report.panels import load
 
 #: Flags that may be repeated, as a TOML file and the library name them.
 _PLURAL = {"metric": "metrics", "model": "models"}
-
-
-def _metrics() -> list[str]:
-    return [f"{name}@{k}" for name in ("recall", "ndcg", "ap", "mrr", "hr", "precision") for k in (5, 10, 20)] + ["auc"]
+#: What shells complete.
+_METRICS = [f"{name}@{k}" for name in ("recall", "ndcg", "ap", "mrr", "hr", "precision") for k in (5, 10, 20)] + ["auc"]
 
 
 Text: TypeAlias = str | None
@@ -56,7 +54,8 @@ MaxItems = Annotated[Whole, Option(metavar="N", help="The most negatives to scor
 Config = Annotated[File, Argument(metavar="TOML", help="A file with the options below; flags win over it.")]
 Seed = Annotated[int, Option("--seed", min=0, metavar="INT", help="Seed of everything drawn at random.")]
 Metrics = Annotated[list[str] | None, Option(
-    "--metric", "-m", metavar="NAME@K", help="Such as ndcg@10 or recall@5,10; may be repeated.", autocompletion=_metrics
+    "--metric", "-m", metavar="NAME@K", help="Such as ndcg@10 or recall@5,10; may be repeated.",
+    autocompletion=lambda: _METRICS,
 )]  # fmt: skip
 Models = Annotated[list[str] | None, Option(
     "--model", "-M", metavar="NAME=WHAT",

@@ -75,9 +75,7 @@ def _files(files: list[Path], tables: list[Path], named: Any) -> list[Path]:
     """Return the files to compare: those on the command line, and those that a TOML file names."""
     if len(tables) > 1:
         raise ValueError("there are two TOML files: give one.")
-    if not isinstance(named, list) or not all(isinstance(each, str) for each in named):
+    found = [path for path in files if path not in tables]
+    if not (isinstance(named, list) and all(isinstance(each, str) for each in named) and (named or found)):
         raise ValueError(f"`files` in {str(tables[0])!r} must be a list of names, as in files = ['ranks.csv'].")
-    found = [*(path for path in files if path not in tables), *map(Path, named)]
-    if not found:
-        raise ValueError(f"{str(tables[0])!r} names no files: add files = ['ranks.csv'].")
-    return found
+    return [*found, *map(Path, named)]

@@ -1,7 +1,8 @@
 """``fullrank data``: list, show, import."""
 
+from json import dumps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,13 +12,13 @@ from fullrank.cli._options import show_lines
 app = typer.Typer(rich_markup_mode=None)
 
 
-def _names() -> list[str]:
+def _known() -> dict[str, Any]:
     from fullrank.data import available
 
-    return [each["name"] for each in available()]
+    return {each["name"]: each for each in available()}
 
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A data set, such as yelp.", autocompletion=_names)]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A data set, such as yelp.", autocompletion=_known)]
 
 
 @app.callback(invoke_without_command=True)
@@ -35,13 +36,11 @@ def data(
     """
     if context.invoked_subcommand is not None:
         return
-    import json as as_json
+    from fullrank.data import data_folder
 
-    from fullrank.data import available, data_folder
-
-    found = available()
+    found = list(_known().values())
     if json:
-        typer.echo(as_json.dumps(found, indent=2, default=str))
+        typer.echo(dumps(found, indent=2, default=str))
         return
     lines = [f"data folder: {data_folder()}  (set FULLRANK_DATA to use another)"]
     lines += [f"{'name':<14}{'interactions':>13}{'users':>9}{'items':>9}  here", "-" * 53]
@@ -64,9 +63,7 @@ def data_show(name: Name) -> None:
     Example:
       fullrank data show yelp
     """
-    from fullrank.data import available
-
-    found = {each["name"]: each for each in available()}
+    found = _known()
     if name not in found:
         hint = did_you_mean(name, found, f"; the data sets are {', '.join(found)}.")
         raise ValueError(f"unknown data set {name!r}{hint}")

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from typer import Option
 
+import fullrank as fr
 from fullrank._tables import is_text_or_parquet
 from fullrank.cli import _options as o
 from fullrank.cli._inputs import answers, named, read_models, split_and_models
@@ -85,8 +86,6 @@ def evaluate(
 
 def _report(given: dict[str, Any]) -> Report:
     """Evaluate the models that can be asked for scores, or correct files of ranks or scores."""
-    from fullrank.evaluation.evaluate import evaluate as run
-
     models = named(given.pop("models", []))
     if not models:
         raise ValueError("--model is missing: what to evaluate, as in --model als=users.npy,items.npy.")
@@ -108,7 +107,7 @@ def _report(given: dict[str, Any]) -> Report:
     split, made = split_and_models(models | guides, **where, seed=seed)
     for key in guides:
         given["guide"] = made.pop(key)
-    report = run(made, split, metrics, rng=seed, **given)
+    report = fr.evaluate(made, split, metrics, rng=seed, **given)
     if where["train"] is None or where["test"] is not None:
         return report
     held_out = (

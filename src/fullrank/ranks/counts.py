@@ -404,10 +404,6 @@ class RankCounts:
     def _split(self, first: BoolArray) -> tuple[RankCounts | None, RankCounts | None]:
         return self._where(first), self._where(~first)
 
-    def plot(self) -> Any:
-        """An Altair chart of what was seen: sampled ranks, or the sizes of the samples. Needs the extra ``report``."""
-        return import_module("fullrank.report.charts").plot_counts(self)
-
     def _repr_html_(self) -> str:
         # by name: the stage above shows what this one makes, and this one does not depend on it
         return str(import_module("fullrank.report.notebook").counts_html(self))

@@ -1,4 +1,4 @@
-"""Charts as people ask for them: of a report, a distribution or counts; and how any chart becomes a drawing."""
+"""Charts as people ask for them: of a report or a distribution; and how any chart becomes a drawing."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -6,22 +6,16 @@ from typing import Any
 from xml.etree import ElementTree
 
 from fullrank._checks import check_choice
-from fullrank.ranks.counts import RankCounts
-from fullrank.ranks.design import ALL
 from fullrank.report import panels
-from fullrank.report.digest import Digest, rank_bins, sampled_bins, sizes
-from fullrank.report.panels import KINDS, NOTEBOOK, WIDTH, Style, load
-from fullrank.report.words import percent, ranged
+from fullrank.report.digest import Digest, rank_bins
+from fullrank.report.panels import KINDS, NOTEBOOK, Style, load
 
 #: Numbers for the identifiers inside drawings, which one notebook may show many of.
 _SERIAL = count(1)
 
 
 def svg(chart: Any, style: Style, fit: bool = True) -> str:
-    """Return the chart as SVG text, without a browser and without the network.
-
-    ``fit``: its width includes axes, so that panels of a page line up; charts put together from several cannot.
-    """
+    """Return the chart as SVG text, offline; ``fit``: its width includes axes, so that the panels of a page line up."""
     # our own charts: checking each against the whole schema takes longer than drawing them, and so does copying each once
     # for every property that is set on it
     spec = chart.to_dict(validate=False)
@@ -35,20 +29,11 @@ def plot_report(report: Any, kind: str = "results") -> Any:
     """Return an Altair chart of the report: ``results``, ``curves`` (metric@K), ``ranks`` or ``budget``."""
     check_choice("kind", kind, KINDS)
     alt = load()
-    found = panels.panels_of(Digest(report), NOTEBOOK, kind)
-    if not found:
-        raise ValueError(f"the report has nothing to plot as {kind!r}: {_NOTHING[kind]}.")
-    charts = [panel.chart.properties(title=panel.title) for panel in found]
+    charts = [each.chart.properties(title=each.title) for each in panels.panels_of(Digest(report), NOTEBOOK, kind)]
+    if not charts:
+        why = "it carries no estimates, nothing that is finite or has a cut-off, or all cases had samples of the same size"
+        raise ValueError(f"the report has nothing to plot as {kind!r}: {why}.")
     return finish(alt.concat(*charts, columns=3) if len(charts) > 1 else charts[0], NOTEBOOK)
-
-
-#: Why a report may have nothing to draw.
-_NOTHING = {
-    "results": "it has no rows with a finite value",
-    "curves": "it carries no estimates, or no metric with a cut-off",
-    "ranks": "it carries no estimates",
-    "budget": "all cases had samples of the same size",
-}
 
 
 def plot_distribution(distribution: Any) -> Any:
@@ -57,31 +42,12 @@ def plot_distribution(distribution: Any) -> Any:
     return finish(panel.chart, NOTEBOOK)
 
 
-def plot_counts(counts: RankCounts) -> Any:
-    """Draw what was seen: sampled ranks, or, where samples differ in size, how many cases ended with which."""
-    found = sizes(counts)
-    if len(found) > 1:
-        return finish(panels.budget_panel(found, "", NOTEBOOK, NOTEBOOK.series[0]).chart, NOTEBOOK)
-    alt = load()
-    data = [
-        {"low": low - 0.5, "high": high + 0.5, "share": share, "zero": 0,
-         "tip": f"sampled rank {ranged(low, high)}: {percent(share)}"}
-        for low, high, share in sampled_bins(counts)
-    ]  # fmt: skip
-    drawn = found[0].drawn
-    title = "rank" if drawn == ALL else f"sampled rank among {drawn:,} negatives and the target"
-    x = alt.X("low:Q", title=title, scale=alt.Scale(nice=False))
-    y = alt.Y("share:Q", title="share of cases", axis=alt.Axis(format="~%", tickCount=4))
-    chart = panels.bar_chart(data, x, y, color=NOTEBOOK.series[0], stroke=NOTEBOOK.paper)
-    return finish(chart.properties(width=WIDTH, height=160), NOTEBOOK)
-
-
 def finish(chart: Any, style: Style) -> Any:
     """Give the chart the look that all share; a notebook shows it as a drawing, which needs no network."""
     made = chart.configure(**appearance(style))
 
     def drawing(**_: Any) -> dict[str, str]:
-        return {"text/html": inline(svg(made, style, fit=False), "chart", next(_SERIAL), sized=True)}
+        return {"text/html": inline(svg(made, style, fit=False), "chart", next(_SERIAL))}
 
     object.__setattr__(made, "_repr_mimebundle_", drawing)  # Altair's own way would make it part of the chart
     return made
@@ -103,18 +69,15 @@ def appearance(style: Style) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def inline(drawing: str, about: str, serial: int, sized: bool = False) -> str:
+def inline(drawing: str, about: str, serial: int) -> str:
     """Make the SVG part of a page: one image with a name, titles as tooltips, identifiers of its own, nothing else.
-
-    ``sized``: it keeps its size, where no style sheet says how wide it is.
 
     Elements and attributes are kept by a list of what drawings need, so that nothing in a name can become markup.
     """
     found = ElementTree.fromstring(drawing)
-    about_id, kept = f"about-{serial}", ("viewBox", "width", "height") if sized else ("viewBox",)
-    size = {name: found.get(name, "") for name in kept}
-    root = ElementTree.Element("svg", {**size, "role": "img", "aria-labelledby": about_id})
-    ElementTree.SubElement(root, "desc", {"id": about_id}).text = about
+    size = {name: found.get(name, "") for name in ("viewBox", "width", "height")}
+    root = ElementTree.Element("svg", {**size, "role": "img", "aria-labelledby": f"about-{serial}"})
+    ElementTree.SubElement(root, "desc", {"id": f"about-{serial}"}).text = about
     root.extend(_parts(found, serial))
     return ElementTree.tostring(root, encoding="unicode", short_empty_elements=False)
 

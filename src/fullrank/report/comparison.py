@@ -112,28 +112,25 @@ class Comparison:
         return self.pair(model, other).p_holm <= 1 - self.level
 
     def more(self, model: str, other: str) -> str:
-        """Say what would separate two models, if they differ by as much as estimated: more negatives, or more cases.
-
-        The fit is repeated on the counts to be expected from larger samples, so this takes a second.
-        """
+        """Say what would separate two models that differ by as much as estimated, found by a refit that takes a second."""
         return "" if self.remedy is None else self.remedy(self, self.pair(model, other))
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data, under the schema ``fullrank.comparison/1``."""
         places = {model: place for place, group in enumerate(self.groups, 1) for model in group}
-        name = str(self.metric)
         return {
             "schema": SCHEMA,
-            "metric": name,
+            "metric": str(self.metric),
             **{key: getattr(self, key) for key in ("level", "target", "paired", "about", "winner", "sure")},
             "models": [
                 {
-                    "model": model, "value": self.values[model], "low": low, "high": high,
-                    "naive": self.naive.get(model), "probability_best": self.best[model], "group": places[model],
+                    "model": model, "value": self.values[model], "low": self.intervals[model][0],
+                    "high": self.intervals[model][1], "naive": self.naive.get(model),
+                    "probability_best": self.best[model], "group": places[model],
                 }
-                for model, (low, high) in ((model, self.intervals[model]) for model in self.models)
+                for model in self.models
             ],
-            "pairs": [{"metric": name, **asdict(each)} for each in self.pairs],
+            "pairs": [{"metric": str(self.metric), **asdict(each)} for each in self.pairs],
             "groups": [list(group) for group in self.groups],
             "notes": list(self.notes),
         }  # fmt: skip
@@ -141,27 +138,22 @@ class Comparison:
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> "Comparison":
         """Return the comparison that :meth:`to_dict` wrote, without its estimates."""
-        rows = document["models"]
+        rows = {row["model"]: row for row in document["models"]}
+        parts = ("probability", "p_value", "p_holm")
         return cls(
             metric=metric_called(str(document["metric"])),
-            models=tuple(row["model"] for row in rows),
-            values={row["model"]: float(row["value"]) for row in rows},
-            intervals={row["model"]: _ends(row) for row in rows},
-            best={row["model"]: float(row["probability_best"]) for row in rows},
-            naive={row["model"]: float(row["naive"]) for row in rows if row.get("naive") is not None},
+            models=tuple(rows),
+            values={model: float(row["value"]) for model, row in rows.items()},
+            intervals={model: _ends(row) for model, row in rows.items()},
+            best={model: float(row["probability_best"]) for model, row in rows.items()},
+            naive={model: float(row["naive"]) for model, row in rows.items() if row.get("naive") is not None},
             pairs=tuple(
-                Difference(
-                    row["model"], row["other"], float(row["difference"]), *_ends(row),
-                    *(float(row[part]) for part in ("probability", "p_value", "p_holm")),
-                )
+                Difference(row["model"], row["other"], row["difference"], *_ends(row), *(row[part] for part in parts))
                 for row in document["pairs"]
             ),
             groups=tuple(tuple(group) for group in document["groups"]),
-            level=float(document["level"]),
-            target=str(document["target"]),
-            paired=bool(document["paired"]),
-            about=str(document["about"]),
             notes=tuple(document["notes"]),
+            **{key: document[key] for key in ("level", "target", "paired", "about")},
         )  # fmt: skip
 
     def to_json(self, indent: int | None = 2) -> str:
@@ -184,10 +176,7 @@ class Comparison:
     @overload
     def to_html(self, path: str | Path) -> Path: ...
     def to_html(self, path: str | Path | None = None) -> str | Path:
-        """Make one self-contained page of the comparison: written to ``path`` atomically, or returned as text.
-
-        Needs the extra ``report`` for its charts.
-        """
+        """Make one self-contained page, written to ``path`` atomically or returned as text. Needs the extra ``report``."""
         from fullrank.report.html import comparison_page, write_page
 
         page = comparison_page([self])
@@ -213,16 +202,14 @@ class Comparison:
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Return head and body of the ranking: groups, letters, values and what they beat, intervals, P(best)."""
-        letter_of, rows = dict(zip(self.models, LETTERS, strict=False)), {row.model: row for row in self.rows}
+        letters = dict(zip(self.models, LETTERS, strict=False))
         head = ["", "#", "model", str(self.metric), f"{self.level:.0%} interval", "P(best)"]
         body = []
-        for place, group in enumerate(self.groups, 1):
-            for model in group:
-                marks = "".join(letter_of.get(other, "") for other in self.better_than(model)).translate(RAISED)
-                ends = interval_text(rows[model].interval, self.digits)
-                value = number(self.values[model], self.digits) + marks
-                letter, best = letter_of.get(model, ""), f"{self.best[model]:.3f}"
-                body.append([f"{place}.", letter, clean(model), value, ends, best])
+        for place, model in ((place, model) for place, group in enumerate(self.groups, 1) for model in group):
+            marks = "".join(letters.get(other, "") for other in self.better_than(model)).translate(RAISED)
+            value = number(self.values[model], self.digits) + marks
+            ends = interval_text(pair(self.intervals[model]), self.digits)
+            body.append([f"{place}.", letters.get(model, ""), clean(model), value, ends, f"{self.best[model]:.3f}"])
         return head, body
 
     def __str__(self) -> str:
@@ -273,20 +260,14 @@ def verdict(rows: Sequence[Row], level: float = 0.95, held: Comparison | None = 
 
     The models that cannot be told apart from the leader are those of the comparison that is ``held``; without one, those
     whose intervals overlap with the leader's.
-
-    >>> from fullrank.metrics import NDCG
-    >>> als = Row("ALS", NDCG @ 10, 0.0705, (0.0675, 0.0735), naive=0.5)
-    >>> ease = Row("EASE", NDCG @ 10, 0.06, (0.055, 0.065), naive=0.6)
-    >>> print(verdict([als, ease]))
-    ALS leads on ndcg@10: 0.0705, 95% interval 0.0675 to 0.0735; uncorrected ranks would have named EASE.
     """
     if not rows:
         return Verdict("Nothing was evaluated")
     name = clean(rows[0].metric)
-    known = sorted((row for row in rows if not math.isnan(row.value)), key=lambda row: -row.value)
+    known = sorted((row.shown() for row in rows if not math.isnan(row.value)), key=lambda row: -row.value)
     if not known:
         return Verdict(f"No model has a finite {name}")
-    first, others, digits = known[0].shown(), known[1:], decimals(row.value for row in known)
+    first, others, digits = known[0], known[1:], decimals(row.value for row in known)
     leader, value, ends = named(first.model), number(first.value, digits), interval_text(first.interval, digits)
     sure = "" if first.interval is None else ends if first.exact else f"{level:.0%} interval {ends}"
     if not others:
@@ -294,7 +275,7 @@ def verdict(rows: Sequence[Row], level: float = 0.95, held: Comparison | None = 
         naive = f"uncorrected {number(first.naive, digits)}" if far else ""
         return Verdict(f"{leader} has {name} of {value}", "; ".join(filter(None, (sure, naive))))
     value = ", ".join(filter(None, (value, sure)))
-    equal = [row.model for row in known if row.shown().value == first.value]
+    equal = [row.model for row in known if row.value == first.value]
     if len(equal) > 1:
         return Verdict(f"{joined(equal)} tie on {name}", value)
     best = ""
@@ -302,19 +283,15 @@ def verdict(rows: Sequence[Row], level: float = 0.95, held: Comparison | None = 
         tied = [row.model for row in others if row.model in held.tied_with(first.model)]
         best = f", and is best with probability {min(held.best[first.model], 0.99):.2f}"
     else:
-        tied = [row.model for row in others if _overlap(first, row.shown())]
+        low = math.inf if first.interval is None else first.interval[0]
+        reach = {row.model: row.interval[1] for row in others if row.interval and not (first.exact and row.exact)}
+        tied = [model for model, high in reach.items() if high >= low]
     if tied:
         return Verdict(f"{joined([first.model, *tied])} cannot be told apart on {name}", f"{leader} has {value}{best}")
     sampled = [(row.naive, row.model) for row in known if row.naive is not None]
     other = max(sampled, key=lambda each: each[0])[1] if len(sampled) == len(known) else first.model
     wrong = "" if other == first.model else f"; uncorrected ranks would have named {named(other)}"
     return Verdict(f"{leader} leads on {name}", f"{value}{wrong}")
-
-
-def _overlap(first: Row, other: Row) -> bool:
-    if first.interval is None or other.interval is None:
-        return False
-    return other.interval[1] >= first.interval[0] and not (first.exact and other.exact)
 
 
 def _ends(row: Mapping[str, Any]) -> Pair:

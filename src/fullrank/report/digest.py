@@ -6,8 +6,8 @@ left out is counted, so that the page can say so.
 
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -79,95 +79,68 @@ class Digest:
         self.best_few = f" The best {MOST_DRAWN} models are drawn." if len(self.models) > MOST_DRAWN else ""
         self.labels = _distinct(self.models)
         self.paired = {model: self.labels[model] for model in self.models[:MOST_PAIRED]}
-        self.cells = {
-            (row.model, str(row.metric)): row.shown()
-            for row in rows
-            if row.model in self.labels and str(row.metric) in self.asked
+        found = {(row.model, str(row.metric)): row for row in rows if row.model in self.labels}
+        #: The numbers of all models by one metric; NaN where the report has none.
+        self.columns = {
+            name: [found.get((model, name), Row(model, metric, math.nan)).shown() for model in self.models]
+            for name, metric in self.asked.items()
         }
-        self.digits = digits_of(rows, self.asked)
+        self.digits = digits_of(rows)
         self.estimates = {name: each for name in self.models if (each := report.estimates.get(name)) is not None}
         self.comparison = {name: each for name, each in report.comparison.items() if name in self.asked}
         self.designs, self.estimators = _few(row.design for row in rows), _few(row.estimator for row in rows)
         self.cases = sorted(row.cases for row in rows if row.cases)
-
-    @property
-    def counts(self) -> list[RankCounts]:
-        """The counts of the models that have charts of their own."""
-        return [self.estimates[model].counts for model in self.drawn if model in self.estimates]
-
-    @property
-    def blind_spots(self) -> list[tuple[int, int]]:
-        """The blind spots of the models that have charts of their own."""
-        return [spot for each in self.counts if (spot := blind_spot(each)) is not None]
+        #: Whether all numbers are known, so that nothing was estimated; and what some number has.
+        cells = [cell for column in self.columns.values() for cell in column if (cell.model, str(cell.metric)) in found]
+        self.exact = bool(cells) and all(cell.exact for cell in cells)
+        parts = ("spread", "bounds", "naive", "truth")
+        self.parts = {part for part in parts for cell in cells if getattr(cell, part) is not None}
+        #: Of the models that have charts of their own: where the sample is blind, and the last rank that is known.
+        counts = [self.estimates[model].counts for model in self.drawn if model in self.estimates]
+        self.blind_spots = [spot for each in counts if (spot := blind_spot(each)) is not None]
+        self.exact_to = max(map(exact_to, counts), default=0)
 
     def text(self, metric: str, value: float | None) -> str:
         """Write a value of the metric with the digits that suit it."""
-        return number(value, self.digits.get(metric, 4))
+        return number(value, self.digits[metric])
 
     def span(self, metric: str, ends: Pair | None) -> str:
         """Write ``0.120 to 0.145``, ``exact``, or a dash where there is nothing."""
-        return interval_text(ends, self.digits.get(metric, 4))
-
-    def column(self, metric: str) -> list[Row]:
-        """Return the numbers of all models by one metric; NaN where the report has none."""
-        missing = Row("", self.asked[metric], math.nan)
-        return [self.cells.get((model, metric)) or replace(missing, model=model) for model in self.models]
+        return interval_text(ends, self.digits[metric])
 
     def values(self, metric: str) -> dict[str, float]:
         """Return the values of all models by one metric, NaN where there is none."""
-        return {cell.model: cell.value for cell in self.column(metric)}
+        return {cell.model: cell.value for cell in self.columns[metric]}
 
     def top(self, metric: str) -> float | None:
         """Return the largest value of a metric."""
         return max((value for value in self.values(metric).values() if not math.isnan(value)), default=None)
 
-    @cached_property
-    def parts(self) -> set[str]:
-        """What some number has: a ``spread``, ``bounds``, a ``naive`` value or the ``truth``."""
-        every = ("spread", "bounds", "naive", "truth")
-        return {part for part in every if any(getattr(cell, part) is not None for cell in self.cells.values())}
-
-    @property
-    def exact_to(self) -> int:
-        """The last rank that is known of some model that has a chart of its own, those beyond being estimated."""
-        return max(map(exact_to, self.counts), default=0)
-
-    @property
-    def exact(self) -> bool:
-        """Whether all numbers are known, so that nothing was estimated."""
-        return bool(self.cells) and all(cell.exact for cell in self.cells.values())
-
     @property
     def families(self) -> list[Metric]:
         """The metrics that have a curve over K, without their K, each once; of the user's own, those with a cut-off."""
-        found: dict[str, Metric] = {}
-        for metric in self.asked.values():
-            if metric.name != "auc" and (metric.function is None or metric.k is not None):
-                found.setdefault(metric.name, replace(metric, k=None))
-        return list(found.values())
+        cut = [each for each in self.asked.values() if each.name != "auc" and (each.function is None or each.k)]
+        first = {each.name: each for each in reversed(cut)}
+        return [replace(first[name], k=None) for name in dict.fromkeys(each.name for each in cut)]
 
     def curves(self, family: Metric) -> list[Curve]:
         """Return the metric at K = 1..50 of each drawn model that has an estimate."""
         out = []
         for model in self.drawn:
-            estimate = self.estimates.get(model)
-            if estimate is None:
+            if (estimate := self.estimates.get(model)) is None:
                 continue
             ks = tuple(range(1, min(DEEPEST, last_rank(estimate.counts)) + 1))
             # without a distribution (CLS, Mapping) every interval is sixty fits of its own: a curve, but no band
             cuts = [k for k in BAND_CUTS if k <= ks[-1]] if hasattr(estimate, "mass") else []
-            band = [(k, *ends) for k in cuts if (ends := self._interval(estimate, family @ k)) is not None]
+            band = []
+            for k in cuts:
+                with suppress(AttributeError, ValueError, TypeError, NotImplementedError):  # it may have none to give
+                    ends = pair(tuple(estimate.interval(family @ k, level=self.level, target=self.target)))
+                    band += [] if ends is None else [(k, *ends)]
             if all(low == high for _, low, high in band):  # known: there is no band to draw
                 band = []
             out.append(Curve(model, ks, tuple(_clear(estimate.expect(family @ k)) for k in ks), tuple(band)))
         return out
-
-    def _interval(self, estimate: Any, metric: Metric) -> Pair | None:
-        """Return (low, high), or ``None`` where the estimate has no interval to give."""
-        try:
-            return pair(tuple(estimate.interval(metric, level=self.level, target=self.target)))
-        except (AttributeError, ValueError, TypeError, NotImplementedError):
-            return None
 
 
 def rank_bins(estimate: Any) -> list[Bin]:
@@ -180,27 +153,12 @@ def rank_bins(estimate: Any) -> list[Bin]:
     return [Bin(*each) for each in zip(lows, highs, shares, strict=True)]
 
 
-def sampled_bins(counts: RankCounts) -> list[Bin]:
-    """Return the shares of the sampled ranks in at most 50 bins of equal width."""
-    ranks, weight = counts.sampled_ranks()
-    step = -(-int(ranks.max()) // 50)
-    places, which = np.unique((ranks - 1) // step, return_inverse=True)
-    shares = np.bincount(which, weight / weight.sum())
-    ends = ((place * step + 1, (place + 1) * step) for place in places.tolist())
-    return [Bin(*each, share) for each, share in zip(ends, shares.tolist(), strict=True)]
-
-
 def blind_spot(counts: RankCounts) -> tuple[int, int] | None:
     """Return the first and the last rank at which a target comes out on top of its sample at least half of the time.
 
     In between ranks look alike: with m negatives among N items, θ = (R−1)/(N−1) and P(r = 1 | R) = (1 − θ)^m, or about
     (1 − m/(N−1))^(R−1) without replacement. Under ``Adaptive`` such a target goes through to the largest sample; under
     ``Top`` it begins where exact ranks end. ``None``: every rank looks different from the next (or everything was ranked).
-
-    >>> blind_spot(RankCounts.from_ranks([1, 2], n_items=20_000, design="uni99"))
-    (1, 140)
-    >>> blind_spot(RankCounts.from_ranks([1, 2], n_items=20_000, design="full")) is None
-    True
     """
     sizes, N, first = counts.sizes, counts.n_items, 1 + exact_to(counts)
     if not (counts.design.plain or counts.design.grows):  # whether such a target is compared with all is not up to it

@@ -8,6 +8,7 @@ how it is worded stands in the templates beside this file, which escape whatever
 import json
 import re
 from collections.abc import Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,7 @@ from fullrank.report.charts import inline, svg
 from fullrank.report.comparison import Comparison
 from fullrank.report.digest import MOST_MODELS, MOST_PAIRED, Digest
 from fullrank.report.panels import KINDS, PAGE, difference_panel, load, panels_of
-from fullrank.report.row import finite
-from fullrank.report.words import clean, number, percent, ranged, ratio, short_design, signed
+from fullrank.report.words import clean, percent, ranged, ratio, short_design, signed
 
 MOST_FACTS = 60
 
@@ -41,7 +41,7 @@ def render(template: str, **context: Any) -> str:
     )  # fmt: skip
     pages.filters |= {
         "clean": clean, "percent": percent, "ranged": ranged, "ratio": ratio, "signed": signed, "colour": PAGE.colour,
-        "whole": "{:,}".format, "whole_percent": "{:.0%}".format,
+        "whole": "{:,}".format, "whole_percent": "{:.0%}".format, "sentence": _sentence, "whom": _whom, "design": _design,
         "name": markup("<bdi>{}</bdi>").format,  # that somebody chose: its writing direction stays its own
         "filled": lambda sections: [each for each in sections if each[-1].strip()],
     }  # fmt: skip
@@ -49,44 +49,25 @@ def render(template: str, **context: Any) -> str:
     def drawing(chart: Any, about: str, serial: int) -> Any:
         return markup(inline(svg(chart, PAGE), clean(about, 600), serial))
 
-    fixed = {"version": __version__, "drawing": drawing, "next_serial": count(1).__next__}
-    limits = {"most_models": MOST_MODELS, "most_paired": MOST_PAIRED}
-    return str(pages.get_template(template).render(fixed | limits | context))
+    context |= {"version": __version__, "drawing": drawing, "next_serial": count(1).__next__}
+    return str(pages.get_template(template).render(context, most_models=MOST_MODELS, most_paired=MOST_PAIRED))
 
 
 def page(report: Any) -> str:
     """Write a report as a page."""
     shown = Digest(report)
     panels = {kind: panels_of(shown, PAGE, kind) for kind in KINDS}
-    title = report.provenance.get("title") or report.provenance.get("data") or report.provenance.get("split")
-    held = shown.comparison.get(shown.metrics[0]) if shown.metrics else None
-    lede = _sentence(shown.verdict.detail)
-    if held is not None and len(held.models) > 1:
-        lede += f" {held.difference(*held.models[:2])}"
-    return render(
-        "report.html",
-        title=title if isinstance(title, str) else "",
-        lede=lede,
-        shown=shown,
-        panels=panels,
-        drawn={panel.metric: panel for panel in panels["results"]},
-        counts=_totals([estimate.counts for estimate in shown.estimates.values()]),
-        design=_design(shown.designs),
-        provenance=_provenance(report, shown),
-        whom=_whom(shown.target),
-    )
+    counts = _totals([estimate.counts for estimate in shown.estimates.values()])
+    title = str(report.provenance.get("data") or report.provenance.get("split") or "")
+    provenance = _provenance(report, shown)
+    return render("report.html", shown=shown, panels=panels, counts=counts, title=title, provenance=provenance)
 
 
 def comparison_page(found: Sequence[Comparison]) -> str:
     """Write comparisons of the same models by several metrics as a page: the ranking, leads, and every pair."""
-    return render(
-        "comparison.html",
-        found=found,
-        lede=f"{_sentence(found[0].verdict.detail)} Compared: {found[0].about}.",
-        whom=_whom(found[0].target),
-        names={model: clean(model) for model in found[0].models[:MOST_PAIRED]},
-        difference_panel=lambda held: difference_panel(held, PAGE, MOST_MODELS),
-    )
+    names = {model: clean(model) for model in found[0].models[:MOST_PAIRED]}
+    leads = partial(difference_panel, style=PAGE, most=MOST_MODELS)
+    return render("comparison.html", found=found, names=names, leads=leads)
 
 
 def _design(designs: Sequence[str]) -> tuple[str, str]:
@@ -120,19 +101,12 @@ def _totals(counts: Sequence[RankCounts]) -> dict[str, Any] | None:
 def _provenance(report: Any, shown: Digest) -> list[tuple[str, str]]:
     """Return what it takes to get the numbers again."""
     facts = [(shown.labels[name], str(shown.estimates[name].counts)) for name in shown.drawn if name in shown.estimates]
-    entries = [(key, value) for key, value in report.provenance.items() if not (facts and key == "about")]
-    entries += [
-        (f"rounds of {clean(model)}", "; then ".join(str(each.get("design", "?")) for each in run.rounds))
-        for model, run in report.runs.items()
-    ]
-    entries = [(key, value) for key, value in entries if _says(value)]
-    facts += [
-        (
-            _PROVENANCE.get(str(key), str(key).replace("_", " ")),
-            _whom(shown.target) if key == "target" else _plain(value),
-        )
-        for key, value in entries[:MOST_FACTS]
-    ]
+    given = report.provenance | ({"target": _whom(shown.target)} if "target" in report.provenance else {})
+    for model, run in report.runs.items():
+        given[f"rounds of {model}"] = "; then ".join(str(each.get("design", "?")) for each in run.rounds)
+    entries = [(str(key), _plain(value)) for key, value in given.items() if not (facts and key == "about")]
+    entries = [(_PROVENANCE.get(key, key.replace("_", " ")), text) for key, text in entries if text]
+    facts += entries[:MOST_FACTS]
     if len(entries) > MOST_FACTS:
         facts.append(("…", f"{len(entries) - MOST_FACTS:,} more entries are in report.to_json()"))
     return [(clean(name), clean(value, 400)) for name, value in facts]
@@ -152,31 +126,23 @@ def _whom(target: str) -> str:
 
 def _sentence(text: str) -> str:
     """Write what stands behind a headline as a sentence of its own."""
-    if text.startswith("exact"):
-        text = f"The value is {text}"
-    elif re.match(r"[0-9]+% interval ", text):
+    if re.match(r"[0-9]+% interval ", text):
         text = f"The {text.replace(' interval ', ' interval is ', 1)}"
-    elif text[:1].isdigit() or text[:1] == "−":
+    elif re.match(r"exact|[0-9−]", text):
         text = f"The value is {text}"
     return f"{text}." if text else ""
 
 
-def _says(value: object) -> bool:
-    """Tell whether an entry of the provenance says anything."""
-    return bool(value) or (value == 0 and value is not False)
-
-
 def _plain(value: object) -> str:
-    """Write a value of the provenance in plain words."""
+    """Write a value of the provenance in plain words; nothing where it says nothing."""
+    if not value and (value is False or value != 0):
+        return ""
     if isinstance(value, str):
         return value
-    if isinstance(value, float) and finite(value) is not None:
-        return number(value, 4).rstrip("0").rstrip(".") if abs(value) < 1e9 else f"{value:g}"
+    if isinstance(value, float):
+        return f"{value:g}"
     if isinstance(value, dict) and len(value) <= MOST_FACTS:
-        return "; ".join(f"{key}: {_plain(each)}" for key, each in value.items() if _says(each))
+        return "; ".join(f"{key}: {text}" for key, each in value.items() if (text := _plain(each)))
     if isinstance(value, list) and any(isinstance(each, dict) for each in value):
         return f"{len(value):,}"
-    try:
-        return json.dumps(value, ensure_ascii=False, default=str)
-    except (TypeError, ValueError, RecursionError):
-        return f"a {type(value).__name__}"
+    return json.dumps(value, ensure_ascii=False, default=str)

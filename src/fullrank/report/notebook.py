@@ -6,14 +6,16 @@ Colours are the notebook's own (``currentColor``), so light and dark both work. 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from html import escape
-from typing import Any
+from typing import Any, TypeAlias
 
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import ALL
-from fullrank.report.digest import Bin, blind_spot, last_rank, rank_bins, sampled_bins, sizes
+from fullrank.report.digest import blind_spot, last_rank, rank_bins, sizes
 from fullrank.report.words import clean, number, percent, ranged
 
 MOST_ROWS = 60
+BARS = "▁▂▃▄▅▆▇█"
+Table: TypeAlias = tuple[Sequence[str], Sequence[Sequence[str]]]  # head and body
 
 
 def distribution_html(distribution: Any) -> str:
@@ -24,15 +26,16 @@ def distribution_html(distribution: Any) -> str:
     for name in ("recall@1", "recall@10", "recall@100", "ndcg@10"):
         if int(name.partition("@")[2]) <= last:
             facts[name] = number(distribution.expect(name), 4)
-    blind = blind_spot(counts)
-    if blind is not None:
+    if (blind := blind_spot(counts)) is not None:
         facts["blind spot"] = f"ranks {blind[0]:,} to {blind[1]:,}"
-    picture = _bars(rank_bins(distribution), "rank", "share of cases by rank, each bar a doubling", last)
-    return card("Rank distribution", facts, picture=picture, notes=distribution.fit_info.notes)
+    shares = [max(each.share, 0.0) for each in rank_bins(distribution)]
+    bars = (BARS[round((len(BARS) - 1) * share / max(*shares, 1e-12))] for share in shares)
+    facts[f"cases at ranks 1 to {last:,}, each bar a doubling"] = "".join(bars)
+    return card("Rank distribution", facts, notes=distribution.fit_info.notes)
 
 
 def counts_html(counts: RankCounts) -> str:
-    """Write what was seen: cases, design, cost, and sampled ranks or sample sizes."""
+    """Write what was seen: cases, design, cost, and the sizes of samples where they differ."""
     low, high = (round(each) for each in counts.pool_range)
     full = len(counts) * max(counts.n_items - 1, 1)
     facts = {
@@ -43,33 +46,17 @@ def counts_html(counts: RankCounts) -> str:
     }
     with suppress(ValueError):  # behind a guide it may not be known
         facts["auc"] = number(counts.auc, 4)
-    found = sizes(counts)
-    if len(found) > 1:
-        cases = len(counts)
-        body = [["all" if s.drawn == ALL else f"{s.drawn:,}", f"{s.cases:,}", percent(s.cases / cases)] for s in found]
-        return card("Rank counts", facts, table=(["negatives", "cases", "share"], body[:MOST_ROWS]))
-    bins = sampled_bins(counts)
-    picture = _bars(bins, "sampled rank", "share of cases by sampled rank", bins[-1].high)
-    return card("Rank counts", facts, picture=picture)
+    cases, found = len(counts), sizes(counts)
+    body = [["all" if s.drawn == ALL else f"{s.drawn:,}", f"{s.cases:,}", percent(s.cases / cases)] for s in found]
+    table = (["negatives", "cases", "share"], body[:MOST_ROWS])
+    return card("Rank counts", facts, table=table if len(found) > 1 else None)
 
 
-def card(
-    title: str,
-    facts: Mapping[str, object],
-    *,
-    table: tuple[Sequence[str], Sequence[Sequence[str]]] | None = None,
-    picture: str = "",
-    notes: Iterable[str] = (),
-) -> str:
-    """Write a titled block of facts, with a table or picture below: what every value shows of itself in a notebook.
-
-    >>> card("Plan", {"negatives": 99})
-    '<div><strong>Plan</strong><table><tbody><tr><td ...>negatives</td><td ...>99</td></tr>...</div>'
-    """
+def card(title: str, facts: Mapping[str, object], *, table: Table | None = None, notes: Iterable[str] = ()) -> str:
+    """Write a titled block of facts, with a table below: what every value shows of itself in a notebook."""
     parts = [f"<strong>{escape(clean(title, 240))}</strong>"]
     if facts:
         parts.append(_table((), [(clean(key), clean(value, 200)) for key, value in facts.items()], words=2))
-    parts.append(picture)
     if table is not None:
         parts.append(_table(*table))
     parts += [f"<p>{escape(clean(note, 400))}</p>" for note in notes]
@@ -86,22 +73,3 @@ def _table(head: Sequence[str], body: Sequence[Sequence[str]], words: int = 1) -
     rows = "".join(f"<tr>{line('td', cells)}</tr>" for cells in body)
     top = f"<thead><tr>{line('th', head)}</tr></thead>" if head else ""
     return f"<table>{top}<tbody>{rows}</tbody></table>"
-
-
-def _bars(bins: Sequence[Bin], what: str, about: str, last: int) -> str:
-    """Draw a small bar chart; negative shares (signed estimates) are left out of the picture, not of the titles."""
-    width, height = 360, 72
-    step, top = width / max(len(bins), 1), max(1e-12, *(each.share for each in bins))
-    tall = [max(height * each.share / top, 0) for each in bins]
-    bars = "".join(
-        f'<rect x="{i * step:.1f}" y="{height - tall[i]:.1f}" width="{max(step - 1, 0.5):.1f}" height="{tall[i]:.1f}" '
-        f'fill="currentColor" opacity="0.6"><title>{what} {low:,} to {high:,}: {percent(share)}</title></rect>'
-        for i, (low, high, share) in enumerate(bins)
-    )
-    text = 'font-size="11" fill="currentColor" opacity="0.8"'
-    return (
-        f'<svg role="img" aria-label="{escape(about)}" viewBox="0 0 {width} {height + 18}" width="{width}">'
-        f'{bars}<text x="0" y="{height + 14}" {text}>1</text>'
-        f'<text x="{width / 2}" y="{height + 14}" text-anchor="middle" {text}>{escape(about)}</text>'
-        f'<text x="{width}" y="{height + 14}" text-anchor="end" {text}>{last:,}</text></svg>'
-    )

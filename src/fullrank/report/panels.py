@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -77,12 +78,11 @@ def panels_of(shown: Digest, style: Style, kind: str) -> list[Panel]:
     colours = {model: style.colour(place) for place, model in enumerate(shown.models)}
     known = [model for model in shown.drawn if model in shown.estimates]
     if kind == "results":
-        cells = ((model, metric) for (model, metric), cell in shown.cells.items() if not math.isnan(cell.value))
-        seen = {metric for model, metric in cells if model in shown.drawn}
-        return [results_panel(shown, metric, style, colours) for metric in shown.metrics if metric in seen]
+        seen = [metric for metric in shown.metrics if shown.top(metric) is not None]
+        return [results_panel(shown, metric, style, colours) for metric in seen]
     if kind == "curves":
         drawn = ((family, shown.curves(family)) for family in shown.families)
-        return [curve_panel(shown, family, curves, style, colours) for family, curves in drawn if curves]
+        return [curve_panel(shown, family, curves, colours) for family, curves in drawn if curves]
     if kind == "ranks":
         # CLS and Mapping answer for metrics one by one: they have no distribution to show
         spread = {each: rank_bins(shown.estimates[each]) for each in known if hasattr(shown.estimates[each], "mass")}
@@ -91,15 +91,8 @@ def panels_of(shown: Digest, style: Style, kind: str) -> list[Panel]:
             rank_panel(shown.estimates[model].counts, shown.labels[model], bins, style, colours[model], tallest)
             for model, bins in spread.items()
         ]
-    ended = {model: sizes(shown.estimates[model].counts) for model in known}
-    return [
-        budget_panel(found, shown.labels[model], style, colours[model])
-        for model, found in ended.items()
-        if len(found) > 1
-    ]
-
-
-# -------------------------------------------------------------------------------------------------- one row per model
+    ended = {model: found for model in known if len(found := sizes(shown.estimates[model].counts)) > 1}
+    return [budget_panel(found, shown.labels[model], style, colours[model]) for model, found in ended.items()]
 
 
 def results_panel(shown: Digest, metric: str, style: Style, colours: Mapping[str, str]) -> Panel:
@@ -109,7 +102,7 @@ def results_panel(shown: Digest, metric: str, style: Style, colours: Mapping[str
     rows are low, names stand on an axis and numbers in the table below.
     """
     alt = load()
-    rows = [cell for cell in shown.column(metric) if not math.isnan(cell.value)]
+    rows = [cell for cell in shown.columns[metric] if not math.isnan(cell.value)]
     many = len(rows) > MOST_DRAWN
     ends = [e for row in rows for e in (row.value, *(row.interval or ()), row.naive, row.truth) if e is not None]
     low, high = min(0.0, *ends), max(0.0, *ends)
@@ -128,12 +121,11 @@ def results_panel(shown: Digest, metric: str, style: Style, colours: Mapping[str
             "naive": row.naive if _apart(shown, metric, row) else None, "tip": _tip(shown, metric, row),
         })  # fmt: skip
     names = [row["name"] for row in data] if many else None
-    base, x, y = _rows(data, names, low, high, None)
     band, line, dot = (9, 5, 40) if many else (13, 7, 72)
+    base, y, interval, dots = _rows(data, names, low, high, None, line, dot)
     hollow = base.mark_point(
         shape="circle", size=0.9 * dot, filled=True, fill=style.paper, stroke=style.muted, strokeWidth=1.5, opacity=1
     )
-    interval, dots = _interval_and_dot(base, x, line, dot)
     layers = [
         base.mark_rule(strokeDash=[1, 3], color=style.muted).encode(x="from:Q", x2="naive:Q"),
         base.mark_rule(strokeWidth=band, opacity=0.16).encode(x="least:Q", x2="most:Q", color=by_colour()),
@@ -146,8 +138,11 @@ def results_panel(shown: Digest, metric: str, style: Style, colours: Mapping[str
     if not many:
         words = base.mark_text(align="left", dy=-15, fontSize=12, fontWeight=600, color=style.ink)
         layers.append(words.encode(x=alt.value(0), text="name:N"))
-        marks = [mark for place, row in enumerate(rows) for mark in _placed(shown, metric, place, row, low, high)]
-        layers += _number_layers(marks, y, style)
+        labels = [_numbers(shown, metric, row, low, high, style) for row in rows]
+        numbers = chart_of([{"row": place, **label} for place, each in enumerate(labels) for label in each])
+        own = {"align": alt.expr("datum.align"), "dx": alt.expr("datum.dx"), "fontWeight": alt.expr("datum.weight")}
+        texts = numbers.mark_text(dy=17, fontSize=11, **own)
+        layers.append(texts.encode(x="at:Q", y=y, text="text:N", color=by_colour()))
     chart = alt.layer(*layers).properties(width=WIDTH, height=(24 if many else 54) * len(rows) + 36)
     about = f"{clean(metric)} of {len(rows)} model{'s' * (len(rows) != 1)}: " + "; ".join(row["tip"] for row in data)
     return Panel(chart, clean(metric), about, metric=metric)
@@ -156,9 +151,9 @@ def results_panel(shown: Digest, metric: str, style: Style, colours: Mapping[str
 def difference_panel(found: Any, style: Style, most: int) -> Panel:
     """Draw the leader's lead over each of the others, with its interval; grey where it may be none."""
     alt = load()
-    digits, leader = found.digits, clean(found.winner)
+    digits, leader, others = found.digits, clean(found.winner), found.models[1 : most + 1]
     data = []
-    for place, other in enumerate(found.models[1 : most + 1]):
+    for place, other in enumerate(others):
         pair = found.pair(found.winner, other)
         a, b = max(pair.low, -1e6), min(pair.high, 1e6)
         ends = f" ({found.level:.0%} interval {signed(a, digits)} to {signed(b, digits)})" if a < b else ", exact"
@@ -167,17 +162,18 @@ def difference_panel(found: Any, style: Style, most: int) -> Panel:
                      "tip": f"{leader} minus {clean(other)}: {signed(pair.difference, digits)}{ends}"})  # fmt: skip
     reach = [0.0, *(row[end] for row in data for end in ("low", "high", "value"))]
     low, high = min(reach), max(reach)
-    names = [clean(other, LONGEST) for other in found.models[1 : most + 1]]
-    base, x, _ = _rows(data, names, low, high if high > low else low + 1.0, f"{leader} is ahead by")
-    zero = chart_of([{"value": 0}]).mark_rule(color=style.ink).encode(x=x)
-    chart = alt.layer(zero, *_interval_and_dot(base, x, 5, 56)).properties(width=WIDTH, height=26 * len(data) + 44)
+    names = [clean(other, LONGEST) for other in others]
+    _, _, interval, dots = _rows(data, names, low, high if high > low else low + 1.0, f"{leader} is ahead by", 5, 56)
+    zero = chart_of([{"value": 0}]).mark_rule(color=style.ink).encode(x="value:Q")
+    chart = alt.layer(zero, interval, dots).properties(width=WIDTH, height=26 * len(data) + 44)
     return Panel(chart, f"Lead of {leader}", "; ".join(row["tip"] for row in data))
 
 
 def _rows(
-    data: Sequence[Mapping[str, Any]], names: Sequence[str] | None, low: float, high: float, title: str | None
-) -> tuple[Any, Any, Any]:
-    """Return a chart with one row per entry, its x over ``low`` to ``high`` and its y, which has an axis of the names."""
+    data: Sequence[Mapping[str, Any]], names: Sequence[str] | None, low: float, high: float, title: str | None,
+    line: float, dot: float,
+) -> tuple[Any, Any, Any, Any]:  # fmt: skip
+    """Return a chart with one row per entry, its y, which has an axis of the names, and layers of intervals and values."""
     alt = load()
     axis = None
     if names is not None:
@@ -188,17 +184,11 @@ def _rows(
     ticks = alt.Axis(tickCount=4, grid=True, format=axis_format(high - low), labelFlush=True)
     # zero=False: the layers share this axis, and those without a scale of their own would stretch it to zero
     x = alt.X("value:Q", title=title, axis=ticks, scale=alt.Scale(domain=[low, high], nice=False, zero=False))
-    return chart_of(data).encode(y=y), x, y
-
-
-def _interval_and_dot(base: Any, x: Any, line: float, dot: float) -> tuple[Any, Any]:
-    """Return the layers of intervals and of the values inside them."""
+    base = chart_of(data).encode(y=y)
     rule = base.mark_rule(strokeWidth=line, opacity=0.4, strokeCap="round")
-    point = base.mark_point(shape="circle", size=dot, filled=True, opacity=1)
-    return (
-        rule.encode(x="low:Q", x2="high:Q", color=by_colour()),
-        point.encode(x=x.copy(), color=by_colour(), **tips()),
-    )
+    interval = rule.encode(x="low:Q", x2="high:Q", color=by_colour())
+    dots = base.mark_point(shape="circle", size=dot, filled=True, opacity=1)
+    return base, y, interval, dots.encode(x=x, color=by_colour(), **tips())
 
 
 def _tip(shown: Digest, metric: str, cell: Row) -> str:
@@ -220,46 +210,29 @@ def _apart(shown: Digest, metric: str, cell: Row) -> bool:
     return cell.naive is not None and shown.text(metric, cell.naive) != shown.text(metric, cell.value)
 
 
-def _placed(shown: Digest, metric: str, place: int, cell: Row, low: float, high: float) -> list[dict[str, Any]]:
-    """Put number labels under their dots, turned outwards where the two are near each other or near the edge."""
-    dots = [("value", cell.value), *([("naive", cell.naive)] if _apart(shown, metric, cell) else [])]
-    marks: list[dict[str, Any]] = [
-        {"row": place, "kind": kind, "at": at, "text": shown.text(metric, at)} for kind, at in dots
-    ]
-    marks.sort(key=lambda mark: mark["at"])
-    pixels = [WIDTH * (mark["at"] - low) / (high - low) for mark in marks]
-    crowded = len(marks) == 2 and pixels[1] - pixels[0] < 44
-    for turn, mark in enumerate(marks):
-        mark["align"] = ("right", "left")[turn] if crowded else "center"
+def _numbers(shown: Digest, metric: str, cell: Row, low: float, high: float, style: Style) -> list[dict[str, Any]]:
+    """Return number labels to stand under their dots, turned outwards where they are near each other or the edge."""
+    dots = [(cell.value, style.ink, 600)]
+    if cell.naive is not None and _apart(shown, metric, cell):
+        dots = sorted([*dots, (cell.naive, style.muted, 400)])
+    texts = [shown.text(metric, at) for at, _, _ in dots]
+    pixels = [WIDTH * (at - low) / (high - low) for at, _, _ in dots]
+    crowded = len(dots) == 2 and pixels[1] - pixels[0] < 44
+    sides = ["right", "left"] if crowded else ["center"] * len(dots)
     if pixels[-1] > WIDTH - 20:
-        marks[-1]["align"] = "right"
+        sides[-1] = "right"
     if pixels[0] < 20:
-        marks[0]["align"] = "left"
-    if crowded and marks[0]["align"] == marks[1]["align"]:  # both pushed the same way: one label has to say both
-        marks = [{**marks[0], "kind": "value", "text": " · ".join(mark["text"] for mark in marks)}]
-    return marks
+        sides[0] = "left"
+    if crowded and sides[0] == sides[1]:  # both pushed the same way: one label has to say both
+        dots, texts = [(dots[0][0], style.ink, 600)], [" · ".join(texts)]
+    return [
+        {"at": at, "colour": tone, "weight": weight, "text": text, "align": side,
+         "dx": {"left": 2, "center": 0, "right": -2}[side]}
+        for (at, tone, weight), text, side in zip(dots, texts, sides, strict=False)
+    ]  # fmt: skip
 
 
-def _number_layers(marks: Sequence[Mapping[str, Any]], y: Any, style: Style) -> list[Any]:
-    """Return the labels of dots, a layer for every alignment and kind."""
-    layers = []
-    for align, shift in (("left", 2), ("center", 0), ("right", -2)):
-        for kind, tone, weight in (("value", style.ink, 600), ("naive", style.muted, 400)):
-            here = [mark for mark in marks if mark["align"] == align and mark["kind"] == kind]
-            if here:
-                text = chart_of(here).mark_text(
-                    align=align, dx=shift, dy=17, fontSize=11, fontWeight=weight, color=tone
-                )
-                layers.append(text.encode(x="at:Q", y=y.copy(), text="text:N"))
-    return layers
-
-
-# -------------------------------------------------------------------------------------------------- curves
-
-
-def curve_panel(
-    shown: Digest, family: Metric, curves: Sequence[Curve], style: Style, colours: Mapping[str, str]
-) -> Panel:
+def curve_panel(shown: Digest, family: Metric, curves: Sequence[Curve], colours: Mapping[str, str]) -> Panel:
     """Draw the metric over K, a line per model with its name at the end, and a band where intervals are known."""
     alt = load()
     height, name, labels = 200, str(family), shown.labels
@@ -292,9 +265,8 @@ def curve_panel(
         line.mark_point(filled=True, opacity=0, size=120).encode(**tips()),  # large: what the pointer finds
     ]
     if bands:
-        area = chart_of(bands).mark_area(opacity=0.16)
-        ends_of = {"y": alt.Y("low:Q", title=None), "y2": "high:Q"}
-        layers.insert(0, area.encode(x=x, color=by_colour(), detail=by_model, **ends_of))
+        area = chart_of(bands).encode(x=x, y=alt.Y("low:Q", title=None), y2="high:Q", color=by_colour())
+        layers.insert(0, area.mark_area(opacity=0.16).encode(detail=by_model))
     gap = (high - low) * 14 / (height - 48)  # a line of text; the axis below takes its part of the height
     places = spread([curve.values[-1] for curve in curves], gap)
     names = _short([labels[curve.model] for curve in curves])
@@ -322,12 +294,7 @@ def spread(values: Sequence[float], gap: float) -> list[float]:
     return [float(place) for place in out]
 
 
-# -------------------------------------------------------------------------------------------------- bars
-
-
-def rank_panel(
-    counts: RankCounts, label: str, bins: Sequence[Bin], style: Style, colour: str, tallest: float = 0.0
-) -> Panel:
+def rank_panel(counts: RankCounts, label: str, bins: list[Bin], style: Style, colour: str, tallest: float = 0) -> Panel:
     """Draw the share of cases at rank 1, 2-3, 4-7, …, and shade the ranks that the sample can hardly tell apart."""
     alt = load()
     blind, exact, last = blind_spot(counts), exact_to(counts), bins[-1].high
@@ -364,16 +331,13 @@ def rank_panel(
          "tip": f"{label}, rank {ranged(each.low, each.high)}: {percent(each.share)} of cases"}
         for each in bins
     ]  # fmt: skip
-    layers.append(bar_chart(data, x, y, color=colour, opacity=0.85, stroke=style.paper, strokeWidth=1))
+    bars = chart_of(data).mark_rect(color=colour, opacity=0.85, stroke=style.paper, strokeWidth=1)
+    layers.append(bars.encode(x=x, x2="high:Q", y=y, y2="zero:Q", **tips()))
     chart = alt.layer(*layers).properties(width=WIDTH, height=150)
-    body = tuple(
-        (ranged(each.low, each.high), percent(each.share), percent(sum(shares[: place + 1])))
-        for place, each in enumerate(bins)
-    )
-    most = max(bins, key=lambda each: each.share)
-    about = (
-        f"Estimated ranks of {label}: most cases at rank {ranged(most.low, most.high)}, {percent(most.share)}.{about}"
-    )
+    ranks = [ranged(each.low, each.high) for each in bins]
+    body = tuple(zip(ranks, map(percent, shares), map(percent, accumulate(shares)), strict=True))
+    most = shares.index(max(shares))
+    about = f"Estimated ranks of {label}: most cases at rank {ranks[most]}, {percent(shares[most])}.{about}"
     return Panel(chart, label, about, ("Rank", "Share of cases", "Up to here"), body)
 
 
@@ -406,12 +370,6 @@ def budget_panel(found: Sequence[Size], label: str, style: Style, colour: str) -
     about = f"Where {label or 'the sample'} spent {scored:,} scores: " + "; ".join(str(row["tip"]) for row in data)
     legend = (("share of cases", style.muted), ("share of items scored", colour))
     return Panel(chart, label, about, ("Negatives", "Cases", "Share", "Items scored", "Share"), body, legend=legend)
-
-
-def bar_chart(data: Sequence[Mapping[str, Any]], x: Any, y: Any, **mark: Any) -> Any:
-    """Draw bars from ``low`` to ``high``, as tall as ``share``."""
-    bars = chart_of(data).mark_rect(**mark)
-    return bars.encode(x=x, x2="high:Q", y=y, y2="zero:Q", **tips())
 
 
 def chart_of(rows: Sequence[Mapping[str, Any]]) -> Any:

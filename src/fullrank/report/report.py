@@ -23,6 +23,8 @@ SCHEMA = "fullrank.report/2"
 
 #: Rows of the printed table, and remarks below it.
 MOST_LINES = 500
+#: Bounds that are so many times as wide as the interval are worth a sentence on what the interval assumes.
+MUCH_WIDER = 3.0
 
 
 class Winner(str):
@@ -115,22 +117,18 @@ class Report:
     @property
     def assumption(self) -> str:
         """What the intervals assume, in a sentence, where the data alone allow much more; else nothing."""
-        if not any(row.leans for row in self.rows):
+        both = [(row.spread, row.bounds) for row in self.rows if row.spread and row.bounds]
+        if not any(most - least > MUCH_WIDER * (high - low) for (low, high), (least, most) in both):
             return ""
         prior = self.provenance.get("prior")
+        whose = "the prior that was given" if prior == "own" else "recommenders seen before"
+        assumed = f"Intervals assume rank distributions like those of {whose}"
         if prior is None:
             assumed = "Intervals show what chance leaves open, not the bias of the estimator"
-        elif prior == "own":
-            assumed = "Intervals assume rank distributions like those of the prior that was given"
-        else:
-            assumed = "Intervals assume rank distributions like those of recommenders seen before"
         return f"{assumed}; the data alone allow the bounds."
 
     def metric(self, metric: Metric | str | None = None) -> Metric:
-        """Find the metric that a name means: the report's own of that name, or else :func:`fullrank.parse_metric`'s.
-
-        Metrics of the user's own are found this way too. Without a name: the first.
-        """
+        """Find the metric of a name: the report's own, else :func:`fullrank.parse_metric`'s; without a name, the first."""
         if metric is None:
             return self.rows[0].metric if self.rows else NDCG @ 10
         if isinstance(metric, Metric):
@@ -142,10 +140,7 @@ class Report:
         for row in self._rows(metric):
             if row.model == model:
                 return row
-        raise ValueError(
-            f"the report has no {metric} of {model!r}: models are {', '.join(self.models)}; "
-            f"metrics are {', '.join(self.metrics)}."
-        )
+        raise ValueError(f"the report has no {metric} of {model!r}: its models are {', '.join(self.models)}.")
 
     def value(self, model: str, metric: Metric | str) -> float:
         """Return one number of the table."""
@@ -204,8 +199,9 @@ class Report:
             if flat:
                 plain = re.sub(r"[^\w./ -]", "_", key.replace("@", "_at_"), flags=re.ASCII)
                 key = next(name for turn in count(1) if (name := plain + f"_{turn}" * (turn > 1)) not in found)
-            parts = {"": row.value, "_naive": row.naive, **{f"_{part}": end for part, end in row.ends.items()}}
-            found.update({key + part: float(value) for part, value in parts.items() if value is not None})
+            flat_row, parts = row.flat(), ("naive", "low", "high", "bounds_low", "bounds_high")
+            values = {key: row.value, **{f"{key}_{part}": flat_row[part] for part in parts}}
+            found.update({name: float(value) for name, value in values.items() if value is not None})
         return found
 
     def to_json(self, indent: int | None = 2) -> str:
@@ -251,9 +247,8 @@ class Report:
                 tuple(map(str, document["notes"])), {}, dict(document["provenance"]),
             )  # fmt: skip
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ValueError(
-                f"{str(path)!r} is not a whole report: {type(error).__name__} {error}; write it again with `to_json`."
-            ) from None
+            fault = f"{type(error).__name__} {error}; write it again with `to_json`."
+            raise ValueError(f"{str(path)!r} is not a whole report: {fault}") from None
 
     @overload
     def to_html(self, path: None = None) -> str: ...
@@ -285,12 +280,12 @@ class Report:
 
     def to_pandas(self) -> Any:
         """Return the rows as a pandas frame."""
-        return require("pandas", "`to_pandas`").DataFrame([_flat(row) for row in self.rows])
+        return require("pandas", "`to_pandas`").DataFrame([row.flat() for row in self.rows])
 
     def to_polars(self) -> Any:
         """Return the rows as a polars frame."""
         # a column may start with many missing values
-        return require("polars", "`to_polars`").DataFrame([_flat(row) for row in self.rows], infer_schema_length=None)
+        return require("polars", "`to_polars`").DataFrame([row.flat() for row in self.rows], infer_schema_length=None)
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -322,8 +317,3 @@ class Report:
             *(line for remark in self.remarks for line in wrapped(clean(remark, 400), width)),
             *(line for note in notes for line in wrapped(clean(note, 400), width, "! ")),
         ]
-
-
-def _flat(row: Row) -> dict[str, Any]:
-    """Return a row with a column for each end of its bounds, as frames want them."""
-    return {key: value for key, value in row.items() if key != "bounds"} | row.ends

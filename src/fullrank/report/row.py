@@ -13,9 +13,6 @@ from fullrank._types import Pair
 from fullrank.metrics import Metric, parse_metric
 from fullrank.report.words import NOTHING
 
-#: Bounds that are so many times as wide as the interval are worth a sentence on what the interval assumes.
-MUCH_WIDER = 3.0
-
 #: Keys of a row, in the order of JSON and frames; ``truth`` follows where it is known.
 KEYS = (
     "model", "metric", "value", "low", "high", "bounds", "naive", "estimator", "design", "items_scored", "cases",
@@ -78,8 +75,9 @@ class Row(Mapping[str, Any]):
     @property
     def wider_bounds(self) -> Pair | None:
         """The bounds, unless they are the interval itself but for rounding."""
-        ends = zip(self.bounds or (), self.interval or (), strict=False)
-        same = self.interval is not None and all(abs(one - two) < 1e-9 for one, two in ends)
+        if self.bounds is None or self.interval is None:
+            return self.bounds
+        same = all(abs(one - two) < 1e-9 for one, two in zip(self.bounds, self.interval, strict=True))
         return None if same else self.bounds
 
     @property
@@ -94,18 +92,10 @@ class Row(Mapping[str, Any]):
         interval, naive = (self.interval, None) if self.exact else (self.spread, self.naive)
         return replace(self, value=value, interval=interval, bounds=self.wider_bounds, naive=naive)
 
-    @property
-    def leans(self) -> bool:
-        """Whether the interval is much narrower than what the data alone allow."""
-        if self.spread is None or self.bounds is None:
-            return False
-        return self.bounds[1] - self.bounds[0] > MUCH_WIDER * (self.spread[1] - self.spread[0])
-
-    @property
-    def ends(self) -> dict[str, float | None]:
-        """The ends of the interval and of the bounds by name."""
+    def flat(self) -> dict[str, Any]:
+        """Return the row with a column for each end of its bounds, as frames want them."""
         least, most = self.bounds or (None, None)
-        return {"low": self.low, "high": self.high, "bounds_low": least, "bounds_high": most}
+        return {key: self[key] for key in self if key != "bounds"} | {"bounds_low": least, "bounds_high": most}
 
     @property
     def low(self) -> float | None:
@@ -156,11 +146,7 @@ def finite(value: object) -> float | None:
 
 @lru_cache(maxsize=1024)
 def metric_called(name: str) -> Metric:
-    """Return the metric of this name; one of the user's own, whose function a file does not hold, has its name alone.
-
-    >>> metric_called("mine@20"), metric_called("mine@20").k
-    (mine@20, 20)
-    """
+    """Return the metric of this name; one of the user's own, whose function a file does not hold, has its name alone."""
     try:
         return parse_metric(name)
     except ValueError:

@@ -1,10 +1,9 @@
 """Tables: for the terminal, and for papers LaTeX and Markdown with letters of significance."""
 
-import math
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from fullrank.report.row import Row
 from fullrank.report.words import clean, decimals, interval_text, number
@@ -45,13 +44,11 @@ def text_table(
     return [out[0], "-" * min(max(map(cell_len, out)), width), *out[1:]]
 
 
-def digits_of(rows: Iterable[Row], metrics: Container[str] | None = None) -> dict[str, int]:
-    """Return the decimals that suit the values of each metric, or of those named."""
+def digits_of(rows: Iterable[Row]) -> dict[str, int]:
+    """Return the decimals that suit the values of each metric."""
     values: dict[str, list[float]] = {}
     for row in rows:
-        metric = str(row.metric)
-        if metrics is None or metric in metrics:
-            values.setdefault(metric, []).extend([] if math.isnan(row.value) else [row.value])
+        values.setdefault(str(row.metric), []).append(row.value)
     return {metric: decimals(each) for metric, each in values.items()}
 
 
@@ -70,23 +67,9 @@ def result_table(rows: Sequence[Row], digits: Mapping[str, int], level: float) -
 
 
 def metric_label(name: str) -> str:
-    """Write a metric as papers do.
-
-    >>> metric_label("ndcg@10"), metric_label("recall@5"), metric_label("hit_rate@5")
-    ('NDCG@10', 'Recall@5', 'Hit Rate@5')
-    """
+    """Write a metric as papers do: ``NDCG@10``, ``Recall@5``, ``Hit Rate@5``."""
     word, at, cut = name.partition("@")
     return _NAMES.get(word, word.replace("_", " ").title()) + at + cut
-
-
-class _Cell(NamedTuple):
-    """A cell of a paper's table: ``marks`` are the letters of the models that one is better than, ``rest`` the others'."""
-
-    value: str = ""
-    ends: str = ""
-    best: bool = False
-    marks: str = ""
-    rest: str = ""
 
 
 @dataclass(frozen=True)
@@ -101,37 +84,34 @@ class Results:
 
     def markdown(self, digits: int = 3) -> str:
         """Write a Markdown table."""
-        metrics, table = self._table(digits)
+
+        def cell(value: str, ends: str, best: bool, marks: str, _: str) -> str:
+            return (f"**{value}**" if best else value) + marks.translate(RAISED) + (f" [{ends}]" if ends else "")
+
+        metrics, table = self._table(digits, cell)
         lines = [["#", "Model", *metrics], ["---", "---", *(["---:"] * len(metrics))]]
-        for letter, model, cells in table:
-            texts = [
-                (f"**{each.value}**" if each.best else each.value)
-                + each.marks.translate(RAISED)
-                + (f" [{each.ends}]" if each.ends else "")
-                for each in cells
-            ]
-            lines.append([letter, re.sub(r"([\\|*_`<>\[\]])", r"\\\1", model), *texts])
+        lines += [[letter, re.sub(r"([\\|*_`<>\[\]])", r"\\\1", model), *cells] for letter, model, cells in table]
         return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), "", self._caption()])
 
     def latex(self, digits: int = 3) -> str:
         """Write a LaTeX table in ranx's form: booktabs, and superscripts with phantoms that keep columns even."""
-        metrics, table = self._table(digits)
+
+        def cell(value: str, ends: str, best: bool, marks: str, others: str) -> str:
+            return (
+                (f"\\textbf{{{value}}}" if best else value)
+                + (f"$^{{{marks}}}$" if marks else "")
+                + (f"\\hphantom{{$^{{{others}}}$}}" if others else "")
+                + (f" {{\\scriptsize [{ends}]}}" if ends else "")
+            )
+
+        metrics, table = self._table(digits, cell)
         heads = (f"\\textbf{{{metric.translate(_LATEX)}}}" for metric in metrics)
-        body = []
-        for letter, model, cells in table:
-            texts = [
-                (f"\\textbf{{{each.value}}}" if each.best else each.value)
-                + (f"$^{{{each.marks}}}$" if each.marks else "")
-                + (f"\\hphantom{{$^{{{each.rest}}}$}}" if each.rest else "")
-                + (f" {{\\scriptsize [{each.ends}]}}" if each.ends else "")
-                for each in cells
-            ]
-            body.append(f"{' & '.join([letter, model.translate(_LATEX), *texts])} \\\\")
         return "\n".join([
             "% needs \\usepackage{booktabs}", "\\begin{table}[ht]", "\\centering",
             f"\\caption{{{self._caption().translate(_LATEX)}}}",
             f"\\begin{{tabular}}{{c|l{'|c' * len(metrics)}}}", "\\toprule",
-            f"\\textbf{{\\#}} & \\textbf{{Model}} & {' & '.join(heads)} \\\\", "\\midrule", *body,
+            f"\\textbf{{\\#}} & \\textbf{{Model}} & {' & '.join(heads)} \\\\", "\\midrule",
+            *(f"{' & '.join([letter, model.translate(_LATEX), *cells])} \\\\" for letter, model, cells in table),
             "\\bottomrule", "\\end{tabular}", "\\label{tab:results}", "\\end{table}",
         ])  # fmt: skip
 
@@ -145,27 +125,24 @@ class Results:
             f"significantly better than (p <= {1 - self.level:.3g} after Holm's adjustment)."
         )
 
-    def _table(self, digits: int) -> tuple[list[str], list[tuple[str, str, list[_Cell]]]]:
-        """Return the metrics' names, and for every model its letter, its name and its cells."""
+    def _table(self, digits: int, cell: Callable[..., str]) -> tuple[list[str], list[tuple[str, str, list[str]]]]:
+        """Return the metrics' names, and for every model its letter, its name and its cells.
+
+        ``cell`` writes one: its value, the ends of its interval, whether it is best, the letters it beats, the others.
+        """
         found = {(row.model, str(row.metric)): row for row in self.rows}
         metrics = list(dict.fromkeys(metric for _, metric in found))
         models = list(dict.fromkeys(model for model, _ in found))
-        named, best = dict(zip(models, LETTERS, strict=False)), {}
+        letters = dict(zip(models, LETTERS, strict=False))
+        table: list[tuple[str, str, list[str]]] = [(letters.get(model, ""), clean(model), []) for model in models]
         for metric in metrics:
-            known = [found[model, metric] for model in models if (model, metric) in found]
-            best[metric] = max(known, key=lambda row: row.value) if len(known) > 1 else None
-
-        def cell(model: str, metric: str) -> _Cell:
-            held = self.comparison.get(metric)
-            worse = set() if held is None else set(held.better_than(model))
-            marks = "".join(letter for other, letter in named.items() if other in worse)
-            rest = "".join(letter for other, letter in named.items() if other not in {model, *worse})
-            row = found.get((model, metric))
-            if row is None:
-                return _Cell(marks=marks, rest=rest)
-            ends = "" if row.spread is None else ", ".join(f"{end:.{digits}f}" for end in row.spread)
-            return _Cell(f"{row.value:.{digits}f}", ends, best[metric] is row, marks, rest)
-
-        return [*map(metric_label, metrics)], [
-            (named.get(model, ""), clean(model), [cell(model, metric) for metric in metrics]) for model in models
-        ]
+            known = {model: found[model, metric] for model in models if (model, metric) in found}
+            best = max(known, key=lambda model: known[model].value) if len(known) > 1 else None  # used at once
+            for model, (_, _, cells) in zip(models, table, strict=True):
+                worse = self.comparison[metric].better_than(model) if metric in self.comparison else []
+                marks = "".join(letter for other, letter in letters.items() if other in worse)
+                others = "".join(letter for other, letter in letters.items() if other not in {model, *worse})
+                row = known.get(model)
+                ends = ", ".join(f"{end:.{digits}f}" for end in (row and row.spread) or ())
+                cells.append(cell("" if row is None else f"{row.value:.{digits}f}", ends, model == best, marks, others))
+        return [*map(metric_label, metrics)], table

@@ -17,10 +17,7 @@ _JOINERS = "\u200c\u200d"  # part of emoji and of Indic and Persian spelling
 
 
 def as_json(document: object, indent: int | None) -> str:
-    """Write a document as strict JSON, with null for what is not a finite number.
-
-    A path, which `json` would take for the indentation, is refused.
-    """
+    """Write strict JSON: null for what is no finite number; a path is refused, where `json` would indent by it."""
 
     def strict(value: Any) -> Any:
         if isinstance(value, Mapping):
@@ -30,19 +27,13 @@ def as_json(document: object, indent: int | None) -> str:
         return None if isinstance(value, float) and not math.isfinite(value) else value
 
     if not (indent is None or isinstance(indent, int)):
-        raise TypeError(
-            f"`indent` must be a whole number or None, got {indent!r}: `to_json` returns the text, to be written by "
-            "pathlib.Path(…).write_text(…)."
-        )
+        hint = "`to_json` returns the text, to be written by pathlib.Path(…).write_text(…)."
+        raise TypeError(f"`indent` must be a whole number or None, got {indent!r}: {hint}")
     return json.dumps(strict(document), indent=indent, ensure_ascii=False, allow_nan=False)
 
 
 def clean(text: object, most: int = 60) -> str:
-    """Make text fit for one line: no controls, no overrides of direction, no lone surrogates, at most ``most`` long.
-
-    >>> clean("EASE\\x00\\n λ=1\\u202e")
-    'EASE λ=1'
-    """
+    """Make text fit for one line: no controls, no overrides of direction, no lone surrogates, at most ``most`` long."""
     whole = str(text)[: 8 * most]
     kept = "".join(" " if unicodedata.category(c) in _UNFIT and c not in _JOINERS else c for c in whole)
     line = " ".join(kept.split())
@@ -72,21 +63,13 @@ def signed(value: float, digits: int = 4) -> str:
 
 
 def decimals(values: Iterable[float]) -> int:
-    """Return the decimals that give the smallest value three digits: four to six for shares, fewer for large numbers.
-
-    >>> decimals([0.0123, 0.4]), decimals([0.00123]), decimals([812.5]), decimals([])
-    (4, 5, 0, 4)
-    """
-    sizes = [abs(value) for value in values if abs(value) > NOTHING] or [1.0]
+    """Return the decimals that give the smallest value three digits: four to six for shares, fewer for large numbers."""
+    sizes = [abs(value) for value in values if abs(value) > NOTHING] or [1.0]  # none of NaN
     return min(max(2 - math.floor(math.log10(min(sizes))), 4 if max(sizes) <= 1 else 0), 6)
 
 
 def ratio(times: float) -> str:
-    """Write how many times as much, without false digits: ``3.4``, ``12``, ``37,700``.
-
-    >>> ratio(1.234), ratio(3.44), ratio(37716.8)
-    ('1.23', '3.4', '38,000')
-    """
+    """Write how many times as much, without false digits: ``1.23``, ``3.4``, ``12``, ``38,000``."""
     if times < 1.95:
         return f"{times:.2f}"
     return f"{times:.1f}" if times < 10 else f"{float(f'{times:.2g}'):,.0f}"
@@ -105,21 +88,13 @@ def ranged(low: int, high: int, between: str = "–") -> str:
 
 
 def named(name: object) -> str:
-    """Write a name inside a sentence: in quotes where it holds a comma or an "and", which would read as two names.
-
-    >>> named("ALS"), named("ALS, 64 factors")
-    ('ALS', "'ALS, 64 factors'")
-    """
+    """Write a name inside a sentence: in quotes where it holds a comma or an "and", which would read as two names."""
     word = clean(name)
     return f"'{word}'" if re.search(r",| and | minus ", word) else word
 
 
 def joined(names: Sequence[str], most: int = 3) -> str:
-    """Write a few names as a list, and count the rest.
-
-    >>> joined(["A", "B"]), joined(["A", "B", "C", "D", "E"])
-    ('A and B', 'A, B and 3 others')
-    """
+    """Write a few names as a list, and count the rest: ``A, B and 3 others``."""
     kept = [named(name) for name in names[: most if len(names) <= most else most - 1]]
     if len(names) > most:
         kept.append(f"{len(names) - most + 1:,} others")
@@ -127,32 +102,21 @@ def joined(names: Sequence[str], most: int = 3) -> str:
 
 
 def short_design(design: str) -> str:
-    """Name a design in the few words that fit a tile.
-
-    >>> short_design("adaptive 99..4799 stop 2 without replacement"), short_design("uni99 without replacement")
-    ('adaptive, up to 4,799', 'uni99')
-    """
-    word, _, rest = design.partition(" ")
-    if word == "adaptive":
-        last = rest.partition("..")[2].partition(" ")[0]
-        return f"adaptive, up to {int(last):,}" if last.isdigit() else f"adaptive, up to {last}" if last else "adaptive"
+    """Name a design in the few words that fit a tile: ``adaptive, up to 4,799`` or ``uni99``."""
+    if found := re.match(r"adaptive \S+\.\.(\S+)", design):
+        return "adaptive, up to " + (f"{int(found[1]):,}" if found[1].isdigit() else found[1])
     return design.partition(" without")[0]
 
 
 def merged_notes(notes: Iterable[object], models: Sequence[str]) -> list[str]:
-    """Merge notes that several models share: a note begins with the name of the model it is about.
-
-    >>> merged_notes(["A: few cases.", "B: few cases.", "interrupted."], ["A", "B"])
-    ['A and B: few cases.', 'interrupted.']
-    """
+    """Merge notes that several models share: ``A: few.`` and ``B: few.`` become ``A and B: few.``"""
     about: dict[str, list[str]] = {}
     known = set(models)
     for note in map(str, notes):
         ends = (match.start() for match in re.finditer(": ", note))
-        owner = next((note[:end] for end in ends if note[:end] in known), None)
-        text = note if owner is None else note[len(owner) + 2 :]
-        about.setdefault(text, []).extend([] if owner is None else [owner])
-    return [text if not owners else f"{joined(owners)}: {text}" for text, owners in about.items()]
+        owners = [note[:end] for end in ends if note[:end] in known][:1]
+        about.setdefault(note[len(owners[0]) + 2 :] if owners else note, []).extend(owners)
+    return [f"{joined(owners)}: {text}" if owners else text for text, owners in about.items()]
 
 
 def wrapped(text: str, width: int, mark: str = "") -> list[str]:
