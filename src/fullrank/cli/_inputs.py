@@ -180,7 +180,7 @@ def _stored(what: str) -> Any:
     path, parts = Path(what), [Path(each) for each in what.split(",")]
     if len(parts) in (2, 3) and {each.suffix.lower() for each in parts} <= {".npy", ".parquet", ".pq"}:
         users, items, *bias = map(existing, parts)
-        return read_factors(users, items, *map(_column, bias), name=what)
+        return read_factors(users, items, *map(_column, bias))
     if path.suffix.lower() == ".npz":
         return load_model(existing(path))
     if ":" in what and not path.exists():
