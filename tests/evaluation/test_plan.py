@@ -103,9 +103,10 @@ def test_dear_items_make_exact_the_choice(pilot):
     assert any("cheaper" in note for note in plan.notes)
 
 
-def test_a_pilot_may_be_counts_or_an_estimate(pilot):
+def test_a_pilot_may_be_counts_an_estimate_or_a_report(pilot):
     counts = pilot[2]
-    plans = [fr.plan(pilot=each, precision=0.1) for each in (counts, fr.LogSpline().fit(counts))]
+    report = fr.correct({"a": counts}, metrics="ndcg@10")
+    plans = [fr.plan(pilot=each, precision=0.1) for each in (counts, fr.LogSpline().fit(counts), report)]
     assert len({plan.items for plan in plans}) == 1
 
 

@@ -122,7 +122,7 @@ dist.destroy_process_group()
 def test_ties_are_even_and_the_state_is_bounded():
     metric = FullRankMetric("uni4", 100)
     metric.update(torch.zeros(1000, 5), 2)
-    np.testing.assert_allclose(metric.counts.sampled_ranks()[1], 200, atol=50)
+    np.testing.assert_allclose(metric.counts.sampled_ranks()[1], 200, atol=5)
     for ties, rank in (("optimistic", 1), ("pessimistic", 5)):
         metric = FullRankMetric("uni4", 100, ties=ties)
         metric.update(torch.zeros(10, 5), 2)
@@ -135,12 +135,11 @@ def test_ties_are_even_and_the_state_is_bounded():
     [
         (torch.tensor([[0.0, float("nan"), 0.0]]), 0, "`scores` has NaN"),
         (torch.zeros(3), 0, "must have shape .rows, candidates."),
-        (torch.zeros(2, 4), 0, "must hold the 2 negatives of 'uni2' beside its target, got 3"),
-        (torch.tensor([[0.0, 1.0, -torch.inf]]), 0, "a row with 1 negatives beside its target; 'uni2' draws 2"),
+        (torch.zeros(2, 4), 0, "a row with 3 negatives beside its target; 'uni2' draws 2"),
         (torch.zeros(2, 3), 3, "`target` is column 3 in row 0: there are 3 candidates"),
         (torch.zeros(2, 3), torch.zeros(2), "must be a column, one per row"),
         (torch.zeros(2, 3), torch.ones(2, 3), "one candidate per row"),
-        (torch.tensor([[-torch.inf, 0.0, 0.0]]), 0, "−inf for the target of row 0"),
+        (torch.tensor([[-torch.inf, 0.0, 0.0]]), 0, "−inf for a target"),
     ],
 )
 def test_bad_batches(scores, target, message):

@@ -33,20 +33,22 @@ def vectors(values: Any) -> Any:
 
 
 def shards(folder: Path, values: Any, n: int = 3, ids: Any = None, form: str = "list") -> Path:
-    """Files part-0…: a list per row, of a length that is known or not, with or without a column of positions."""
+    """Files part-0…: a list per row or a column per factor, with or without a column of positions."""
     folder.mkdir()
     for k, rows in enumerate(np.array_split(np.arange(len(values)), n)):
         if form == "list":
             columns = {"embedding": vectors(values[rows])}
-        else:
+        elif form == "ragged":
             columns = {"embedding": pa.array(list(values[rows]), type=pa.list_(pa.float32()))}
+        else:
+            columns = {f"f{d}": pa.array(values[rows, d]) for d in range(values.shape[1])}
         if ids is not None:
             columns["item_id"] = pa.array(ids[rows])
         pq.write_table(pa.table(columns), folder / f"part-{k}.parquet", row_group_size=20)
     return folder
 
 
-@pytest.mark.parametrize("form", ["list", "ragged"])
+@pytest.mark.parametrize("form", ["list", "ragged", "columns"])
 @pytest.mark.parametrize("shuffled", [False, True])
 def test_sharded_parquet_is_the_table(form: str, shuffled: bool, tmp_path: Path) -> None:
     order = RNG.permutation(len(V)) if shuffled else np.arange(len(V))
@@ -147,10 +149,7 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
     (tmp_path / "text.parquet").write_text("no")
     for source, words in (
         (tmp_path / "object.npy", "no array of numbers in NumPy's format"),
-        (
-            tmp_path / "names.parquet",
-            "must have one column of lists, or `vectors` must name one; it has 0 among 'name'",
-        ),
+        (tmp_path / "names.parquet", "columns of floats alone, or `vectors` must name one; it has 'name'"),
         (tmp_path / "nowhere.parquet", "cannot be read as a dataset"),
         (tmp_path / "text.parquet", "cannot be read as a dataset"),
         (tmp_path / "empty", "holds no files"),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 import time
@@ -347,6 +348,17 @@ def test_a_forked_process_has_threads_of_its_own(world: tuple[Split, Any], monke
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_memory_mapped_table_travels_as_its_address(tmp_path: Any) -> None:
+    np.save(tmp_path / "V.npy", np.random.default_rng(0).normal(size=(5000, 16)).astype(np.float32))
+    mapped = np.load(tmp_path / "V.npy", mmap_mode="r")
+    scorer = as_scorer((np.zeros((3, 16), np.float32), mapped))
+    packed = pickle.dumps(scorer)
+    assert len(packed) < 2000
+    np.testing.assert_array_equal(pickle.loads(packed).items, mapped)
+    part = as_scorer((np.zeros((3, 16), np.float32), mapped[10:]))  # not the whole file: content travels
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(part)).items, mapped[10:])
 
 
 def test_negatives_depend_on_the_case_and_the_seed_only(world: tuple[Split, Any]) -> None:

@@ -16,6 +16,7 @@ from fullrank.metrics import Metric, metrics_to_report
 from fullrank.ranks.counts import MOST_ITEMS, RankCounts
 from fullrank.ranks.design import Adaptive, Design, Exhaustive, Sample
 from fullrank.ranks.guided import Guided
+from fullrank.report import Report
 from fullrank.report.comparison import Verdict
 from fullrank.report.notebook import card
 from fullrank.report.panels import NOTEBOOK, PAGE, WIDTH, Panel, by_colour, chart_of, load, spread, tips
@@ -211,7 +212,7 @@ def plan(
     metric: str | Metric | Iterable[str | Metric] = "ndcg@10",
     precision: float = 0.02,
     *,
-    pilot: RankDistribution | RankCounts | None = None,
+    pilot: RankDistribution | RankCounts | Report | None = None,
     target: str = "cases",
     absolute: bool = False,
     level: float = 0.95,
@@ -220,8 +221,8 @@ def plan(
 ) -> Plan:
     """What to sample so that the interval's half-width comes to ``precision``, and what that costs.
 
-    Cost and precision depend on the ranks, of which there is only a guess: a ``pilot`` (counts of a small run, or an
-    estimate from them), else what recommenders usually show. Cases are made up from the guess and designs are rehearsed
+    Cost and precision depend on the ranks, of which there is only a guess: a ``pilot`` (counts of a small run, an
+    estimate, a report), else what recommenders usually show. Cases are made up from the guess and designs are rehearsed
     on them (:mod:`fullrank.evaluation.planner`). ``gather_cost``: how many times dearer an item scored alone is than one
     in a whole row; where sampling then costs more than ranking everything, the plan says so. ``fr.evaluate(…,
     design="adaptive", precision=…)`` carries the plan out, corrects it as it goes, and audits the result, which takes about
@@ -238,6 +239,10 @@ def plan(
     check_number("max_items", 1 if max_items is None else max_items, above=0)
     check_number("gather_cost", gather_cost, above=0)
     check_flag("absolute", absolute)
+    if isinstance(pilot, Report):
+        pilot = next((each.counts for each in pilot.estimates.values()), None)
+        if pilot is None:
+            raise ValueError("`pilot` is a report without estimates (was it read from a file?): give its counts.")
     if isinstance(pilot, RankCounts):
         pilot = LogSpline().fit(pilot)
     guess, cases = _guess(pilot, n_items, cases)
@@ -429,7 +434,7 @@ def _guess(pilot: RankDistribution | None, n_items: int | None, cases: int | Non
         check_whole("cases", cases, 1)
         return Guess.prior(int(n_items)), cases
     if not isinstance(pilot, RankDistribution):
-        raise TypeError(f"`pilot` must be RankCounts or a distribution of ranks, got a {type(pilot).__name__}.")
+        raise TypeError(f"`pilot` must be RankCounts, an estimate of ranks or a Report, got a {type(pilot).__name__}.")
     N = round(pilot.counts.n_items)
     if n_items is not None and abs(n_items - N) > 0.05 * N:
         raise ValueError(f"`n_items` must be the pilot's {N:,} candidates or left out, got {n_items!r}.")

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from fullrank._checks import check_whole, first_where, require
+from fullrank._checks import TIES, check_choice, check_whole, require
 from fullrank.estimators import Estimator, parse_estimator
-from fullrank.evaluation.accumulator import Accumulator, as_array
-from fullrank.evaluation.correct import report_on
+from fullrank.evaluation.accumulator import beaten_by, refuse_top, target_columns
+from fullrank.evaluation.correct import DEFAULT_METRICS, report_on
 from fullrank.metrics import Metric, metrics_to_report
-from fullrank.ranks.counts import BLOCKS, RankCounts, user_blocks
+from fullrank.ranks.counts import BLOCKS, RankCounts, check_candidates, user_blocks
 from fullrank.ranks.design import ALL, Design, parse_design
 from fullrank.report import Report
 
@@ -27,6 +27,7 @@ except ImportError:  # the class below is there all the same, and says, when mad
 
 #: The state holds at most this many numbers: with very many outcomes there are fewer user blocks.
 MOST_NUMBERS = 1 << 22
+GOLDEN = 0.6180339887498949
 
 
 class FullRankMetric(_Base):  # type: ignore[misc]  # a class of another package, known when it is there
@@ -56,14 +57,17 @@ class FullRankMetric(_Base):  # type: ignore[misc]  # a class of another package
             require(package, "FullRankMetric", "'fullrank[torch]'")
         super().__init__(**kwargs)
         check_whole("n_items", n_items, 2)
-        Accumulator(design, n_items, candidates=candidates, ties=ties)  # refuses what cannot be
-        self.design = parse_design(design).resolve(int(n_items))
-        self.n_items, self.candidates, self.ties = int(n_items), candidates, ties
+        check_choice("ties", ties, TIES)
+        self.design = refuse_top(parse_design(design)).resolve(int(n_items))
+        self.n_items = int(n_items)
+        self.candidates = check_candidates(candidates)
+        self.ties = ties
         self.estimator = parse_estimator(estimator)
         self.metrics = metrics_to_report(metric)
         self._single = isinstance(metric, str | Metric) and len(self.metrics) == 1
-        self._codes = self.design.stages(self.n_items)
-        self._sizes = tuple(self.n_items - 1 if size == ALL else size for size in self._codes)
+        stages = self.design.stages(self.n_items)
+        self._sizes = tuple(self.n_items - 1 if size == ALL else size for size in stages)
+        self._codes = stages
         self._starts = np.concatenate([[0], np.cumsum([size + 1 for size in self._sizes])])
         self._blocks = int(np.clip(MOST_NUMBERS // self._starts[-1], 1, BLOCKS))
         empty = torch.zeros(self._blocks, int(self._starts[-1]), dtype=torch.int64)
@@ -73,31 +77,34 @@ class FullRankMetric(_Base):  # type: ignore[misc]  # a class of another package
     def update(self, scores: torch.Tensor, target: torch.Tensor | int = 0, users: Any = None) -> None:
         """Take in a batch: ``scores`` (rows, candidates); ``target`` a column, one per row, or one-hot like ``scores``.
 
-        A candidate at −∞ is none. Every row must have as many negatives as the design, or one of its stages, draws.
+        A candidate at −∞ is none. Under ``Adaptive`` every row must have as many negatives as one of the design's stages.
         """
-        marks, seen = as_array(target), int(self.seen)
-        if marks.ndim == 2 and marks.shape[1] > 1 and (marks.sum(1) > 1).any():
-            raise ValueError("`target` must mark one candidate per row: for several use fullrank.Accumulator.")
-        batch = Accumulator(self.design, self.n_items, candidates=self.candidates, ties=self.ties, rng=seen)
-        batch.update(scores, marks, users=np.arange(seen, seen + len(scores)) if users is None else users)
-        counts, cells = batch.counts, self.cells.view(-1)
-        drawn = counts.column("drawn")
-        stages = drawn[:, None] == np.asarray(self._codes)
-        if (wrong := first_where(~stages.any(1))) is not None:
-            sizes = ", ".join(map(str, self._sizes))
-            raise ValueError(
-                f"`scores` has a row with {drawn[wrong]} negatives beside its target; '{self.design}' draws {sizes}."
-            )
-        outcome = self._starts[stages.argmax(1)] + counts.above
-        place = counts.column("block") % self._blocks * int(self._starts[-1]) + outcome
-        added = (torch.as_tensor(each.astype(np.int64), device=cells.device) for each in (place, counts.cases))
-        cells.index_add_(0, *added)
+        if scores.ndim != 2:
+            raise ValueError(f"`scores` must have shape (rows, candidates), got {tuple(scores.shape)}.")
+        scores = scores.detach()
+        if bool(torch.isnan(scores).any()):
+            raise ValueError("`scores` has NaN: such a score cannot be ranked.")
+        relevant = self._relevant(scores, target)
+        own = scores[relevant]
+        if bool((own == -torch.inf).any()):
+            raise ValueError("`scores` is −inf for a target: a target must be a candidate.")
+        negative = ~relevant & (scores != -torch.inf)
+        rows = torch.arange(len(scores), device=scores.device) + self.seen
+        # chance is a golden-ratio sequence: even over rows, the same on every device, no state
+        above = beaten_by(scores, own, negative, self.ties, (rows.double() * GOLDEN).frac()).long()
+        block = self._block(rows, users)
+        self.cells.view(-1).index_add_(
+            0, block * self.cells.shape[1] + self._outcome(negative.sum(1), above), torch.ones_like(above)
+        )
         self.seen += len(scores)
 
     def compute(self) -> Any:
         """Return the metric, or a dict of metrics, as scalars."""
-        fit, how = self.estimator.fit(self.counts), {"dtype": torch.float32, "device": self.cells.device}
-        values = {str(metric): torch.tensor(fit.expect(metric), **how) for metric in self.metrics}
+        fit = self.estimator.fit(self.counts)
+        values = {
+            str(metric): torch.tensor(fit.expect(metric), dtype=torch.float32, device=self.cells.device)
+            for metric in self.metrics
+        }
         return next(iter(values.values())) if self._single else values
 
     @property
@@ -110,13 +117,10 @@ class FullRankMetric(_Base):  # type: ignore[misc]  # a class of another package
         number = cells[block, outcome]
         stage = np.searchsorted(self._starts, outcome, side="right") - 1
         hits = outcome - self._starts[stage]
-        drawn, ids = np.asarray(self._codes)[stage], np.arange(BLOCKS * 32)
-        user_of_block = ids[
-            np.unique(user_blocks(ids), return_index=True)[1]
-        ]  # a whole number that is hashed into each
+        drawn = np.asarray(self._codes)[stage]
         return RankCounts.from_outcomes(
             np.repeat(drawn, number), np.repeat(hits, number), self.n_items, self.design,
-            users=np.repeat(user_of_block[block], number), candidates=self.candidates,
+            users=np.repeat(_user_of_block()[block], number), candidates=self.candidates,
         )  # fmt: skip
 
     def report(
@@ -128,5 +132,43 @@ class FullRankMetric(_Base):  # type: ignore[misc]  # a class of another package
         target: str = "cases",
     ) -> Report:
         """Report on the state of this process so far."""
-        asked = self.metrics if metrics is None else metrics
+        asked = (self.metrics or DEFAULT_METRICS) if metrics is None else metrics
         return report_on({name: self.counts}, asked, estimator=self.estimator, level=level, target=target)
+
+    def _relevant(self, scores: torch.Tensor, target: torch.Tensor | int) -> torch.Tensor:
+        marks = torch.as_tensor(target, device=scores.device)
+        if marks.shape == scores.shape and scores.shape[1] > 1:
+            relevant = marks.bool()
+            if not bool((relevant.sum(1) == 1).all()):
+                raise ValueError("`target` must mark one candidate per row: for several use fullrank.Accumulator.")
+            return relevant
+        column = torch.as_tensor(target_columns(marks.cpu().numpy(), *scores.shape).copy(), device=scores.device)
+        relevant = torch.zeros_like(scores, dtype=torch.bool)
+        relevant[torch.arange(len(scores), device=scores.device), column] = True
+        return relevant
+
+    def _block(self, rows: torch.Tensor, users: Any) -> torch.Tensor:
+        ids = rows if users is None else torch.as_tensor(users)
+        if ids.shape != rows.shape:
+            raise ValueError(f"`users` must hold one id per row, got shape {tuple(ids.shape)} for {len(rows)} rows.")
+        return torch.as_tensor(user_blocks(ids.cpu().numpy()) % self._blocks, device=rows.device)
+
+    def _outcome(self, drawn: torch.Tensor, hits: torch.Tensor) -> torch.Tensor:
+        """Return the column of each case: the stage that drew as many negatives, then the hits."""
+        place = torch.full_like(hits, -1)
+        for start, size, code in zip(self._starts[:-1].tolist(), self._sizes, self._codes, strict=True):
+            fits = drawn <= size if code == ALL and len(self._sizes) == 1 else drawn == size
+            place = torch.where(fits, start + hits, place)
+        if bool((place < 0).any()):
+            wrong, sizes = int(drawn[place < 0][0]), ", ".join(map(str, self._sizes))
+            raise ValueError(
+                f"`scores` has a row with {wrong} negatives beside its target; '{self.design}' draws {sizes}."
+            )
+        return place
+
+
+def _user_of_block() -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return for every block a whole number that is hashed into it."""
+    ids = np.arange(BLOCKS * 32)
+    _, first = np.unique(user_blocks(ids), return_index=True)
+    return np.asarray(ids[first])

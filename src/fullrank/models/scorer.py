@@ -14,8 +14,10 @@ array([[-2,  0, -1]])
 from __future__ import annotations
 
 import hashlib
+import mmap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -51,9 +53,8 @@ def _describe(scorer: Any) -> str:
 class Factors:
     """score(u, i) = users[u] · items[i] + bias[i]: two embedding tables, in memory or memory-mapped.
 
-    float32 and float64 tables are used without a copy when they are C-ordered; other types are converted. Worker processes
-    get their content: :func:`read_factors` makes tables that travel as the names of their files. A bias per user would
-    change no rank and is not needed.
+    float32 and float64 tables are used without a copy when they are C-ordered; other types are converted.
+    A bias per user would change no rank and is not needed.
     """
 
     users: Array
@@ -81,6 +82,13 @@ class Factors:
         return np.asarray(scores if self.bias is None else scores + self.bias[items])
 
     digest, __repr__ = _digest, _describe
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A memory-mapped table travels to another process as its address on disk, not as its content.
+        return {key: _address(each) if isinstance(each, np.ndarray) else each for key, each in vars(self).items()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        _settle(self, **{key: each() if isinstance(each, partial) else each for key, each in state.items()})
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -263,6 +271,18 @@ def _settle(value: Any, **fields: Any) -> None:
     """Set fields of a frozen value: while it is made, or when it finds out what it was asked to find out."""
     for name, each in fields.items():
         object.__setattr__(value, name, each)
+
+
+def _address(array: Array) -> Array | partial[Array]:
+    """Return how to map an array that is all of a memory-mapped file; any other array itself."""
+    root: Any = array
+    while isinstance(root, np.ndarray) and not isinstance(root.base, mmap.mmap):
+        root = root.base
+    if not isinstance(root, np.memmap) or root.filename is None:
+        return np.asarray(array)
+    whole = (root.shape, root.dtype, root.ctypes.data) == (array.shape, array.dtype, array.ctypes.data)
+    how = (str(root.filename), array.dtype.str, "r", root.offset, array.shape)
+    return partial(np.memmap, *how) if whole else np.asarray(array)
 
 
 def matrix_of(values: Any, what: str) -> Any:

@@ -43,9 +43,9 @@ def read_factors(
 
     ``users`` and ``items`` are each a `.npy` file, an array, or a dataset of one row per user (item): a path, a folder, a
     list of shards, a URI ("s3://…", "gs://…", "hdfs://…"), or an open ``pyarrow.dataset``, with ``filesystem`` any of
-    pyarrow's or fsspec's. The row's vector is in a column of lists (``vectors``; found if there is only one). Its position
-    is the whole number in the column ``ids`` (found under its usual names) or, without one, its place in the files, taken
-    in the order of their names.
+    pyarrow's or fsspec's. The row's vector is a column of lists (``vectors``; found if there is only one), or, without
+    one, all columns of floats side by side. Its position is the whole number in the column ``ids`` (found under its usual
+    names) or, without one, its place in the files, taken in the order of their names.
 
     ``cache`` is the folder of the `.npy` copies (else the platform's cache): made once, recognised by names, sizes and
     times of the files, safe to delete. Workers on other machines make their own there. ``bias`` is one number per item.
@@ -105,7 +105,7 @@ class StoredTable:
     dtype: str
     fingerprint: str
     cache: str | None = None
-    vectors: str = ""
+    vectors: tuple[str, ...] = ()
     ids: str | None = None
 
     def open(self, low: int = 0, high: int | None = None) -> Array:
@@ -150,7 +150,7 @@ class StoredTable:
             return
         import pyarrow.dataset as ds
 
-        columns, place = [self.vectors, *([self.ids] if self.ids else [])], 0
+        columns, place = [*self.vectors, *([self.ids] if self.ids else [])], 0
         paths, kind, system = self.source
         for fragment in ds.dataset(list(paths), format=kind, filesystem=system).get_fragments():
             if self.ids is None:
@@ -164,13 +164,17 @@ class StoredTable:
                 place += batch.num_rows
                 if self.ids is not None:
                     places = batch.column(self.ids).to_numpy(zero_copy_only=False).astype(np.int64)
-                column = batch.column(self.vectors)
-                flat = column.flatten()  # of its own part only, unlike `.values`
-                if len(flat) != len(column) * self.width or column.null_count or flat.null_count:
-                    raise ValueError(
-                        f"column `{self.vectors}` holds a vector that is missing or not {self.width} long."
-                    )
-                yield places, flat.to_numpy(zero_copy_only=False).reshape(len(column), self.width)
+                yield places, self._vectors([batch.column(name) for name in self.vectors])
+
+    def _vectors(self, columns: Sequence[Any]) -> Array:
+        """Return the vectors of a batch, one row each, from a column of lists or a column for each factor."""
+        column = columns[0]
+        if not hasattr(column.type, "value_field"):
+            return np.stack([each.to_numpy(zero_copy_only=False) for each in columns], axis=1)
+        flat = column.flatten()  # of its own part only, unlike `.values`
+        if len(flat) != len(column) * self.width or column.null_count or flat.null_count:
+            raise ValueError(f"column `{self.vectors[0]}` holds a vector that is missing or not {self.width} long.")
+        return np.asarray(flat.to_numpy(zero_copy_only=False)).reshape(len(column), self.width)
 
 
 def _table(source: Any, what: str, cache: Any, filesystem: Any, vectors: str | None, ids: str | None) -> StoredTable:
@@ -213,20 +217,24 @@ def _of_dataset(
     found = ds.dataset(paths, format=kind, filesystem=system)
     lists = [field.name for field in found.schema if hasattr(field.type, "value_field")]
     whole = [field.name for field in found.schema if pa.types.is_integer(field.type)]
-    for named, allowed, values in ((vectors, lists, "lists"), (ids, whole, "whole numbers")):
-        if named is not None and named not in allowed:
+    for named, known, values in ((vectors, lists, "lists"), (ids, whole, "whole numbers")):
+        if named is not None and named not in known:
             raise ValueError(f"`{what}` has no column of {values} {named!r}; it has {listed(found.schema.names)}.")
-    if vectors is None and len(lists) != 1:
-        those = f"{len(lists)} among {listed(found.schema.names)}"
-        raise ValueError(f"`{what}` must have one column of lists, or `vectors` must name one; it has {those}.")
-    vectors = vectors or lists[0]
-    column = found.schema.field(vectors).type
-    width = getattr(column, "list_size", None) or len(found.head(1, columns=[vectors])[vectors][0])
+    floats = [field.name for field in found.schema if pa.types.is_floating(field.type)]
+    columns = tuple([vectors] if vectors else lists or floats)
+    if not columns or (lists and len(columns) > 1):
+        allowed = "one column of lists, or columns of floats alone, or `vectors` must name one"
+        raise ValueError(f"`{what}` must have {allowed}; it has {listed(found.schema.names)}.")
+    kind_of = found.schema.field(columns[0]).type
+    width, dtype = len(columns), kind_of
+    if lists:
+        width = getattr(kind_of, "list_size", None) or len(found.head(1, columns=[columns[0]])[columns[0]][0])
+        dtype = kind_of.value_type
     ids = ids or next((each for each in _IDS if each in whole), None)
     marks = [f"{each.path} {each.size} {each.mtime_ns}" for each in system.get_file_info(paths)]
-    mark = _mark("\n".join([*marks, repr((vectors,)), repr(ids)]))
-    dtype = float_type(column.value_type.to_pandas_dtype()).str
-    return StoredTable((tuple(paths), kind, system), found.count_rows(), width, dtype, mark, cache, vectors, ids)
+    mark = _mark("\n".join([*marks, repr(columns), repr(ids)]))
+    files, numbers = (tuple(paths), kind, system), float_type(dtype.to_pandas_dtype()).str
+    return StoredTable(files, found.count_rows(), width, numbers, mark, cache, columns, ids)
 
 
 def _discover(source: Any, filesystem: Any) -> Any:
