@@ -4,7 +4,7 @@ Every file (see ``catalogues.py``) gets a spline fit in x = log R / log N; near 
 coefficients. Over files, the coefficients (whose level is free: they sum to zero) are Gaussian about mean + slope · z with
 z = log N − 9, fitted by expectation maximisation, so that a small file counts for what it knows. Families of catalogues weigh
 alike, catalogues alike within a family, models alike within a catalogue. Kinds of recommenders are fitted apart, by their
-models or, for one target among unseen candidates, as a mixture that finds its kinds itself.
+models. For one target among unseen candidates there are two views: recommenders by their kinds, and all of them as one.
 
 With several targets per user every file has a spline for each bin of (j, T), and the covariance of bins b and c is
 coupling[b, c] · covariance. Few catalogues have been ranked that way, so the covariance and the slope are those of all files
@@ -43,37 +43,30 @@ CENTRE = np.eye(COEFFICIENTS) - LEVEL
 WEAK = 3 * SECOND.T @ SECOND + 0.02 * np.eye(COEFFICIENTS)
 #: Share of its diagonal in every covariance, and of their diagonal in couplings.
 SHRINK, SHRINK_COUPLING = 0.1, 0.05
-SLOPE_RIDGE, SLOPE_RIDGE_FOUND = 0.3, 2.0
-ROUNDS, ROUNDS_FOUND, ROUNDS_SEVERAL = 40, 14, 3
-#: Files' worth of the covariance of all kinds in that of each, where kinds are found.
-LEAN = 20.0
+SLOPE_RIDGE = 0.3
+ROUNDS, ROUNDS_SEVERAL = 40, 3
 #: With several targets, the bin after those of (j, T): a random target of a random user.
 ANY_TARGET = len(BINS)
 ITEM_ITEM, FACTORS, LINEAR, POPULARITY = ("knn", "bm25", "Y", "Z"), ("als", "bpr", "X"), ("ease",), ("pop",)
-#: The kinds of each prior: by the models that make them, or so many as the files fall into.
-KINDS: dict[str, dict[str, tuple[str, ...]] | int] = {
-    "unseen": 3,
-    "all": {"popularity": POPULARITY, "factors": FACTORS, "item-item": ITEM_ITEM, "linear": LINEAR},
-    "several": {"personal": ITEM_ITEM + FACTORS + LINEAR, "popularity": POPULARITY},
-    "steady": {"any": ITEM_ITEM + FACTORS + LINEAR + POPULARITY},
+BY_MODEL = {"popularity": POPULARITY, "factors": FACTORS, "item-item": ITEM_ITEM, "linear": LINEAR}
+#: The views of each prior, and the kinds of each view with the models that make them.
+VIEWS: dict[str, tuple[dict[str, tuple[str, ...]], ...]] = {
+    "unseen": (BY_MODEL, {"any": POPULARITY + FACTORS + ITEM_ITEM + LINEAR}),
+    "all": (BY_MODEL,),
+    "several": ({"personal": ITEM_ITEM + FACTORS + LINEAR, "popularity": POPULARITY},),
 }
-#: Of ``steady``, which ``unseen`` follows: beyond so many leading directions its variance is cut to this part. Samples say
-#: nearly nothing about those directions, and what they seem to say is noise.
+#: For unseen candidates, the variance beyond so many leading directions of a kind is cut to this part: samples say nearly
+#: nothing about those directions, and what they seem to say is noise.
 LEADING, BEYOND = 9, 0.2
 #: Factors of the covariance, and their weights: heavy tails.
 WIDE = ((0.5, 0.4), (1.0, 0.3), (3.0, 0.2), (12.0, 0.1))
-SCALES = {
-    "unseen": WIDE,
-    "all": WIDE,
-    "several": ((1.0, 0.8), (4.0, 0.2)),
-    "steady": WIDE,
-}
+SCALES = {"unseen": WIDE, "all": WIDE, "several": ((1.0, 0.8), (4.0, 0.2))}
 #: Of each prior: pull towards the median, factor of posterior spreads, and power of the evidence (see HyperPrior).
 #: Few catalogues have been ranked with several targets: left-out families would do with a spread of 1.1, but recommenders of
 #: kinds that are not behind the prior need more (other_models.py).
-SHRINKING = {"unseen": 1.2, "all": 0.7, "several": 0.7, "steady": 1.2}
-SPREAD = {"unseen": 1.05, "all": 1.1, "several": 1.25, "steady": 1.0}
-TRUST = {"unseen": 0.5, "all": 1.0, "several": 1.0, "steady": 1.0}
+SHRINKING = {"unseen": 1.2, "all": 0.7, "several": 0.7}
+SPREAD = {"unseen": 1.1, "all": 1.1, "several": 1.25}
+TRUST = {"unseen": 0.5, "all": 1.0, "several": 1.0}
 ROOT = Path(__file__).resolve().parent
 SHIPPED = ROOT.parent / "src/fullrank/estimators/hyperprior.json"
 
@@ -163,13 +156,6 @@ def shares(files: list[File]) -> np.ndarray:
     return w / w.sum()
 
 
-def shares_within(files: list[File], here: np.ndarray) -> np.ndarray:
-    """Weights of the files of one kind among themselves, zero for the others."""
-    out = np.zeros(len(files))
-    out[here] = shares([file for file, within in zip(files, here, strict=True) if within])
-    return out
-
-
 def regular(S: np.ndarray) -> np.ndarray:
     """A covariance of centred coefficients, shrunk a little to its diagonal, with a level of its own."""
     S = CENTRE @ S @ CENTRE
@@ -177,73 +163,23 @@ def regular(S: np.ndarray) -> np.ndarray:
     return (S + S.T) / 2
 
 
-def first_shares(files: list[File], kinds: dict[str, tuple[str, ...]] | int) -> np.ndarray:
-    """Shares of files in kinds, files × kinds: by their models, or, where kinds are to be found, where the search begins.
-
-    The search begins with popularity on its own and the other models in clusters of their coefficients.
-    """
-    if not isinstance(kinds, int):
-        return np.array([[float(file.model in models) for models in kinds.values()] for file in files])
-    from scipy.cluster.vq import kmeans2
-
-    out = np.zeros((len(files), kinds))
-    personal = np.array([file.model not in POPULARITY for file in files])
-    β = np.array([file.start[0] for file in files])[personal]
-    _, cluster = kmeans2((β - β.mean(0)) / β.std(0), kinds - 1, seed=0, minit="++")
-    out[~personal, 0] = 1
-    out[np.flatnonzero(personal), 1 + cluster] = 1
-    return 0.95 * out + 0.05 / kinds
-
-
-def log_evidence(
-    H: np.ndarray, h: np.ndarray, mean: np.ndarray, S: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of every file under N(mean, S): log evidence up to a constant of the file, posterior mean and covariance."""
-    Q = np.linalg.inv(S)
-    pull = h + mean @ Q
-    V = np.linalg.inv(H + Q)
-    β = np.einsum("nij,nj->ni", V, pull)
-    log_det = np.linalg.slogdet(Q)[1] + np.linalg.slogdet(V)[1]
-    return 0.5 * (log_det + (pull * β).sum(1) - (mean @ Q * mean).sum(1)), β @ CENTRE, CENTRE @ V @ CENTRE
-
-
-def mixture(files: list[File], kinds: dict[str, tuple[str, ...]] | int) -> list[Kind]:
-    """One target per user: weight, mean, slope and covariance of every kind, by expectation maximisation.
-
-    Where kinds are to be found, files move between them by their evidence, and the covariance of a kind leans on that of all.
-    """
-    found = isinstance(kinds, int)
-    names = [f"kind {k + 1}" for k in range(kinds)] if found else list(kinds)
+def population(files: list[File], name: str, models: tuple[str, ...], weight: float) -> Kind:
+    """One target per user: mean, slope and covariance of the files of some models, by expectation maximisation."""
+    files = [file for file in files if file.model in models]
     w, z = shares(files), np.array([file.z for file in files])
     X = np.stack([np.ones_like(z), z], axis=1)
-    H, h = (np.array([getattr(file, key)[0] for file in files]) for key in ("information", "pull"))
-    start = np.array([file.start[0] for file in files])
-    β, V = [start] * len(names), [np.zeros_like(H)] * len(names)
-    share = first_shares(files, kinds)
-    for _ in range(ROUNDS_FOUND if found else ROUNDS):
-        W = w[:, None] * share if found else np.stack([shares_within(files, row > 0) for row in share.T], axis=1)
-        trends, scatters = [], []
-        for k in range(len(names)):
-            weighted = (X * W[:, k : k + 1]).T
-            ridge = np.diag([0, (SLOPE_RIDGE_FOUND if found else SLOPE_RIDGE) * W[:, k].sum()])
-            trends.append(np.linalg.solve(weighted @ X + ridge, weighted @ β[k]))
-            left = β[k] - X @ trends[k]
-            scatters.append((left * W[:, k : k + 1]).T @ left + np.einsum("i,ijk->jk", W[:, k], V[k]))
-        total = W.sum(0)
-        lean = LEAN / len(files) if found else 0.0
-        together = sum(scatters) / total.sum()
-        S = [regular((own + lean * together) / (size + lean)) for own, size in zip(scatters, total, strict=True)]
-        weights = total / total.sum()
-        evidence = np.empty((len(files), len(names)))
-        for k in range(len(names)):
-            evidence[:, k], β[k], V[k] = log_evidence(H, h, X @ trends[k], S[k])
-        if found:
-            share = np.exp(evidence - evidence.max(1, keepdims=True)) * weights
-            share /= share.sum(1, keepdims=True)
-    return [
-        Kind(name, float(weight), trend[:1], trend[1], each, np.ones((1, 1)))
-        for name, weight, trend, each in zip(names, weights, trends, S, strict=True)
-    ]
+    weighted = (X * w[:, None]).T
+    H, h, β = (np.array([getattr(file, key)[0] for file in files]) for key in ("information", "pull", "start"))
+    V = np.zeros_like(H)
+    for _ in range(ROUNDS):
+        trend = np.linalg.solve(weighted @ X + np.diag([0, SLOPE_RIDGE]), weighted @ β)
+        mean = X @ trend
+        S = regular((w[:, None] * (β - mean)).T @ (β - mean) + np.einsum("i,ijk->jk", w, V))
+        Q = np.linalg.inv(S)
+        V = np.linalg.inv(H + Q)
+        β = np.einsum("nij,nj->ni", V, h + mean @ Q) @ CENTRE
+        V = CENTRE @ V @ CENTRE
+    return Kind(name, weight, trend[:1], trend[1], S, np.ones((1, 1)))
 
 
 def coupled(files: list[File], one_target: list[File], name: str, models: tuple[str, ...], weight: float) -> Kind:
@@ -253,8 +189,8 @@ def coupled(files: list[File], one_target: list[File], name: str, models: tuple[
     their distance in octaves. Where the catalogues with several targets differ from all others on the mean, the means of bins
     are moved by as much as they go together with a random target's.
     """
-    files, one_target = ([file for file in each if file.model in models] for each in (files, one_target))
-    (world,) = mixture(one_target, {name: models})
+    files = [file for file in files if file.model in models]
+    world = population(one_target, name, models, weight)
     S, slope = world.covariance, world.slope
     Q = np.linalg.inv(S)
     octaves = np.array([*BINS, (0, 1.5)])
@@ -316,13 +252,12 @@ def posterior(file: File, means: np.ndarray, K: np.ndarray, Q: np.ndarray) -> tu
 
 def fit(files: list[File], protocol: str, made: str, one_target: list[File]) -> HyperPrior:
     """The prior of one protocol; ``one_target``: the files with one target, whose shapes those with several share."""
-    kinds = KINDS[protocol]
-    if protocol == "several":
-        fitted = [coupled(files, one_target, name, models, 1 / len(kinds)) for name, models in kinds.items()]
-    else:
-        fitted = mixture(files, kinds)
-    if protocol == "steady":
-        fitted = [stiffened(kind) for kind in fitted]
+    fitted = []
+    for view, kinds in enumerate(VIEWS[protocol]):
+        for name, models in kinds.items():
+            about = name, models, 1 / len(kinds)
+            found = coupled(files, one_target, *about) if protocol == "several" else population(files, *about)
+            fitted.append(replace(stiffened(found) if protocol == "unseen" else found, view=view))
     catalogues = sorted({file.catalogue for file in files})
     sizes = [file.n_items for file in files + one_target * (protocol == "several")]
     card = {
@@ -356,12 +291,11 @@ def fit_one(task: tuple[dict[str, list[File]], int | None, str, tuple[str, ...]]
         protocol: [file for file in each if without is None or fold_of(file.catalogue) != without]
         for protocol, each in files.items()
     }
-    kept["steady"] = kept["unseen"]
     return target, {
         name: fit(kept[name], name, made, kept["unseen"])
         if name in chosen
         else HyperPrior.from_json(target.read_text(), name)
-        for name in KINDS
+        for name in VIEWS
     }
 
 
@@ -376,10 +310,9 @@ def write_card(priors: dict[str, HyperPrior]) -> None:
         "| prior | for | files | catalogues | families | items | models | made |", "|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     what = {
-        "unseen": "one target per user, training items are not candidates",
+        "unseen": "one target per user, training items are not candidates; two views, recommenders by their kinds and all as one",
         "all": "one target per user, all items are candidates",
         "several": "several targets per user; sizes and shapes also from the files of `unseen`",
-        "steady": "as `unseen`, all recommenders as one kind; `unseen` follows it half the way, in logs",
     }
     for name, card in cards.items():
         low, high = priors[name].sizes
@@ -395,13 +328,13 @@ def write_card(priors: dict[str, HyperPrior]) -> None:
 
 def main() -> None:
     ask = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    ask.add_argument("--only", choices=tuple(KINDS), help="fit this prior alone and leave the others as they are")
+    ask.add_argument("--only", choices=tuple(VIEWS), help="fit this prior alone and leave the others as they are")
     only = ask.parse_args().only
-    chosen = (only,) if only else tuple(KINDS)
+    chosen = (only,) if only else tuple(VIEWS)
     one, several = rank_files("FULLRANK_RANKS"), rank_files("FULLRANK_RANKS_SEVERAL")
     (ROOT / "priors").mkdir(exist_ok=True)
     made = date.today().isoformat()
-    needed = {name: several if name == "several" else one for name in ("unseen", *chosen) if name != "steady"}
+    needed = {name: several if name == "several" else one for name in ("unseen", *chosen)}
     with ProcessPoolExecutor(2) as pool:
         files = {
             protocol: list(pool.map(read, [(path, protocol) for path in paths], chunksize=8))

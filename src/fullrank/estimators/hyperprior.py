@@ -1,9 +1,10 @@
 """The prior of LogSpline: what rank distributions of recommenders look like, learned from the true ranks of many.
 
-A prior is a mixture over *kinds* of rank distributions (of popularity, of factor models, …, or kinds that the files fall
-into by themselves) and *scales*: each kind is a Gaussian on the spline coefficients, N(mean + slope · z, scale · covariance)
-with z = log N − 9, and scales above one give it heavy tails, so that a catalogue unlike those seen is not forced into their
-shape. What a sample shows decides between them, by the power ``trust`` of the evidence.
+A prior is a mixture over *kinds* of rank distributions (of popularity, of factor models, …) and *scales*: each kind is a
+Gaussian on the spline coefficients, N(mean + slope · z, scale · covariance) with z = log N − 9, and scales above one give it
+heavy tails, so that a catalogue unlike those seen is not forced into their shape. What a sample shows decides between them,
+by the power ``trust`` of the evidence. There may be several *views* of the same files, such as recommenders by their kinds
+and all of them as one: their errors are only partly the same, so views weigh alike, whatever the evidence.
 
 With several targets per user, the rank distribution of the j-th best of T targets depends on (j, T): every *bin* of (j, T)
 has its own mean, and the coefficients of bins b and c covary as coupling[b, c] · covariance, so that bins share what they
@@ -40,9 +41,9 @@ ANYTHING_WEIGHT = 0.0005
 #: Of the hits in a compared part whose places are not known, so many are taken to have come late.
 LATE_SHARE = 0.4
 #: Priors that follow another, and how far in logs. Laws given (j, T) or what is ahead follow the prior for unseen items,
-#: which has seen them all together; that one follows a stiffer one of a single kind. Chosen on families outside
-#: ``benchmarks/guided.py``, and on ten folds of ``benchmarks/accuracy.py`` without the last.
-FOLLOWED = {"unseen": ("steady", 0.5), "several": ("unseen", 0.4), "compared": ("unseen", 0.65)}
+#: which has seen them all together. Chosen on ten folds of ``benchmarks/accuracy.py`` without the last, and on families
+#: outside ``benchmarks/guided.py``.
+FOLLOWED = {"several": ("unseen", 0.4), "compared": ("unseen", 0.65)}
 
 
 def bins_of(order: IntArray, targets: IntArray) -> IntArray:
@@ -81,6 +82,7 @@ class Kind:
     slope: FloatArray  # how means move with log N − 9; behind a compared part, with each entry of compared_trend
     covariance: FloatArray
     coupling: FloatArray  # bins × bins: factors of the covariance within and between bins
+    view: int = 0
 
     @cached_property
     def precision(self) -> tuple[FloatArray, float]:
@@ -109,7 +111,7 @@ class HyperPrior:
     #: Power of the evidence by which members are weighed: below one, since a real rank distribution is a draw from none of
     #: them, and thousands of cases would otherwise be sure of one that is merely the least unlike.
     trust: float = 1.0
-    #: The prior that it follows (of laws by strata, one of all of them together), and how far in logs.
+    #: The prior of all strata together that laws by strata follow, and how far in logs.
     follows: "tuple[HyperPrior, float] | None" = None
 
     @classmethod
@@ -122,7 +124,12 @@ class HyperPrior:
             )
         found = document["priors"][name]
         kinds = tuple(
-            Kind(each["name"], float(each["weight"]), *(np.array(each[key], dtype=np.float64) for key in _ARRAYS))
+            Kind(
+                each["name"],
+                float(each["weight"]),
+                *(np.array(each[key], dtype=np.float64) for key in _ARRAYS),
+                view=each.get("view", 0),
+            )
             for each in found["kinds"]
         )
         scales = tuple((float(factor), float(weight)) for factor, weight in found["scales"])
@@ -135,7 +142,7 @@ class HyperPrior:
     def to_dict(self) -> dict[str, Any]:
         """Return plain lists and numbers, rounded to what matters."""
         kinds = [
-            {"name": kind.name, "weight": round(kind.weight, 6)}
+            {"name": kind.name, "view": kind.view, "weight": round(kind.weight, 6)}
             | {key: _rounded(getattr(kind, key)) for key in _ARRAYS}
             for kind in self.kinds
         ]
@@ -190,6 +197,7 @@ class HyperPrior:
         """
         wider = 1 + self.beyond(n_items)
         z = self.trend(n_items)
+        views = len({kind.view for kind in self.kinds})
         out = []
         for kind in self.kinds:
             mean = kind.means[bins] + (z * kind.slope if trend is None else trend @ kind.slope)
@@ -200,7 +208,7 @@ class HyperPrior:
             for factor, weight in self.scales:
                 scale = factor * wider
                 constant = log_det - mean.size * float(np.log(scale))
-                out.append((float(np.log(kind.weight * weight)), mean, np.asarray(joint / scale), constant))
+                out.append((float(np.log(kind.weight * weight / views)), mean, np.asarray(joint / scale), constant))
         return out
 
     def mean_coefficients(self, n_items: float) -> tuple[FloatArray, FloatArray]:
@@ -279,7 +287,7 @@ def anything(bins: int, coefficients: int) -> list[tuple[float, FloatArray, Floa
 
 
 def priors_to_json(priors: Mapping[str, HyperPrior]) -> str:
-    """Write priors by name: ``unseen``, ``all``, ``several``, ``steady``."""
+    """Write priors by name: ``unseen``, ``all``, ``several``."""
     return json.dumps({"format": FORMAT, "priors": {name: prior.to_dict() for name, prior in priors.items()}})
 
 
@@ -291,7 +299,7 @@ def _rounded(values: FloatArray) -> Any:
 def shipped(name: str = "unseen") -> HyperPrior:
     """Return a prior that comes with fullrank, by its name.
 
-    ``unseen``, ``steady``, ``all`` and ``several``, and those behind a compared part: ``guided``, ``patient``, ``compared``.
+    ``unseen``, ``all`` and ``several``, and those behind a compared part: ``guided``, ``patient``, ``compared``.
     """
     file = "hyperprior_compared.json" if name in ("guided", "patient", "compared") else "hyperprior.json"
     prior = HyperPrior.from_json(resources.files(__package__).joinpath(file).read_text(), name)

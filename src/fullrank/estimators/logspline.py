@@ -6,7 +6,8 @@ many recommenders on many catalogues (``hyperprior.py``).
 
 Fitting: under every member of the prior (a kind of recommender at a scale) the posterior mode by Newton and the evidence by
 Laplace's approximation. The members' answers are averaged by it; the average takes one EM step towards the data (jin21
-eq. 21), after which cases whose rank is known count at that rank. Intervals come from draws of the posterior.
+eq. 21), after which cases whose rank is known count at that rank. Estimates are those that err least relative to the truth,
+which lie below the middle of what is likely. Intervals come from draws of the posterior.
 
 Two members stand for rank distributions of any shape. Where the evidence is not clearly against them, what was seen does not
 look like any recommender behind the prior: the fit says so, and its intervals reach as far as the assumption-free bounds.
@@ -75,10 +76,8 @@ class LogSpline:
         with ONE_BLAS_THREAD:
             model = SplineModel.on(problem.grid, prior.coefficients)
             posterior = Posterior.of(problem, model, prior, bins, data, trend)
-            # of laws by strata the cases that matter tell more than any other prior where a design goes on
-            by_strata = len(prior.kinds[0].means) > 1
-            follows = not by_strata or (counts.design.plain and not (compared and counts.several_targets))
-            if prior.follows is not None and follows:
+            # where a design goes on, the cases that matter tell more than any other prior
+            if prior.follows is not None and counts.design.plain and not (compared and counts.several_targets):
                 posterior = posterior.following(*prior.follows)
         if compared and counts.design.compares:
             posterior = replace(posterior, guided=True, led_nowhere=guide_lift(counts) < USELESS_LIFT)

@@ -43,6 +43,9 @@ SHARED = 0.7
 HEAD = 100
 #: Members whose weight is below this do not enter the average.
 LEAST_WEIGHT = 1e-3
+#: By this part of its relative variance an expected number of cases is lowered (see ``_few_cases_lowered``); beyond so many
+#: cases, what outcomes explain of the variance is taken from those before.
+FEW, MANY_CASES = 0.5, 1000
 
 #: Cells of counts, the outcome of each, and the mean and the variance of a case's gain by draw and outcome.
 _Gains = tuple[IntArray, IntArray, FloatArray, FloatArray]
@@ -69,7 +72,7 @@ class Posterior:
     data: Outcomes
     members: list[Member]
     blended: FloatArray  # strata × cells: the members' average
-    mass: FloatArray  # the same after one EM step: what is reported
+    mass: FloatArray  # the same after one EM step, and lowered where few cases are expected: what is reported
     evidence: float
     steps: int
     converged: bool
@@ -103,7 +106,7 @@ class Posterior:
         whole = float(np.logaddexp.reduce(evidence))
         seen, unseen = (np.logaddexp.reduce(each) for each in np.split(evidence, [len(known)]))
         weights = np.exp(evidence - whole)
-        weights[: len(known)] = np.exp(seen - whole) * _shares(evidence[: len(known)], known, prior.trust)
+        weights[: len(known)] = np.exp(seen - whole) * _shares(evidence[: len(known)], known, prior)
         weights[weights < LEAST_WEIGHT] = 0.0
         weights /= weights.sum()
         members = [
@@ -112,8 +115,11 @@ class Posterior:
             if weight > 0
         ]
         blended = _blend(model, members, prior)
+        mass = _one_step(blended, data)
+        if len(mass) == 1 and trend is None:
+            mass = _few_cases_lowered(mass, blended, data)
         return cls(
-            problem, model, prior, data, members, blended, _one_step(blended, data), whole,
+            problem, model, prior, data, members, blended, mass, whole,
             max(each.steps for each in modes), all(each.mode.converged for each in members),
             float(unseen - seen), _free_gain(blended, data), trend,
         )  # fmt: skip
@@ -121,7 +127,7 @@ class Posterior:
     def following(self, together: HyperPrior, how_far: float) -> "Posterior":
         """Return the same with laws that follow, so far in logs, what another prior says of all strata together.
 
-        That prior has seen ranks whatever their stratum, or is stiffer; its errors are only partly those of the laws here.
+        That prior has seen ranks whatever their stratum; its errors are only partly those of the laws here.
         """
         model = SplineModel.on(self.problem.grid, together.coefficients)
         seen = self.data.seen.sum(0, keepdims=True)
@@ -377,11 +383,13 @@ class Posterior:
         ]
 
 
-def _shares(evidence: FloatArray, members: Sequence[tuple[float, Any, Any, float]], trust: float) -> FloatArray:
-    """Return the shares of the prior's own members: prior weight times likelihood to the power ``trust``."""
-    prior = np.array([log_weight for log_weight, *_ in members])
-    log = prior + trust * (evidence - prior)
-    return np.asarray(np.exp(log - np.logaddexp.reduce(log)))
+def _shares(evidence: FloatArray, members: Sequence[tuple[float, Any, Any, float]], prior: HyperPrior) -> FloatArray:
+    """Return the shares of the prior's own members: prior weight times likelihood to the power ``trust``, views alike."""
+    weight = np.array([log_weight for log_weight, *_ in members])
+    log = weight + prior.trust * (evidence - weight)
+    view = np.repeat([kind.view for kind in prior.kinds], len(prior.scales))
+    whole = np.array([np.logaddexp.reduce(log[view == each]) for each in range(view.max() + 1)])
+    return np.asarray(np.exp(log - whole[view]) / len(whole))
 
 
 def _inverse(root: FloatArray) -> FloatArray:
@@ -413,6 +421,23 @@ def _blend(model: SplineModel, members: list[Member], prior: HyperPrior) -> Floa
 def _one_step(blended: FloatArray, data: Outcomes) -> FloatArray:
     """Every stratum's π after one EM step towards what was seen of it."""
     return np.stack([em_step(π, A, seen) for π, (A, seen) in zip(blended, data.parts, strict=True)])
+
+
+def _few_cases_lowered(mass: FloatArray, blended: FloatArray, data: Outcomes) -> FloatArray:
+    """Return the law of one stratum with less at the first ranks, as far as few cases are expected to be there.
+
+    Up to a rank λ cases are expected, with the variance v that their outcomes leave. The value that errs least relative to
+    the truth, on the mean, lies below λ by about the share v/λ² of it: λ becomes λ/(1 + FEW · v/λ²), rank by rank.
+    """
+    A, seen = data.parts[0]
+    M = float(seen.sum())
+    expected = M * np.cumsum(mass[0])
+    head = max(int(np.searchsorted(expected, MANY_CASES)), 1)
+    within = np.cumsum(blended[0, :head, None] * A[:head], axis=0) / np.maximum(blended[0] @ A, 1e-300)
+    left = np.maximum(1 - within**2 @ seen / np.maximum(expected[:head], 1e-300), 0.0)  # of a variance that is λ
+    left = np.append(left, np.full(len(expected) - head, left[-1]))
+    lowered = np.maximum.accumulate(expected**2 / np.maximum(expected + FEW * left, 1e-300))
+    return np.diff(lowered, prepend=0.0)[None] / lowered[-1]
 
 
 def _free_gain(π: FloatArray, data: Outcomes) -> float:
