@@ -124,20 +124,10 @@ class HyperPrior:
             )
         found = document["priors"][name]
         kinds = tuple(
-            Kind(
-                each["name"],
-                float(each["weight"]),
-                *(np.array(each[key], dtype=np.float64) for key in _ARRAYS),
-                view=each.get("view", 0),
-            )
-            for each in found["kinds"]
+            Kind(**{**each, **{key: np.array(each[key], float) for key in _ARRAYS}}) for each in found["kinds"]
         )
-        scales = tuple((float(factor), float(weight)) for factor, weight in found["scales"])
-        low, high = found["sizes"]
-        return cls(
-            name, kinds, scales, (float(low), float(high)), float(found["shrink"]), float(found["spread"]),
-            bool(found["average_mass"]), found["card"], float(found.get("trust", 1.0)),
-        )  # fmt: skip
+        about = {key: found[key] for key in _PLAIN if key in found}
+        return cls(name, kinds, tuple(map(tuple, found["scales"])), tuple(found["sizes"]), **about)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain lists and numbers, rounded to what matters."""
@@ -146,11 +136,7 @@ class HyperPrior:
             | {key: _rounded(getattr(kind, key)) for key in _ARRAYS}
             for kind in self.kinds
         ]
-        return {
-            "card": dict(self.card), "sizes": list(self.sizes), "scales": [list(each) for each in self.scales],
-            "shrink": self.shrink, "spread": self.spread, "average_mass": self.average_mass, "trust": self.trust,
-            "kinds": kinds,
-        }  # fmt: skip
+        return {key: getattr(self, key) for key in (*_PLAIN, "sizes", "scales")} | {"kinds": kinds}
 
     def describe(self) -> str:
         """What the prior was learned from, in one line.
@@ -195,8 +181,7 @@ class HyperPrior:
         ``trend``: what means move with, if it is not z = log N − 9. Beyond the sizes seen all covariances grow, by as much
         as log N lies beyond: wider, not braver.
         """
-        wider = 1 + self.beyond(n_items)
-        z = self.trend(n_items)
+        wider, z = 1 + self.beyond(n_items), self.trend(n_items)
         views = len({kind.view for kind in self.kinds})
         out = []
         for kind in self.kinds:
@@ -270,7 +255,9 @@ def guide_lift(counts: RankCounts, late: bool = False) -> float:
     return float(weight @ ahead) / compared * float(weight[sampled] @ drawn[sampled]) / found
 
 
+#: What is written of a kind, and of a prior, beside its sizes, scales and kinds.
 _ARRAYS = ("means", "slope", "covariance", "coupling")
+_PLAIN = ("card", "shrink", "spread", "average_mass", "trust")
 
 
 def anything(bins: int, coefficients: int) -> list[tuple[float, FloatArray, FloatArray, float]]:

@@ -437,7 +437,7 @@ def _few_cases_lowered(mass: FloatArray, blended: FloatArray, data: Outcomes) ->
     left = np.maximum(1 - within**2 @ seen / np.maximum(expected[:head], 1e-300), 0.0)  # of a variance that is λ
     left = np.append(left, np.full(len(expected) - head, left[-1]))
     lowered = np.maximum.accumulate(expected**2 / np.maximum(expected + FEW * left, 1e-300))
-    return np.diff(lowered, prepend=0.0)[None] / lowered[-1]
+    return np.asarray(np.diff(lowered, prepend=0.0)[None] / lowered[-1])
 
 
 def _free_gain(π: FloatArray, data: Outcomes) -> float:
