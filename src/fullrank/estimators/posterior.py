@@ -43,8 +43,8 @@ SHARED = 0.7
 HEAD = 100
 #: Members whose weight is below this do not enter the average.
 LEAST_WEIGHT = 1e-3
-#: By this part of its relative variance an expected number of cases is lowered (see ``_few_cases_lowered``); beyond so many
-#: cases, what outcomes explain of the variance is taken from those before.
+#: By this part of its relative variance an expected number of cases is lowered (see ``_reported``); beyond so many cases,
+#: what outcomes explain of the variance is taken from those before.
 FEW, MANY_CASES = 0.5, 1000
 
 #: Cells of counts, the outcome of each, and the mean and the variance of a case's gain by draw and outcome.
@@ -115,11 +115,8 @@ class Posterior:
             if weight > 0
         ]
         blended = _blend(model, members, prior)
-        mass = _one_step(blended, data)
-        if len(mass) == 1 and trend is None:
-            mass = _few_cases_lowered(mass, blended, data)
         return cls(
-            problem, model, prior, data, members, blended, mass, whole,
+            problem, model, prior, data, members, blended, _reported(blended, data, trend), whole,
             max(each.steps for each in modes), all(each.mode.converged for each in members),
             float(unseen - seen), _free_gain(blended, data), trend,
         )  # fmt: skip
@@ -135,7 +132,7 @@ class Posterior:
         average = self.data.seen.sum(1) @ self.blended / seen.sum()
         blended = self.blended * (other.blended[0] / np.maximum(average, 1e-300)) ** how_far
         blended = blended / blended.sum(1, keepdims=True)
-        return replace(self, blended=blended, mass=_one_step(blended, self.data))
+        return replace(self, blended=blended, mass=_reported(blended, self.data, self.trend))
 
     # ------------------------------------------------------------------------------------------------ what it says
 
@@ -221,6 +218,8 @@ class Posterior:
             shape = len(problem.strata), len(used)
             seen = csr_array((counts.weight[here], (counts.group_of[here], place.ravel())), shape=shape)
             out += (seen @ pull) * π[first]
+        share = self.data.seen.sum(1) / self.data.seen.sum()  # lowered as the laws of strata are
+        out *= counts.weight.sum() * (share @ self.mass[:, first]) / np.maximum(out.sum(0), 1e-300)
         return out
 
     @cached_property
@@ -418,26 +417,27 @@ def _blend(model: SplineModel, members: list[Member], prior: HyperPrior) -> Floa
     return np.asarray(out / out.sum(axis=1, keepdims=True))
 
 
-def _one_step(blended: FloatArray, data: Outcomes) -> FloatArray:
-    """Every stratum's π after one EM step towards what was seen of it."""
-    return np.stack([em_step(π, A, seen) for π, (A, seen) in zip(blended, data.parts, strict=True)])
-
-
-def _few_cases_lowered(mass: FloatArray, blended: FloatArray, data: Outcomes) -> FloatArray:
-    """Return the law of one stratum with less at the first ranks, as far as few cases are expected to be there.
+def _reported(blended: FloatArray, data: Outcomes, trend: FloatArray | None) -> FloatArray:
+    """Return every stratum's π after one EM step, with less at the first ranks, as far as few cases are expected there.
 
     Up to a rank λ cases are expected, with the variance v that their outcomes leave. The value that errs least relative to
-    the truth, on the mean, lies below λ by about the share v/λ² of it: λ becomes λ/(1 + FEW · v/λ²), rank by rank.
+    the truth, on the mean, lies below λ by about the share v/λ² of it: λ becomes λ/(1 + FEW · v/λ²), rank by rank. Behind a
+    compared part, whose ranks differ from case to case, nothing is lowered.
     """
-    A, seen = data.parts[0]
-    M = float(seen.sum())
-    expected = M * np.cumsum(mass[0])
+    mass = np.stack([em_step(π, A, seen) for π, (A, seen) in zip(blended, data.parts, strict=True)])
+    if trend is not None:
+        return mass
+    expected = data.seen.sum(1) @ np.cumsum(mass, axis=1)
     head = max(int(np.searchsorted(expected, MANY_CASES)), 1)
-    within = np.cumsum(blended[0, :head, None] * A[:head], axis=0) / np.maximum(blended[0] @ A, 1e-300)
-    left = np.maximum(1 - within**2 @ seen / np.maximum(expected[:head], 1e-300), 0.0)  # of a variance that is λ
+    explained = np.zeros(head)
+    for π, (A, seen) in zip(blended, data.parts, strict=True):
+        within = np.cumsum(π[:head, None] * A[:head], axis=0) / np.maximum(π @ A, 1e-300)
+        explained += within**2 @ seen
+    left = np.maximum(1 - explained / np.maximum(expected[:head], 1e-300), 0.0)  # of a variance that is λ
     left = np.append(left, np.full(len(expected) - head, left[-1]))
     lowered = np.maximum.accumulate(expected**2 / np.maximum(expected + FEW * left, 1e-300))
-    return np.asarray(np.diff(lowered, prepend=0.0)[None] / lowered[-1])
+    mass *= np.diff(lowered, prepend=0.0) / np.maximum(np.diff(expected, prepend=0.0), 1e-300)
+    return np.asarray(mass / mass.sum(1, keepdims=True))
 
 
 def _free_gain(π: FloatArray, data: Outcomes) -> float:
