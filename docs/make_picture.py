@@ -87,5 +87,5 @@ def _mark(won: bool, row: int, best: str, rows: list[tuple[str, str, dict[str, f
 
 if __name__ == "__main__":
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).with_name("picture.svg")
-    target.write_text(draw(run(0, (METRIC,))), encoding="utf-8")
+    target.write_text(draw(run(0)), encoding="utf-8")
     print(f"wrote {target}")

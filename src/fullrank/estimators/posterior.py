@@ -437,7 +437,9 @@ def _reported(blended: FloatArray, data: Outcomes, trend: FloatArray | None) -> 
     left = np.append(left, np.full(len(expected) - head, left[-1]))
     lowered = np.maximum.accumulate(expected**2 / np.maximum(expected + FEW * left, 1e-300))
     mass *= np.diff(lowered, prepend=0.0) / np.maximum(np.diff(expected, prepend=0.0), 1e-300)
-    return np.asarray(mass / mass.sum(1, keepdims=True))
+    some = left > 1e-9  # what is known stays, and the others take the difference
+    mass[:, some] *= 1 + (1 - mass.sum(1, keepdims=True)) / np.maximum(mass[:, some].sum(1, keepdims=True), 1e-300)
+    return mass
 
 
 def _free_gain(π: FloatArray, data: Outcomes) -> float:

@@ -1,12 +1,13 @@
 """Accumulator: rank counts from scores as they stream by, in a loop of one's own. Nothing but counts is kept."""
 
 from collections.abc import Iterable
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fullrank._checks import TIES, check_choice, check_whole
+from fullrank._checks import TIES, check_choice, check_whole, first_where
 from fullrank._types import Array, BoolArray, IntArray
 from fullrank.estimators import Estimator
 from fullrank.evaluation.correct import DEFAULT_METRICS, report_on
@@ -73,12 +74,9 @@ class Accumulator:
         self.design = refuse_top(parse_design(design))
         check_choice("ties", ties, TIES)
         check_whole("n_items", n_items, 1, none=True)
-        self.n_items = n_items
         self.candidates = check_candidates(candidates)
-        self.ties = ties
-        self.name = name
+        self.n_items, self.ties, self.name = n_items, ties, name
         self._rng = np.random.default_rng(rng)
-        self._counts: RankCounts | None = None
         self._parts: list[RankCounts] = []
         self._rows = 0
 
@@ -89,49 +87,42 @@ class Accumulator:
         *,
         users: ArrayLike | None = None,
         n_items: ArrayLike | None = None,
-        weights: ArrayLike | None = None,
     ) -> None:
         """Take in a batch: ``scores`` of shape (rows, candidates), an array or tensor.
 
         ``target`` says which candidate is the held-out one: a column, or one per row (whole numbers); or 0/1 relevance in
-        the shape of ``scores`` (several targets per row are several cases of one user); or, as floats of shape (rows,), the
-        targets' own scores beside ``scores`` of negatives alone. A candidate at −∞ is none: items a user has seen, or
-        padding of rows with fewer negatives. NaN is refused.
+        the shape of ``scores`` (several targets per row are several cases of one user). A candidate at −∞ is none: items a
+        user has seen, or padding of rows with fewer negatives. NaN is refused.
 
         ``users``: ids, so that cases of one user stay together and models can be compared in pairs; without them every row
-        is its own user. ``n_items``: candidates of the full ranking per row, where they differ. ``weights``: one per row.
+        is its own user. ``n_items``: candidates of the full ranking per row, where they differ.
         """
-        values = _array(scores)
+        values = as_array(scores)
         if values.ndim != 2 or values.shape[0] == 0:
             raise ValueError(f"`scores` must have shape (rows, candidates), one row per case, got {values.shape}.")
         if values.dtype.kind not in "iufb":
             raise TypeError(f"`scores` must be numbers, got {values.dtype} values.")
-        values, relevant = _relevance(values, _array(target))
-        if np.isnan(values).any():
-            first = int(np.flatnonzero(np.isnan(values).any(1))[0])
-            raise ValueError(f"`scores` has NaN in row {first}: such a score cannot be ranked.")
+        relevant = _relevance(as_array(target), *values.shape)
+        if (bad := first_where(np.isnan(values).any(1))) is not None:
+            raise ValueError(f"`scores` has NaN in row {bad}: such a score cannot be ranked.")
         row, column = np.nonzero(relevant)
         own = values[row, column]
-        if (own == -np.inf).any():
-            raise ValueError(
-                f"`scores` is −inf for the target of row {int(row[own == -np.inf][0])}: a target must be a candidate."
-            )
+        if (bad := first_where(own == -np.inf)) is not None:
+            raise ValueError(f"`scores` is −inf for the target of row {row[bad]}: a target must be a candidate.")
         targets = relevant.sum(1)
         negative = ~relevant & (values != -np.inf)
         drawn = negative.sum(1)[row]
         chance = self._rng.random(len(values))[row]
         above = beaten_by(values[row], own, negative[row], self.ties, chance).astype(np.int64)
-        ids = np.arange(self._rows, self._rows + len(values)) if users is None else np.asarray(_array(users))
+        ids = np.arange(self._rows, self._rows + len(values)) if users is None else as_array(users)
         if ids.shape != (len(values),):
             raise ValueError(f"`users` must hold one id per row, got shape {ids.shape} for {len(values)} rows.")
         several = bool((targets > 1).any())
         pools = self._pool(n_items, drawn, row, len(values))
         if self.design.plain and not self.design.exhaustive:
             self._check_drawn(drawn, row, pools, values.shape[1] - 1)
-        if weights is not None:
-            weights = np.asarray(_array(weights), dtype=np.float64)[row]
         self._parts.append(RankCounts.from_ranks(
-            above + 1, pools, self.design, drawn=None if self.design.exhaustive else drawn, users=ids[row], weights=weights,
+            above + 1, pools, self.design, drawn=None if self.design.exhaustive else drawn, users=ids[row],
             order=_places(row, own) if several else None, targets=targets[row] if several else None,
             candidates=self.candidates,
         ))  # fmt: skip
@@ -143,26 +134,18 @@ class Accumulator:
         """Take in what another one has seen (of other cases); returns itself."""
         if not isinstance(other, Accumulator):
             raise TypeError(f"`other` must be an Accumulator, got {type(other).__name__}.")
-        if other.design != self.design:
-            raise ValueError(f"cannot merge '{other.design}' into '{self.design}': outcomes follow different laws.")
-        if other.candidates != self.candidates:
-            raise ValueError(
-                f"cannot merge candidates '{other.candidates}' into '{self.candidates}': ranks follow different laws."
-            )
+        for what in ("design", "candidates"):
+            mine, its = getattr(self, what), getattr(other, what)
+            if mine != its:
+                raise ValueError(f"cannot merge {what} '{its}' into '{mine}': ranks follow different laws.")
         if other._gather() is not None:
             self._parts.append(other.counts)
             self._rows += other._rows
         return self
 
-    def __add__(self, other: "Accumulator") -> "Accumulator":
-        if not isinstance(other, Accumulator):
-            return NotImplemented
-        both = Accumulator(self.design, self.n_items, candidates=self.candidates, ties=self.ties, name=self.name)
-        return both.merge(self).merge(other)
-
     def reset(self) -> None:
         """Forget what was seen."""
-        self._counts, self._parts, self._rows = None, [], 0
+        self._parts, self._rows = [], 0
 
     def __len__(self) -> int:
         return len(self._gather() or ())
@@ -191,11 +174,10 @@ class Accumulator:
         return f"<Accumulator: {f'nothing yet of {self.design}' if counts is None else counts}>"
 
     def _gather(self) -> RankCounts | None:
-        parts = self._parts if self._counts is None else [self._counts, *self._parts]
-        while len(parts) > 1:  # halves first: each count is touched a few times however many parts there are
-            parts = [a + b for a, b in zip(parts[::2], parts[1::2], strict=False)] + parts[len(parts) & ~1 :]
-        self._counts, self._parts = (parts[0] if parts else None), []
-        return self._counts
+        while len(self._parts) > 1:  # halves first: each count is touched a few times however many parts there are
+            pairs = zip_longest(self._parts[::2], self._parts[1::2])
+            self._parts = [one if two is None else one + two for one, two in pairs]
+        return self._parts[0] if self._parts else None
 
     def _pool(self, n_items: ArrayLike | None, drawn: Array, row: Array, rows: int) -> Array:
         if self.design.exhaustive:
@@ -206,7 +188,7 @@ class Accumulator:
                 "`n_items` is missing: how many candidates (target included) the full ranking has; "
                 "give it to Accumulator or, one per row, to update."
             )
-        pools = np.asarray(_array(given))
+        pools = np.asarray(as_array(given))
         if pools.ndim and pools.shape != (rows,):
             raise ValueError(f"`n_items` must be one number, or one per row, got shape {pools.shape} for {rows} rows.")
         return np.asarray(np.broadcast_to(pools, (rows,))[row])
@@ -214,67 +196,50 @@ class Accumulator:
     def _check_drawn(self, drawn: Array, row: Array, pools: Array, room: int) -> None:
         """Refuse rows with other numbers of negatives than the design's; fewer are fine where rows are padded to it."""
         least, most = (int(self.design.stages(int(size))[0]) for size in (pools.min(), pools.max()))
-        wrong = (drawn > most) | (room < least)
-        if wrong.any():
-            place = int(np.argmax(wrong))
+        if (place := first_where((drawn > most) | (room < least))) is not None:
             raise ValueError(
-                f"row {int(row[place])} of `scores` must hold the {most} negatives of '{self.design}' beside its target, "
-                f"got {int(drawn[place])}: if that many were drawn, write Sample({int(drawn[place])}); where some are "
-                "missing, pad the row with −inf."
+                f"row {row[place]} of `scores` must hold the {most} negatives of '{self.design}' beside its target, got "
+                f"{drawn[place]}: if that many were drawn, write Sample({drawn[place]}); where some are missing, pad the "
+                "row with −inf."
             )
 
 
-def _array(values: Any) -> Array:
-    """Return a NumPy array; tensors of torch leave their device and their graph."""
-    if hasattr(values, "detach"):
-        values = values.detach()
-        if str(values.dtype) == "torch.bfloat16":  # NumPy has no such type
-            values = values.float()
-        values = values.cpu().numpy()
-    return np.asarray(values)
+def as_array(values: Any) -> Array:
+    """Return a NumPy array; tensors leave their device and their graph."""
+    from fullrank.models.scorer import to_numpy  # late: it brings SciPy's sparse matrices
+
+    return to_numpy(values)
 
 
-def _relevance(scores: Array, target: Array) -> tuple[Array, BoolArray]:
-    """Return scores and, in their shape, which of them are targets."""
-    rows, columns = scores.shape
-    if target.ndim == 2 and target.shape == scores.shape and columns > 1:
+def _relevance(target: Array, rows: int, columns: int) -> BoolArray:
+    """Return which of the scores are those of targets, given as one column for all, one per row, or marked by 0 and 1."""
+    if target.shape == (rows, columns) and columns > 1:
         if not np.isin(target, (0, 1)).all():
             raise ValueError("`target` in the shape of `scores` must hold 0 and 1 only: which candidates are relevant.")
         relevant = target.astype(bool)
-        if not relevant.any(1).all():
-            row = int(np.flatnonzero(~relevant.any(1))[0])
+        if (row := first_where(~relevant.any(1))) is not None:
             raise ValueError(f"`target` has no relevant candidate in row {row}: leave such rows out.")
-        return scores, relevant
-    if target.dtype.kind == "f":
-        if target.shape not in {(rows,), (rows, 1)}:
-            raise ValueError(f"`target` as floats must be one score per row, got shape {target.shape} for {rows} rows.")
-        scores = np.concatenate([target.reshape(rows, 1), scores], axis=1)
-        target = np.zeros((), dtype=np.int64)
-    relevant = np.zeros(scores.shape, dtype=bool)
-    column = target_columns(target, rows, scores.shape[1], ", or one score per row as floats")
-    relevant[np.arange(rows), column] = True
-    return scores, relevant
+        return relevant
+    relevant = np.zeros((rows, columns), dtype=bool)
+    relevant[np.arange(rows), target_columns(target, rows, columns)] = True
+    return relevant
 
 
-def target_columns(target: Array, rows: int, columns: int, also: str = "") -> Array:
-    """Return the column of each row's target, given as one for all or one per row; ``also``: what else may be given."""
+def target_columns(target: Array, rows: int, columns: int) -> Array:
+    """Return the column of each row's target, given as one for all or one per row."""
     if target.dtype.kind not in "iu" or target.shape not in {(), (rows,), (rows, 1)}:
         raise ValueError(
-            f"`target` must be a column, one per row, 0/1 in the shape of `scores` {rows, columns}{also}, got shape "
+            f"`target` must be a column, one per row, or 0/1 in the shape of `scores` {rows, columns}, got shape "
             f"{target.shape} and type {target.dtype}."
         )
     column = np.broadcast_to(target.reshape(-1), (rows,))
-    outside = (column < -columns) | (column >= columns)
-    if outside.any():
-        row = int(np.argmax(outside))
-        raise ValueError(f"`target` is column {int(column[row])} in row {row}: there are {columns} candidates.")
+    if (row := first_where((column < -columns) | (column >= columns))) is not None:
+        raise ValueError(f"`target` is column {column[row]} in row {row}: there are {columns} candidates.")
     return column
 
 
 def _places(row: Array, own: Array) -> IntArray:
     """Return the place of each target among those of its row, best first; equal ones in the order of their columns."""
-    order = np.lexsort((np.arange(len(row)), -own, row))
-    first = np.concatenate([[0], np.flatnonzero(np.diff(row)) + 1])
     out = np.empty(len(row), dtype=np.int64)
-    out[order] = np.arange(len(row)) - np.repeat(first, np.diff([*first, len(row)])) + 1
+    out[np.lexsort((-own, row))] = np.arange(len(row)) - np.searchsorted(row, row) + 1
     return out

@@ -60,15 +60,48 @@ def cells_of(
     level = finest_level(FINEST, pools, pools if left is None else _distinct_bins(left[part] + 1 for part in chunks))
     named = cache(_named_block)
     lots: list[tuple[Any, ...]] = []
+    ends = [(each.min(), each.max()) for each in (pools >> (FINEST - level), a, m, x, late, j, T)]
+    table = _Table(np.array([(0, BLOCKS - 1), *ends]))
+    small = left is None and ends[2][0] > 0 and table.room <= 4 * min(M, CHUNK)
     for part in chunks:
         block = user_blocks(np.r_[part] if ids is None else ids[part], named)
         over = None if left is None else left[part]
         ints = (each[part] for each in (a, m, x, N, late, j, T))
-        lots.append(grouped(*_keyed(design, level, w[part], block, over, *ints)))
+        columns, sums = _keyed(design, level, w[part], block, over, *ints)
+        if small:
+            table.add(columns, sums)
+            continue
+        lots.append(grouped(columns, sums))
         if sum(keys.shape[1] for keys, *_ in lots) > 2 * CHUNK:
             lots = [_joined(lots)]
-    keys, *sums = _joined(lots)
-    return level, np.ascontiguousarray(keys.T), *sums
+    keys, *summed = table.cells() if small else _joined(lots)
+    return level, np.ascontiguousarray(keys.T), *summed
+
+
+class _Table:
+    """Sums of cases by every key that can occur, given its least and largest values; every rest is the whole pool.
+
+    Where few keys can occur, this is filled sooner than the cells that do are found.
+    """
+
+    def __init__(self, ends: IntArray) -> None:
+        self.lows, self.sizes = ends[:, 0], ends[:, 1] - ends[:, 0] + 1
+        self.room = np.prod(self.sizes, dtype=float)
+        self.sums: list[Array] = []
+
+    def add(self, columns: list[IntArray], sums: Sequence[Array]) -> None:
+        """Add cases by their keys and what is summed over them."""
+        place: Any = 0
+        for column, low, size in zip(columns[:3] + columns[4:], self.lows, self.sizes, strict=True):
+            place = place * size + (column - low) if size > 1 else place
+        more = [np.bincount(place, each, int(self.room)).astype(each.dtype, copy=False) for each in sums]
+        self.sums = [one + two for one, two in zip(self.sums, more, strict=True)] if self.sums else more
+
+    def cells(self) -> tuple[Any, ...]:
+        """Return what :func:`grouped` would of all cases."""
+        there = np.flatnonzero(self.sums[0])
+        keys = np.stack(np.unravel_index(there, self.sizes)) + self.lows[:, None]
+        return np.insert(keys, 3, keys[1], axis=0), *(each[there] for each in self.sums)
 
 
 def _named_block(name: str) -> int:

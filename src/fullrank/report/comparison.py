@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 from fullrank._types import Pair
 from fullrank.metrics import Metric
@@ -171,10 +171,6 @@ class Comparison:
     def _results(self) -> Results:
         return Results(self.rows, {str(self.metric): self}, self.level, self.target, self.about)
 
-    @overload
-    def to_html(self, path: None = None) -> str: ...
-    @overload
-    def to_html(self, path: str | Path) -> Path: ...
     def to_html(self, path: str | Path | None = None) -> str | Path:
         """Make one self-contained page, written to ``path`` atomically or returned as text. Needs the extra ``report``."""
         from fullrank.report.html import comparison_page, write_page

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 from fullrank._checks import require
 from fullrank._files import existing
@@ -250,10 +250,6 @@ class Report:
             fault = f"{type(error).__name__} {error}; write it again with `to_json`."
             raise ValueError(f"{str(path)!r} is not a whole report: {fault}") from None
 
-    @overload
-    def to_html(self, path: None = None) -> str: ...
-    @overload
-    def to_html(self, path: str | Path) -> Path: ...
     def to_html(self, path: str | Path | None = None) -> str | Path:
         """Make one self-contained page of the report: written to ``path`` atomically, or returned as text.
 
