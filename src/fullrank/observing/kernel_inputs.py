@@ -180,8 +180,13 @@ class State:
 
     def order_targets(self, scores: Array) -> None:
         """Find the place of each target among its user's, from their scores."""
-        if len(self.cases.targets) > len(self.cases.users):  # else there is nothing to order, nor to compile for it
+        if len(self.cases.targets) == len(self.cases.users):  # there is nothing to order, nor to compile for it
+            return
+        by = np.lexsort((-scores, self.group))
+        if (scores[by[1:]] == scores[by[:-1]]).any():  # perhaps of one user: ties are broken in one place
             k.order_targets(self.cases, self.rules, scores, self.order)
+        else:
+            self.order[by] = 1 + np.arange(len(by)) - self.cases.ptr[self.group[by]]
 
     def beaten_by(self, rows: IntArray, sizes: IntArray, items: IntArray, scores: Array) -> BoolArray:
         """Which of ``sizes`` items of each case of ``rows``, those after the target in its row, beat the target."""
