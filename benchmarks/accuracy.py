@@ -93,7 +93,7 @@ def draw(
 @cache
 def _prior(fold: int, name: str) -> HyperPrior:
     prior = HyperPrior.from_json((PRIORS / f"fold-{fold}.json").read_text(), name)
-    return prior.following(_prior(fold, FOLLOWED[name][0])) if name in FOLLOWED else prior
+    return prior.following(_prior(fold, "unseen")) if name in FOLLOWED else prior
 
 
 def logspline(catalogue: str, prior: str) -> LogSpline:

@@ -12,8 +12,7 @@ from scipy import stats
 
 from fullrank.observing import kernel_scores as scores
 from fullrank.observing import kernel_ties as k
-from fullrank.observing.kernel_inputs import Cases, rules_of
-from fullrank.observing.kernels import order_targets
+from fullrank.observing.kernel_inputs import Cases, State, rules_of
 from fullrank.ranks.design import Sample
 
 WORDS = st.integers(0, 2**64 - 1)
@@ -115,7 +114,7 @@ def places(scores: Any, targets: Any, order: Any) -> None:
     ptr = np.array([0, 1, n - 1, n])
     cases = Cases(np.array([0, 3, 5]), none, ptr, targets, none, none, none, False, 10 * n, n, n, none)
     rules = rules_of(Sample(9).courses(10), "optimistic", 0)._replace(tie_seed=np.uint64(7))
-    order_targets(cases, rules, scores, order)
+    State(cases, rules, none, none, none, order, none).order_targets(scores)
 
 
 @pytest.mark.parametrize("n", [1, 2, 4, 32, 33, 500])
@@ -124,7 +123,7 @@ def test_targets_are_placed_by_score_and_key_however_many_there_are(n: int) -> N
     word = oracle.user_key(7, 3)
     for values in (2, 5, 10**6):  # with few values nearly all are tied
         scores, targets = rng.integers(0, values, n).astype(float), np.sort(rng.choice(10 * n, n, replace=False))
-        order = np.zeros(n + 2, dtype=np.int64)
+        order = np.ones(n + 2, dtype=np.int64)  # as states begin
         places(np.pad(scores, 1), np.pad(targets, 1), order)
         best = sorted(range(n), key=lambda c: (-scores[c], -oracle.item_key(word, int(targets[c]))))
         expected = np.empty(n, dtype=np.int64)

@@ -19,9 +19,18 @@ from fullrank.estimators import intervals
 from fullrank.estimators._grid import Grid
 from fullrank.estimators.bounds import bounds_of
 from fullrank.estimators.posterior import Posterior
-from fullrank.estimators.problem import Estimator, Fit, Problem, Solve, Target, build_problem, is_exhaustive
+from fullrank.estimators.problem import (
+    Estimator,
+    Fit,
+    Problem,
+    Solve,
+    Target,
+    build_problem,
+    is_exhaustive,
+    refuse_compared,
+)
 from fullrank.metrics import Metric, Recall, parse_metric, rank_offset
-from fullrank.ranks.counts import NO_RANK_LAW, RankCounts
+from fullrank.ranks.counts import RankCounts
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +61,7 @@ class PointEstimate:
 
     def curve(self, metric: Metric | str, ks: int | Iterable[int]) -> FloatArray:
         """Return the metric at every cut-off in ``ks`` (a number means 1..ks)."""
-        cuts = range(1, ks + 1) if isinstance(ks, int) else ks
-        return np.array([self.expect(parse_metric(metric) @ k) for k in cuts])
+        return np.array([self.expect(parse_metric(metric) @ k) for k in cut_offs(ks)])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -98,7 +106,7 @@ class RankDistribution:
 
     def curve(self, metric: Metric | str, ks: int | Iterable[int]) -> FloatArray:
         """Return the metric at every cut-off in ``ks`` (a number means 1..ks)."""
-        metric, cuts = parse_metric(metric), list(range(1, ks + 1) if isinstance(ks, int) else ks)
+        metric, cuts = parse_metric(metric), list(cut_offs(ks))
         top = max(cuts, default=0)
         plain = self.known is None and not len(self.counts.groups.weight) > 1 and metric.name != "precision"
         if plain and min(cuts, default=0) >= 1 and top <= len(self.grid) and self.grid.hi[top - 1] == top:
@@ -298,8 +306,8 @@ def fit_distribution(
     if is_exhaustive(counts):
         return empirical(estimator, counts)
     behind = counts.has_compared_part
-    if behind and not compared:  # there is no law P(outcome | R), since P(ahead | R) is unknown
-        raise ValueError(f"`{type(estimator).__name__}` cannot use these counts: {NO_RANK_LAW}")
+    if not compared:
+        refuse_compared(counts, type(estimator).__name__)
     known, unknown = counts.sampled_part() if behind else counts.known()
     if unknown is None:
         return taken_as_known(estimator, counts, counts, None)
@@ -323,6 +331,11 @@ def taken_as_known(
 ) -> RankDistribution:
     """A distribution with no smooth part: every case of ``known`` stands at the rank it shows."""
     return RankDistribution(counts, estimator, Grid.dense(0), np.empty((0, 0)), n_items, known=known)
+
+
+def cut_offs(ks: int | Iterable[int]) -> Iterable[int]:
+    """Return the cut-offs a user means: a number stands for 1..ks."""
+    return range(1, ks + 1) if isinstance(ks, int) else ks
 
 
 def refuse_closed(counts: RankCounts, metric: Metric) -> None:

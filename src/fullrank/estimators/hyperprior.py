@@ -40,10 +40,9 @@ ANYTHING = ((0.3, 0.003), (0.02, 0.003))
 ANYTHING_WEIGHT = 0.0005
 #: Of the hits in a compared part whose places are not known, so many are taken to have come late.
 LATE_SHARE = 0.4
-#: Priors that follow another, and how far in logs. Laws given (j, T) or what is ahead follow the prior for unseen items,
-#: which has seen them all together. Chosen on ten folds of ``benchmarks/accuracy.py`` without the last, and on families
-#: outside ``benchmarks/guided.py``.
-FOLLOWED = {"several": ("unseen", 0.4), "compared": ("unseen", 0.65)}
+#: How far, in logs, laws given (j, T) or what is ahead follow the prior for unseen items, which has seen them all together.
+#: Chosen on ten folds of ``benchmarks/accuracy.py`` without the last, and on families outside ``benchmarks/guided.py``.
+FOLLOWED = {"several": 0.4, "compared": 0.65}
 
 
 def bins_of(order: IntArray, targets: IntArray) -> IntArray:
@@ -202,9 +201,9 @@ class HyperPrior:
         means = np.stack([kind.means[0] + self.trend(n_items) * kind.slope for kind in self.kinds])
         return weights / weights.sum(), means
 
-    def following(self, other: "HyperPrior") -> "HyperPrior":
-        """Return this prior as one that follows another."""
-        return replace(self, follows=(other, FOLLOWED[self.name][1]))
+    def following(self, together: "HyperPrior") -> "HyperPrior":
+        """Return this prior of laws by strata as one that follows another of all strata together."""
+        return replace(self, follows=(together, FOLLOWED[self.name]))
 
     def for_several(self, several: "HyperPrior") -> "HyperPrior":
         """Return the kinds of this prior for one target, with the bins of (j, T) of one learned from several targets.
@@ -290,4 +289,4 @@ def shipped(name: str = "unseen") -> HyperPrior:
     """
     file = "hyperprior_compared.json" if name in ("guided", "patient", "compared") else "hyperprior.json"
     prior = HyperPrior.from_json(resources.files(__package__).joinpath(file).read_text(), name)
-    return prior.following(shipped(FOLLOWED[name][0])) if name in FOLLOWED else prior
+    return prior.following(shipped("unseen")) if name in FOLLOWED else prior

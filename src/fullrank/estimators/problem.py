@@ -280,10 +280,15 @@ def positive_solve(gram: FloatArray, right: FloatArray) -> FloatArray:
     return np.asarray(np.linalg.lstsq(gram, right, rcond=None)[0])
 
 
-def refuse_unordered(counts: RankCounts, name: str) -> None:
-    """Refuse designs whose outcomes have no order: on ``Adaptive``, a rank of 2 in 99 and one in 3199 differ."""
+def refuse_compared(counts: RankCounts, name: str) -> None:
+    """Refuse counts with a part compared in full: they have no law P(outcome | R), since P(ahead | R) is unknown."""
     if counts.has_compared_part:
         raise ValueError(f"`{name}` cannot use these counts: {NO_RANK_LAW}")
+
+
+def refuse_unordered(counts: RankCounts, name: str) -> None:
+    """Refuse designs whose outcomes have no order: on ``Adaptive``, a rank of 2 in 99 and one in 3199 differ."""
+    refuse_compared(counts, name)
     if not counts.design.plain:
         raise ValueError(
             f"`{name}` is not defined on the design '{counts.design}': its outcomes have no order; "

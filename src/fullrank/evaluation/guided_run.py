@@ -194,14 +194,8 @@ def open_shares(
     posterior, counts = dist.posterior, dist.fitted
     if posterior is None or counts is None:
         raise ValueError("the estimate has no posterior: it does not say what each case leaves open.")
-    names = (
-        "order",
-        "targets",
-        "ahead",
-        "recent",
-        "drawn",
-        "hits",
-    )  # what cases of one gain and outcome have in common
+    # what cases of one gain and outcome have in common
+    names = ("order", "targets", "ahead", "recent", "drawn", "hits")
     asked, known = case_keys(seen, cases, *names), np.stack([counts.column(name) for name in names], axis=1)
     which = np.unique(np.concatenate([known, asked]), axis=0, return_inverse=True)[1].ravel()
     own, of_case = np.split(which, [len(known)])

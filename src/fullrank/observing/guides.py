@@ -219,15 +219,13 @@ class Walk:
         self.ahead, self.recent, self.depth = (block.so_far(name) for name in ("ahead", "recent", "depth"))
         self.late = np.zeros_like(self.depth)  # hits in the last half, of what was compared just now
         self.kept = np.zeros(len(self.group), dtype=bool)  # which cases are never closed: a random share of them
-        if share := float(
-            getattr(task.design, "keep_open", 0.0)
-        ):  # the same whatever the model, the guide and the batch
+        # the same whatever the model, the guide and the batch
+        if share := float(getattr(task.design, "keep_open", 0.0)):
             pairs = np.stack([self.users, self.targets], axis=1).tolist()
             self.kept[:] = [np.random.default_rng([task.seed, 11, *pair]).random() < share for pair in pairs]
         deepest = np.maximum(task.design.compares or task.n_items, np.maximum.reduceat(self.depth, block.ptr[:-1]))
-        self.lists = self.guide.first(
-            task, block, np.arange(len(block.users)), deepest
-        )  # its first items of every user
+        #: The guide's first items of every user.
+        self.lists = self.guide.first(task, block, np.arange(len(block.users)), deepest)
         #: Cases, and items seen to beat them just now.
         self.beaten_by: list[tuple[IntArray, IntArray]] = []
         #: How many items every case is compared with unless it is closed.

@@ -179,13 +179,15 @@ class State:
         return scratch
 
     def order_targets(self, scores: Array) -> None:
-        """Find the place of each target among its user's, from their scores."""
-        if len(self.cases.targets) == len(self.cases.users):  # there is nothing to order, nor to compile for it
-            return
-        by = np.lexsort((-scores, self.group))
-        if (scores[by[1:]] == scores[by[:-1]]).any():  # perhaps of one user: ties are broken in one place
-            k.order_targets(self.cases, self.rules, scores, self.order)
-        else:
+        """Find the place, from 1, of each target among its user's, from their scores.
+
+        Tied targets are ordered by their keys under every tie rule: places must be 1..T, and which of two relevant items
+        takes which place changes no metric.
+        """
+        if len(self.cases.targets) > len(self.cases.users):  # else there is nothing to order, nor to compile for it
+            keys = np.empty(len(scores), dtype=np.uint64)
+            k.target_keys(self.cases, self.rules, keys)
+            by = np.lexsort((~keys, -scores, self.group))
             self.order[by] = 1 + np.arange(len(by)) - self.cases.ptr[self.group[by]]
 
     def beaten_by(self, rows: IntArray, sizes: IntArray, items: IntArray, scores: Array) -> BoolArray:

@@ -12,7 +12,7 @@ from fullrank.observing.compiled import Array, folded, kernel
 from fullrank.observing.kernel_draws import draw_items, keep_range, mark_negatives, next_goal, unmark
 from fullrank.observing.kernel_inputs import CHUNK, NAN_SCORE, NO_CANDIDATE
 from fullrank.observing.kernel_scores import close_user, dot_rows, open_user, score_items, score_range
-from fullrank.observing.kernel_ties import RANDOM, any_nan, beats, count_above, item_key, mix64, tally, user_key
+from fullrank.observing.kernel_ties import any_nan, beats, count_above, item_key, mix64, tally, user_key
 
 #: Scores looked at more closely where some of a chunk are too near to the target's.
 FINE = 64
@@ -192,17 +192,12 @@ def fill_draws(
 
 
 @kernel
-def order_targets(cases: Any, rules: Any, scores: Array, order: Array) -> None:
-    """The place, from 1, of each target among its user's.
-
-    Tied targets are ordered by their keys under every tie rule: places must be 1..T, and which of two relevant items
-    takes which place changes no metric.
-    """
+def target_keys(cases: Any, rules: Any, out: Array) -> None:
+    """The keys of targets: of those that are tied, the one with the largest comes first, as :func:`beats` has it."""
     for g in range(len(cases.users)):
-        b, e, key = cases.ptr[g], cases.ptr[g + 1], user_key(rules.tie_seed, cases.users[g])
-        for c in range(b, e):
-            own, target = scores[b:e], np.int64(cases.targets[c])
-            order[c] = 1 + count_above(own, cases.targets[b:e], -1, e - b, scores[c], key, target, RANDOM)
+        key = user_key(rules.tie_seed, cases.users[g])
+        for c in range(cases.ptr[g], cases.ptr[g + 1]):
+            out[c] = item_key(key, np.int64(cases.targets[c]))
 
 
 @kernel

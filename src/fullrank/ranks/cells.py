@@ -62,6 +62,7 @@ def cells_of(
     lots: list[tuple[Any, ...]] = []
     ends = [(each.min(), each.max()) for each in (pools >> (FINEST - level), a, m, x, late, j, T)]
     table = _Table(np.array([(0, BLOCKS - 1), *ends]))
+    # where few keys can occur, a table of them all is filled sooner than those that do are found
     small = left is None and ends[2][0] > 0 and table.room <= 4 * min(M, CHUNK)
     for part in chunks:
         block = user_blocks(np.r_[part] if ids is None else ids[part], named)
@@ -79,10 +80,7 @@ def cells_of(
 
 
 class _Table:
-    """Sums of cases by every key that can occur, given its least and largest values; every rest is the whole pool.
-
-    Where few keys can occur, this is filled sooner than the cells that do are found.
-    """
+    """Sums of cases by every key that can occur, given its least and largest values; every rest is the whole pool."""
 
     def __init__(self, ends: IntArray) -> None:
         self.lows, self.sizes = ends[:, 0], ends[:, 1] - ends[:, 0] + 1
