@@ -219,6 +219,25 @@ def test_a_function_that_scores_the_first_item_only_was_taken_for_one_of_flat_pa
     assert flat == fr.observe((users, items), split, "uni9", progress=False)
 
 
+@pytest.mark.parametrize("flat", [False, True])
+def test_scores_that_change_from_call_to_call_were_ranked_as_if_exact(world, flat):
+    users, items, split = world
+    rng = np.random.default_rng(0)
+
+    def with_dropout(u, i):
+        if not flat:
+            u = u[:, None]
+        kept = rng.random((*np.broadcast_shapes(u.shape, i.shape), 4)) < 0.9
+        return (users[u] * items[i] * kept).sum(-1)
+
+    with pytest.raises(ValueError, match=r"user 0 and item \d+ the score \S+ and then \S+; a score must be the same"):
+        fr.evaluate({"mine": with_dropout}, split, "recall@10", progress=False)
+    rounded = fr.observe(
+        lambda u, i: (users[u][:, None] * items[i]).sum(-1) * (1 + 1e-6 * rng.random()), split, "full", progress=False
+    )
+    assert rounded.cases.sum() == 40  # machines may round differently from call to call
+
+
 def test_wrong_shapes_are_found_on_a_few_pairs_and_not_on_all(world):
     _, _, split = world
     asked = []

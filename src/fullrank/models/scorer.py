@@ -169,7 +169,8 @@ class Pairs:
     ``flat`` says that users, items and scores are all of shape (b·m,), as in ``(U[u] * V[i]).sum(-1)``; scores of shape
     (b·m, 1) will do. ``None`` finds out at the first call: the function is asked for a few pairs in the first form and, if
     it fails or gives another shape, in the second. They have b = 2 and m = 3, for with b = m, or one of them 1, a function
-    of flat pairs could give the right shape and wrong scores.
+    of flat pairs could give the right shape and wrong scores. Every pair is among them twice: a function that scores it
+    differently is refused.
     """
 
     function: Callable[[IntArray, IntArray], Any]
@@ -181,26 +182,41 @@ class Pairs:
     def score(self, users: IntArray, items: IntArray) -> Array:
         """Call the function and bring its scores into the shape of ``items``."""
         if self.flat is None:
-            self._find_form(np.resize(users[:1], 2), np.resize(items[:1], (2, 3)))
+            self._find_form(np.resize(users[:1], 2), np.resize(items[:1, :3], (2, 3)))
         return self._ask(users, items, bool(self.flat))
 
     def _find_form(self, users: IntArray, items: IntArray) -> None:
         """Ask in both forms and remember the one that is answered."""
-        flat = False
+        asked, flat = items.ravel().copy(), False
         try:
-            self._ask(users, items, flat)
+            scores = self._ask(users, items, flat)
         except Exception as error:  # whatever a function does that was handed the wrong form
             flat = True
             try:
-                together = self._ask(users, items, flat)
+                scores = self._ask(users, items, flat)
                 if isinstance(error, _WrongShapeError):
-                    self._check_alone(users[:1], items[:1, 1:2], float(together[0, 1]))
+                    self._check_alone(users[:1], items[:1, 1:2], float(scores[0, 1]))
             except Exception as other:
                 error.add_note(f"Asked for {items.size} flat pairs instead: {other}")
                 if isinstance(error, _WrongShapeError) and isinstance(other, _WrongShapeError):
                     raise ValueError(f"{error} {other}") from None
                 raise error from None
+        self._check_steady(int(users[0]), asked, scores.ravel())
         _settle(self, flat=flat)
+
+    def _check_steady(self, user: int, items: IntArray, scores: Array) -> None:
+        """Refuse a function that gives an item, asked for twice, two scores: a rank among them would be one of many."""
+        _, first, which = np.unique(items, return_index=True, return_inverse=True)
+        before = scores[first][which]
+        if scores.dtype.kind not in "fiub":
+            return  # refused when they are ranked
+        unlike = ~np.isclose(before, scores, rtol=1e-2, atol=1e-6, equal_nan=True)
+        if unlike.any():
+            at = int(np.argmax(unlike))
+            raise ValueError(
+                f"model `{self.name}` gave user {user} and item {items[at]} the score {before[at]:g} and then "
+                f"{scores[at]:g}; a score must be the same whenever it is asked for: is dropout on, or chance at work?"
+            )
 
     def _check_alone(self, user: IntArray, item: IntArray, together: float) -> None:
         """Refuse a function whose score of a pair is another when it is asked alone: it takes the first form, and errs."""
