@@ -146,7 +146,7 @@ def test_open_cases_of_which_nothing_was_drawn_leave_the_prior_and_the_bounds():
     keys = counts.keys.copy()
     keys[:, 4:6] = np.where(keys[:, [3]] > 0, 0, keys[:, 4:6])
     silent = RankCounts(counts.design, counts.level, keys, *(getattr(counts, name) for name in (
-        "cases", "scored", "weight", "pool_weight", "auc_weight", "compared_weight")))  # fmt: skip
+        "cases", "scored", "weight", "pool_weight", "auc_weight", "compared_weight", "square_weight")))  # fmt: skip
     dist = fr.LogSpline().fit(silent)
     low, high = dist.interval("recall@10")
     assert low < 0.95 * truth(R, "recall@10")  # what was not looked at is not known

@@ -174,18 +174,30 @@ def dense_bounds(counts, metric, level=0.95):
 
     prepared = CompatibleRanks(counts, level)
     everywhere = np.ones(len(counts.keys), dtype=bool)
-    held = _Programme(prepared, prepared.unknown.weight, everywhere, (1 - level) / CUTS)
-    gain = np.zeros(len(prepared.grid))
-    head = prepared.grid.mean_gain(fr.parse_metric(metric), counts.n_items)
-    gain[: len(head)] = head
-    ends = [
-        linprog(
-            sign * gain, A_ub=np.concatenate([held.before, -held.before]), b_ub=np.concatenate([held.high, -held.low]),
-            A_eq=np.ones((1, len(gain))), b_eq=[1.0],
-        ).fun
-        for sign in (1, -1)
-    ]  # fmt: skip
-    return ends[0], -ends[1]
+    unknown, grid = prepared.unknown, prepared.grid
+    held = _Programme(prepared, unknown.weight, unknown.square_weight, everywhere, (1 - level) / CUTS)
+    before = [
+        fr.Sample(int(counts.sizes[0])).law(each, counts.n_items, *_outcomes(counts)) for each in (grid.hi, grid.lo)
+    ]
+    ends = []
+    for sign, rank in ((1, grid.hi), (-1, grid.lo)):  # the least gain of a cell is that of its last rank
+        gain = sign * fr.parse_metric(metric).gain(rank, counts.n_items)
+        found = linprog(
+            gain, A_ub=held.rows, b_ub=np.concatenate([held.high, -held.low]), A_eq=np.ones((1, len(gain))), b_eq=[1.0]
+        )
+        ends.append(sign * found.fun)
+    # rows: of the last rank of a cell at least, of the first at most so many are seen up to a cut
+    spoken = 1 + (counts.n_items - 1) * (_outcomes(counts)[1] + 0.5) / (counts.sizes[0] + 1)
+    N, m = counts.n_items, counts.sizes[0]
+    cuts = np.geomspace((1 + (N - 1) * 0.5 / (m + 1)) * 1.001, N * 0.9, CUTS)
+    for rows, law in zip(np.split(held.rows, 2), before, strict=True):
+        assert np.abs(rows) == pytest.approx((law @ (spoken[:, None] <= cuts)).T, abs=1e-9)
+    return tuple(ends)
+
+
+def _outcomes(counts):
+    hits = np.arange(int(counts.sizes[0]) + 1)
+    return np.full_like(hits, counts.sizes[0]), hits
 
 
 @pytest.mark.parametrize(("n_items", "negatives", "cases"), [(300, 9, 50), (3000, 99, 2000), (50_000, 99, 20_000)])

@@ -142,7 +142,8 @@ def test_converges_with_very_many_cases(cases):
     true = np.exp(((np.arange(20_000) + 0.5) / 20_000) ** 1.3 * np.log(N))
     seen = np.round(cases * fr.Sample(m).law(true, N, np.full(m + 1, m), x).mean(0)).astype(np.int64)
     one = fr.RankCounts.from_outcomes(np.full(m + 1, m), x, N, fr.Sample(m), users=np.zeros(m + 1, dtype=int))
-    sums = {name: getattr(one, name) * seen for name in ("cases", "scored", "weight", "pool_weight", "auc_weight")}
+    names = ("cases", "scored", "weight", "pool_weight", "auc_weight", "square_weight")
+    sums = {name: getattr(one, name) * seen for name in names}
     dist = fr.LogSpline().fit(replace(one, **sums))
     assert dist.fit_info.converged
     assert dist.expect("recall@100") == pytest.approx((true < 100.5).mean(), rel=0.1)

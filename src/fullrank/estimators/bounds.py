@@ -2,7 +2,9 @@
 
 Outcomes are ordered by the rank they speak for. At some twenty places along that order the share of cases up to there has a
 Clopper-Pearson interval, jointly at the level asked for (Bonferroni); every rank distribution that keeps within all of them
-is compatible with the counts, and the least and largest value of a metric over these is a linear programme.
+is compatible with the counts, and the least and largest value of a metric over these is a linear programme. Ranks of one
+cell of the grid and numbers of candidates of one bin differ a little in their laws and gains: the programme takes those that
+rule out least.
 """
 
 from weakref import WeakKeyDictionary
@@ -15,11 +17,13 @@ from fullrank.estimators._grid import Grid
 from fullrank.estimators.intervals import cell_gains, check_interval, reach
 from fullrank.estimators.problem import Estimate
 from fullrank.metrics import Metric, parse_metric
-from fullrank.ranks.counts import RankCounts
+from fullrank.ranks.counts import PoolTable, RankCounts
 from fullrank.ranks.design import ALL
 
 #: Bins of pool sizes, and places along the order of outcomes: more of them hardly narrow the bounds and cost time.
-MOST_POOLS, CUTS = 6, 20
+MOST_POOLS, CUTS = 8, 20
+#: Of a metric of one's own, so many ranks of a cell are asked for.
+PLACES = 9
 #: Places j of a target among its user's at which a new stratum begins: users' first two targets, and the others. More strata
 #: have fewer cases each: their limits are wider, and the bounds no narrower.
 STRATA = (3,)
@@ -85,29 +89,45 @@ class CompatibleRanks:
 
     def _prepare(self, unknown: RankCounts) -> None:
         """Find the laws of the cases whose ranks are not known, and where along the order of outcomes these are."""
-        design, self.cases = unknown.design, unknown.cases
+        design = unknown.design
         self.bins = np.unique(_bins(unknown), return_inverse=True)[1]
         tables = [problem.with_all_outcomes(unknown, table) for table in unknown.tables(self.bins)]
         self.grid = problem.coarse_cells(problem.cells_for(tables, design), tables, design)
         # places along the order of outcomes, dense where the head is decided; a function of the design and N alone
         N, finest = unknown.n_items, max(int(size) for size in unknown.sizes if size != ALL)
         cuts = np.geomspace((1 + (N - 1) * 0.5 / (finest + 1)) * 1.001, N * 0.9, CUTS)
-        before, possible = [], []
-        for table in tables:
-            law = self.grid.law(design, table.n_items, table.drawn, table.hits) * problem.size_shares(unknown, table)
-            sampled = table.drawn != ALL
-            if not sampled.all():  # the others: cases whose rank is known are not among these
-                law[:, ~sampled] = 0.0
-                law /= np.maximum(law.sum(1, keepdims=True), 1e-300)
-            spoken = _speaks_for(table.drawn, table.hits, table.n_items)
-            before.append(np.clip(law @ (spoken[:, None] <= cuts), 0.0, 1.0))
-            # a rank that would have been seen to be what it is, is not theirs
-            possible.append((law.sum(1) > 0) & (self.grid.lo <= table.n_items + 0.5))
-        self.before = np.array(before)  # bins of pool sizes × cells × cuts: probability of an outcome up to the cut
-        self.possible = np.array(possible)  # bins × cells: ranks that a case whose rank is not known can have
+        found = [
+            self._reaches(unknown, table, cuts, 2 ** (unknown.column("pool")[self.bins == index] / 2.0**unknown.level))
+            for index, table in enumerate(tables)
+        ]
+        # bins of pool sizes × cells × cuts: the least and the largest probability of an outcome up to the cut; and
+        # bins × cells: ranks that a case whose rank is not known can have
+        self.least, self.most, self.possible = (np.array(each) for each in zip(*found, strict=True))
         pool = np.array([table.n_items for table in tables])[self.bins]
         # the first cut that the outcome of every cell of the counts is up to
         self.places = np.searchsorted(cuts, _speaks_for(unknown.column("drawn"), unknown.column("hits"), pool))
+
+    def _reaches(
+        self, counts: RankCounts, table: PoolTable, cuts: FloatArray, pools: FloatArray
+    ) -> tuple[FloatArray, FloatArray, BoolArray]:
+        """Of one bin of pool sizes, which begin at ``pools``: how likely outcomes up to each cut are, cell by cell.
+
+        The least rank of a cell among the most candidates is beaten least, the largest among the fewest most.
+        """
+        fewest = min(float(np.ceil(pools.min() * (1 - 1e-9))), table.n_items)
+        most = max(float(np.floor(pools.max() * 2 ** (2.0**-counts.level))), table.n_items)
+        up_to = _speaks_for(table.drawn, table.hits, table.n_items)[:, None] <= cuts
+        share, sampled = problem.size_shares(counts, table), table.drawn != ALL
+        ends, likely = [], np.zeros(len(self.grid), dtype=bool)
+        for ranks, size in ((self.grid.lo, most), (np.minimum(self.grid.hi, int(fewest)), fewest)):
+            law = counts.design.law(ranks.astype(np.float64), size, table.drawn, table.hits) * share
+            if not sampled.all():  # the others: cases whose rank is known are not among these
+                law[:, ~sampled] = 0.0
+                law /= np.maximum(law.sum(1, keepdims=True), 1e-300)
+            ends.append(np.clip(law @ up_to, 0.0, 1.0))
+            likely |= law.sum(1) > 0
+        # a rank that would have been seen to be what it is, is not theirs
+        return np.minimum(*ends), np.maximum(*ends), likely & (self.grid.lo <= most + 0.5)
 
     def bounds(self, metric: Metric) -> Pair:
         """Return the least and largest value of the metric.
@@ -126,12 +146,13 @@ class CompatibleRanks:
             return low, high
         exact = high
         unknown, group = self.unknown, self.unknown.group_of
-        stratum, scale, least, most = _extreme_gains(unknown, self.grid, metric)
+        stratum, scale, least, most = _extreme_gains(unknown, self._ranks_in_cells(metric), metric)
         weight = unknown.weight * scale[group]
         strata = np.unique(stratum[scale > 0])
         for each in strata:
             here = (stratum[group] == each) & (weight > 0)
-            programme = _Programme(self, weight, here, (1 - self.level) / (CUTS * len(strata)))
+            squares = (unknown.square_weight * scale[group] ** 2)[here]
+            programme = _Programme(self, weight, squares, here, (1 - self.level) / (CUTS * len(strata)))
             share = float(weight[here].sum()) / counts.users_weight
             low += share * programme.least(least[each])
             high -= share * programme.least(-most[each])
@@ -139,25 +160,36 @@ class CompatibleRanks:
             high = min(high, exact + reach(unknown, metric, counts.n_items)[1] / counts.users_weight)
         return min(low, high), high
 
+    def _ranks_in_cells(self, metric: Metric) -> list[Grid]:
+        """Grids of single ranks, one of each cell, between which a metric's gain has its extremes."""
+        places = np.linspace(0, 1, 2 if metric.function is None else PLACES)
+        inside = (np.round(self.grid.lo + each * (self.grid.hi - self.grid.lo)).astype(np.int64) for each in places)
+        return [Grid(ranks, ranks) for ranks in inside]
+
 
 class _Programme:
     """A linear programme over one P(R) per bin of pool sizes, with limits on the share of outcomes up to each cut."""
 
-    def __init__(self, ranks: CompatibleRanks, weight: FloatArray, here: BoolArray, alpha: float) -> None:
+    def __init__(
+        self, ranks: CompatibleRanks, weight: FloatArray, squares: FloatArray, here: BoolArray, alpha: float
+    ) -> None:
         from scipy.special import betaincinv
 
         w = weight[here]
         total = float(w.sum())
         # Clopper and Pearson's limits of the share of so many cases, which miss it with a probability of at most alpha
-        cases = total**2 / float((w**2 / ranks.cases[here]).sum())
+        cases = total**2 / float(squares.sum())
         k = np.cumsum(np.bincount(ranks.places[here], w, CUTS + 1))[:CUTS] / total * cases
         self.low = np.where(k > 0, betaincinv(np.maximum(k, 1e-12), cases - k + 1, alpha / 2), 0.0)
         self.high = np.where(k < cases, betaincinv(k + 1, np.maximum(cases - k, 1e-12), 1 - alpha / 2), 1.0)
-        shares = np.bincount(ranks.bins[here], w, len(ranks.before)) / total
+        shares = np.bincount(ranks.bins[here], w, len(ranks.least)) / total
         kept = shares > 0
         self.shares, self.possible = shares[kept], ranks.possible[kept]
-        # cuts × (bins × cells), times the share of the bin
-        self.before = (shares[kept, None, None] * ranks.before[kept]).reshape(-1, CUTS).T
+        # twice cuts × (bins × cells), times the share of the bin: at least so many are up to a cut, and not more than these
+        least, most = (
+            (shares[kept, None, None] * each[kept]).reshape(-1, CUTS).T for each in (ranks.least, ranks.most)
+        )
+        self.rows = np.concatenate([least, -most])
 
     def least(self, gain: FloatArray) -> float:
         """Return the least mean gain of a case, by column generation.
@@ -178,7 +210,7 @@ class _Programme:
             kept = np.flatnonzero((active & self.possible).ravel())
             found = linprog(
                 cost.ravel()[kept],
-                A_ub=np.concatenate([self.before[:, kept], -self.before[:, kept]]),
+                A_ub=self.rows[:, kept],
                 b_ub=np.concatenate([self.high, -self.low]) + 1e-9,
                 A_eq=(kept // len(gain) == np.arange(len(cost))[:, None]).astype(np.float64),
                 b_eq=np.ones(len(cost)),
@@ -190,8 +222,8 @@ class _Programme:
                     return float(gain.min())
                 active = np.ones_like(active)
                 continue
-            above, below = np.split(found.ineqlin.marginals, 2)
-            rest = cost - ((above - below) @ self.before).reshape(cost.shape) - found.eqlin.marginals[:, None]
+            priced = (found.ineqlin.marginals @ self.rows).reshape(cost.shape)
+            rest = cost - priced - found.eqlin.marginals[:, None]
             rest[~self.possible] = np.inf
             missing = float(np.minimum(rest.min(1), 0.0).sum())
             wall = np.pad(rest, ((0, 0), (1, 1)), constant_values=np.inf)
@@ -212,26 +244,31 @@ def _bins(counts: RankCounts) -> IntArray:
 
 
 def _extreme_gains(
-    counts: RankCounts, grid: Grid, metric: Metric
+    counts: RankCounts, grids: list[Grid], metric: Metric
 ) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
     """The stratum of every (j, T) and its largest gain; per stratum the least and largest gain of each cell over that.
 
-    Of the metrics here, those of one j have the same shape over R′ for every T, and one that is cut off before j has none.
+    ``grids`` have single ranks, each one of every cell. Of the metrics here, those of one j have the same shape over R′ for
+    every T, and one that is cut off before j has none.
     """
     order, ahead = counts.groups.order, counts.groups.ahead
     edges = LEAD_STRATA if ahead.any() else STRATA
     stratum = np.searchsorted(edges, order + ahead, side="right")
     scale = np.zeros(len(order))
-    least = np.full((len(edges) + 1, len(grid)), np.inf)
+    least = np.full((len(edges) + 1, len(grids[0])), np.inf)
     most = -least
-    for _, which, gain in grid.gains(metric, counts.n_items, counts.groups, np.zeros_like(order)):
-        scale[which] = np.abs(gain).max(1, initial=0.0)
+    asked = (grid.gains(metric, counts.n_items, counts.groups, np.zeros_like(order)) for grid in grids)
+    for found in zip(*asked, strict=True):
+        which = found[0][1]
+        shape = np.zeros((len(grids), len(which), len(grids[0])))
+        for place, (_, _, gain) in enumerate(found):
+            shape[place, :, : gain.shape[1]] = gain
+        scale[which] = np.abs(shape).max((0, 2), initial=0.0)
         some, row = scale[which] > 0, stratum[which[0]]
         if not some.any():
             continue
-        shape = np.zeros((int(some.sum()), len(grid)))
-        shape[:, : gain.shape[1]] = gain[some] / scale[which][some, None]
-        least[row], most[row] = np.minimum(least[row], shape.min(0)), np.maximum(most[row], shape.max(0))
+        shape = shape[:, some] / scale[which][some, None]
+        least[row], most[row] = np.minimum(least[row], shape.min((0, 1))), np.maximum(most[row], shape.max((0, 1)))
     return stratum, scale, least, most
 
 

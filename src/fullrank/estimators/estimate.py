@@ -172,8 +172,7 @@ class RankDistribution:
                 return value, value
             low, high = self.posterior.interval(metric, (value - exact) / share, level, self._pool)
             span = exact + share * low, exact + share * high
-            unlike = self.posterior.unlike_shape and not metric.whole_auc
-            return intervals.hull(span, self.bounds(metric, level)) if unlike else span
+            return intervals.hull(span, self.bounds(metric, level)) if self.posterior.needs_bounds else span
         if self._replicates is None:
             return intervals.refit_interval(self, metric, level)
         problem, masses = self._replicates
@@ -195,7 +194,7 @@ class RankDistribution:
         return total / whole, 1 - self.known.users_weight / whole
 
     def _case_variance(self, metric: Metric, value: float) -> float:
-        """Return Σ w²(gain − value/T)² over the cases, their weights taken as alike."""
+        """Return Σ w²(gain − value/T)² over the cases; weights have nothing to do with gains."""
         counts = self.counts
         squares = first = 0.0
         from_counts = metric.whole_auc and self.n_items is None
@@ -210,7 +209,7 @@ class RankDistribution:
             by_user = groups._replace(weight=groups.weight / groups.targets)
             first += float((self.masses * self.grid.pooled_gains(metric, self._pool, by_user, rows)[0]).sum())
         total = squares - 2 * value * first + value**2 * float((counts.weight / counts.column("targets") ** 2).sum())
-        return total * float((counts.weight**2 / counts.cases).sum()) / float(counts.weight.sum())
+        return total * counts.mean_weight
 
     def _smooth_sum(self, metric: Metric) -> float:
         """Return Σ weight · gain of the cases that the masses speak for.
@@ -316,7 +315,7 @@ def fit_distribution(
     problem = build_problem(unknown, n_items, all_outcomes)
     with ONE_BLAS_THREAD:
         masses, fit = solve(problem)
-    alone = len(problem.tables) == 1 and known is None and not behind
+    alone = len(problem.tables) == 1 and known is None and not behind and not counts.several_targets
     single = problem.tables[0].n_items if alone else None
     return RankDistribution(counts, estimator, problem.grid, masses, single, fit, known, (problem, solve))
 

@@ -27,6 +27,8 @@ REFITS = 60
 REPLICATE_POOLS = 3
 #: Part of a case by which limits of a share are moved outwards from Jeffreys' (½ would be Clopper and Pearson's).
 SHIFT = 0.15
+#: Correlation of the errors of a user's cases that are ranked among the same negatives: that of ranks R < S is √(R/S).
+SHARED = 0.7
 
 
 def check_interval(level: float, target: str) -> None:
@@ -107,7 +109,7 @@ def users_interval(
         return -np.inf, np.inf
     if best <= worst:
         return value, value
-    users = counts.users_weight**2 / float((counts.weight**2 / counts.cases / counts.column("targets")).sum())
+    users = counts.users_weight**2 / float((counts.square_weight / counts.column("targets")).sum())
     mean = float(np.clip((value - worst) / (best - worst), 0.0, 1.0))
     most = mean * (1 - mean)
     if variance is not None:
@@ -128,12 +130,12 @@ def users_interval(
 def design_effect(counts: RankCounts, metric: Metric) -> float:
     """How much more the mean varies between user blocks, outcomes taken as ranks, than between cases; at least 1."""
     gain, targets = cell_gains(counts, metric), counts.column("targets")
-    left = counts.weight * (gain - float(counts.weight @ gain) / counts.users_weight / targets)
-    alone = float((left**2 / counts.cases).sum())
-    if alone <= 0:
+    left = gain - float(counts.weight @ gain) / counts.users_weight / targets
+    alone = float(counts.square_weight @ left**2)
+    if alone <= 1e-20 * float(counts.square_weight @ np.maximum(gain**2, 1e-300)):  # all gains are equal
         return 1.0
     blocks, which = np.unique(counts.column("block"), return_inverse=True)
-    together = np.bincount(which.ravel(), left)
+    together = np.bincount(which.ravel(), counts.weight * left)
     M = len(counts)
     return max(len(blocks) / (len(blocks) - 1) * float(together @ together) / (M / (M - 1) * alone), 1.0)
 
@@ -169,7 +171,7 @@ def simulated(problem: Problem, solve: Solve, size: int = REPLICATES) -> tuple[P
         for row, total in enumerate(table.weight.sum(1)):
             if total <= 0:
                 continue
-            cases = max(round(total), 1)
+            cases = max(round(total / problem.counts.mean_weight), 1)
             number = np.diff(np.round(np.cumsum(centre[row]) * cases), prepend=0).astype(np.int64)
             used = np.flatnonzero(number > 0)
             share = size_shares(problem.counts, table, table.weight[row])
@@ -225,22 +227,36 @@ def auc_interval(counts: RankCounts, level: float) -> Pair:
         lost = max(1 - counts.auc, 1e-12)
         factor = float(np.exp(stdtrit(number, 0.5 + level / 2) * error / lost))
         return max(1 - lost * factor, 0.0), min(1 - lost / factor, 1.0)
-    values = np.array([sample.auc for sample in _samples(counts)])
+    targets = counts.column("targets")
+    # Σ of the squared weights of cases in the mean over users; errors of one user's go together, by negatives they share
+    each = counts.square_weight / targets**2 * (1 - SHARED + SHARED * targets)
+    if counts.design.plain:
+        size = counts.pool_weight / counts.weight - 1
+        within = np.where(counts.all_compared, 0.0, _beaten_variance(counts, size, counts.design.replace))
+        half = z_of(level) * float(np.sqrt(each @ within)) / counts.users_weight
+        return counts.auc - half, counts.auc + half
+    values = np.array([sample.auc for sample in _samples(counts, counts.users_weight**2 / float(each.sum()))])
     return replicate_interval(values, counts.auc, level)
+
+
+def _beaten_variance(counts: RankCounts, size: FloatArray, replace: bool = False) -> FloatArray:
+    """The variance of the share of negatives that beat a case's target, by cells; of ``size`` there are to draw from."""
+    drawn, hits = (counts.column(name).astype(np.float64) for name in ("drawn", "hits"))
+    share = (hits + 0.5) / (drawn + 1)
+    left = 1.0 if replace else np.clip(1 - drawn / np.maximum(size, 1), 0, 1)
+    return np.asarray(share * (1 - share) * left / np.maximum(drawn, 1))
 
 
 def _compared_auc_error(counts: RankCounts) -> Pair:
     """Return AUC's standard error behind a compared part, of samples and closed cases, and its degrees of freedom."""
-    drawn, hits, rest = (counts.column(name).astype(np.float64) for name in ("drawn", "hits", "rest"))
+    drawn, rest = counts.column("drawn"), counts.column("rest")
     size = counts.pool_weight / counts.weight - 1 - counts.compared_weight / counts.weight  # of the rest
     whole = counts.pool_weight / counts.weight - 1
-    share = (hits + 0.5) / (drawn + 1)
     sampled = (rest > 0) & (drawn > 0)
-    left = np.clip(1 - drawn / np.maximum(size, 1), 0, 1) / np.maximum(drawn, 1)
-    within = np.where(sampled, (size / np.maximum(whole, 1)) ** 2 * share * (1 - share) * left, 0.0)
+    within = np.where(sampled, (size / np.maximum(whole, 1)) ** 2 * _beaten_variance(counts, size), 0.0)
     unknown, closed = np.isnan(counts.auc_weight), counts.closed_early
     users = counts.weight / counts.column("targets")
-    each = users**2 / np.maximum(counts.cases, 1)  # Σ of the squared weights of a cell's cases
+    each = counts.square_weight / counts.column("targets") ** 2
     stand = closed & ~unknown
     factor = users[closed].sum() / users[stand].sum() if unknown.any() and stand.any() else 1.0
     total = float((np.where(stand, factor**2, 1.0) * each * within).sum())
@@ -257,8 +273,8 @@ def _compared_auc_error(counts: RankCounts) -> Pair:
 _REFITTED: WeakKeyDictionary[Estimate, list[Estimate]] = WeakKeyDictionary()
 
 
-def _samples(counts: RankCounts) -> Iterator[RankCounts]:
-    """Counts as they might have been: of the same cases with other negatives."""
+def _samples(counts: RankCounts, cases: float | None = None) -> Iterator[RankCounts]:
+    """Counts as they might have been: of the same cases with other negatives, or of so many ``cases`` of equal weight."""
     from fullrank.estimators.likelihood import MLE
 
     problem = build_problem(counts, "mean")
@@ -266,7 +282,8 @@ def _samples(counts: RankCounts) -> Iterator[RankCounts]:
     (table,), (law,) = problem.tables, problem.laws
     centre = np.average(np.maximum(pilot.masses, 0), axis=0, weights=problem.group_weight)
     # whole cases per rank that add up to all of them: rounded one by one, few cases over many ranks would come to none
-    number = np.diff(np.round(np.cumsum(centre) / centre.sum() * len(counts)), prepend=0).astype(np.int64)
+    cases = max(round(cases or counts.effective_cases), 1)
+    number = np.diff(np.round(np.cumsum(centre) / centre.sum() * cases), prepend=0).astype(np.int64)
     for drawn in _drawn_from(law, number, np.random.default_rng(0), REFITS, size_shares(counts, table)):
         # all its outcomes unseen: no sample to learn from
         seen = drawn if drawn.any() else np.ceil(table.weight.sum(0)).astype(np.int64)

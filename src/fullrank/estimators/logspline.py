@@ -81,10 +81,9 @@ class LogSpline:
                 posterior = posterior.following(*prior.follows)
         if compared and counts.design.compares:
             posterior = replace(posterior, guided=True, led_nowhere=guide_lift(counts) < USELESS_LIFT)
-        single = problem.tables[0].n_items if len(problem.tables) == 1 and not compared else None
         fit = Fit(posterior.steps, posterior.evidence, posterior.converged, posterior.notes())
         return RankDistribution(
-            counts, self, problem.grid, posterior.mass, single, fit, known, posterior=posterior, strata=strata
+            counts, self, problem.grid, posterior.mass, None, fit, known, posterior=posterior, strata=strata
         )
 
     def _prior_of(self, counts: RankCounts, fitted: RankCounts) -> tuple[HyperPrior, IntArray]:

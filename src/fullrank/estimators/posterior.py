@@ -14,7 +14,7 @@ import numpy as np
 from fullrank._threads import ONE_BLAS_THREAD
 from fullrank._types import FloatArray, IntArray
 from fullrank.estimators.hyperprior import HyperPrior, anything
-from fullrank.estimators.intervals import columns_of
+from fullrank.estimators.intervals import SHARED, columns_of
 from fullrank.estimators.problem import Problem
 from fullrank.estimators.splines import Mode, Outcomes, SplineModel, balanced_normals, em_step, posterior_mode
 from fullrank.metrics import Metric
@@ -32,13 +32,15 @@ UNLIKE_ODDS_COMPARED = -4.0
 #: Gain in log-likelihood of free EM steps above which a sample counts as rough: at least so much, and this factor times a
 #: power of the cases of each stratum, at 99 negatives. Steps stop at a fixed number, so gains grow slower than cases.
 ROUGH_GAIN, ROUGH_RATE, ROUGH_POWER, FREE_STEPS = 15.0, 0.7, 0.65, 30
+#: Numbers of candidates whose logarithms spread by more than this differ widely: one distribution of ranks does not fit all.
+WIDE_POOLS = 0.4
+#: A catalogue counts as smaller or larger than any seen from so much of log N on, and as far too small from so much.
+BEYOND, FAR_BEYOND = 0.05, np.log(2)
 #: Intervals of rough samples reach this many times as far, on the log scale.
 ROUGH_STRETCH = 1.2
 #: So do those behind a guide: its prior knows the guides of a few catalogues. Chosen on beibei-buy and delicious-baskets,
 #: each left out of the prior: 60 of 64 intervals held without it, 61 with it.
 GUIDED_STRETCH = 1.15
-#: Correlation of the errors of a user's cases that are ranked among the same negatives: that of ranks R < S is √(R/S).
-SHARED = 0.7
 #: Ranks at which every (j, T) has a distribution of its own, though it shares its stratum's shape.
 HEAD = 100
 #: Members whose weight is below this do not enter the average.
@@ -46,6 +48,8 @@ LEAST_WEIGHT = 1e-3
 #: By this part of its relative variance an expected number of cases is lowered (see ``_reported``); beyond so many cases,
 #: what outcomes explain of the variance is taken from those before.
 FEW, MANY_CASES = 0.5, 1000
+#: No rank is given more than so many times what is expected there, where what outcomes leave open falls from rank to rank.
+MOST_RAISED = 2.0
 
 #: Cells of counts, the outcome of each, and the mean and the variance of a case's gain by draw and outcome.
 _Gains = tuple[IntArray, IntArray, FloatArray, FloatArray]
@@ -147,6 +151,24 @@ class Posterior:
         return self.led_nowhere or self.odds > (UNLIKE_ODDS if self.trend is None else UNLIKE_ODDS_COMPARED)
 
     @property
+    def too_small(self) -> bool:
+        """Whether the catalogue has less than half the items of any behind the prior: there bounds say more than it does."""
+        return self.model.n_items < self.prior.sizes[0] and self.prior.beyond(self.model.n_items) > FAR_BEYOND
+
+    @cached_property
+    def unequal_pools(self) -> bool:
+        """Whether cases differ so widely in their numbers of candidates that ranks of all cannot have one distribution."""
+        counts = self.problem.counts
+        size = np.log(counts.pool_weight / counts.weight)
+        mean = np.average(size, weights=counts.weight)
+        return bool(np.average((size - mean) ** 2, weights=counts.weight) > WIDE_POOLS**2)
+
+    @property
+    def needs_bounds(self) -> bool:
+        """Whether intervals reach as far as the bounds, because the prior does not speak of samples like this one."""
+        return self.unlike_shape or self.too_small or self.unequal_pools
+
+    @property
     def rough(self) -> bool:
         """Whether a distribution without any smoothness would explain the sample much better: ranks heap up."""
         counts = self.problem.counts
@@ -175,13 +197,20 @@ class Posterior:
                 "these ranks heap up in a few places, which those of recommenders behind the prior do not; the intervals "
                 f"are widened but may still miss: look at the bounds, and {remedy}"
             )
-        N = self.model.n_items
-        if self.prior.beyond(N) > 0.05:
-            low, high = self.prior.sizes
+        if self.unequal_pools:
+            fewest, most = self.problem.counts.pool_range
+            out.append(
+                f"cases have from {fewest:,.0f} to {most:,.0f} candidates, and one distribution of ranks does not fit them "
+                "all, so the intervals are widened to the bounds that the data alone allow; to know more, evaluate cases "
+                "with like numbers of candidates together."
+            )
+        N, (low, high) = self.model.n_items, self.prior.sizes
+        if self.prior.beyond(N) > BEYOND:
             side = f"larger than any of the catalogues behind the prior (up to {high:,.0f} items)"
             if low > N:
                 side = f"smaller than any of the catalogues behind the prior (from {low:,.0f} items)"
-            out.append(f"a catalogue of {N:,.0f} items is {side}: intervals are widened for it.")
+            how = f" to the bounds that the data alone allow; {remedy}" if self.too_small else " for it."
+            out.append(f"a catalogue of {N:,.0f} items is {side}: intervals are widened{how}")
         return tuple(out)
 
     def interval(self, metric: Metric, value: float, level: float, n_items: float) -> tuple[float, float]:
@@ -196,7 +225,7 @@ class Posterior:
             span = float(value * max(low, 0.0) / middle), float(value * high / middle)
         low, high = span
         further = GUIDED_STRETCH if self.guided else 1.0
-        if self.rough and not self.unlike_shape:
+        if self.rough and not self.needs_bounds:
             further *= ROUGH_STRETCH
         if further > 1 and low > 0:
             return value * (low / value) ** further, value * (high / value) ** further
@@ -253,9 +282,8 @@ class Posterior:
         """The sum of all gains in every draw, and its variance."""
         total, variance = np.zeros(len(self._draws[0])), np.zeros(len(self._draws[0]))
         for cells, place, mean, left in parts:
-            weight = np.bincount(place, self.problem.counts.weight[cells])
-            total += mean @ weight
-            variance += left @ weight
+            total += mean @ np.bincount(place, self.problem.counts.weight[cells])
+            variance += left @ np.bincount(place, self.problem.counts.square_weight[cells])
         return total, variance
 
     def open_variance(self, metric: Metric, n_items: float) -> FloatArray:
@@ -306,7 +334,7 @@ class Posterior:
             # Var[gain | outcome] is E[gain²] less what outcomes explain of it, a share that hardly differs between draws
             unexplained = 1 - np.mean(explained[row] / np.maximum(second[some], 1e-300))
             variance += max(float(unexplained), 0.0) * second
-        variance *= self.shared_negatives(metric, n_items)
+        variance *= self.shared_negatives(metric, n_items) * counts.mean_weight
         return np.asarray((total + np.sqrt(np.maximum(variance, 0.0)) * noise) / counts.users_weight)
 
     def shared_negatives(self, metric: Metric, n_items: float) -> float:
@@ -436,7 +464,9 @@ def _reported(blended: FloatArray, data: Outcomes, trend: FloatArray | None) -> 
     left = np.maximum(1 - explained / np.maximum(expected[:head], 1e-300), 0.0)  # of a variance that is λ
     left = np.append(left, np.full(len(expected) - head, left[-1]))
     lowered = np.maximum.accumulate(expected**2 / np.maximum(expected + FEW * left, 1e-300))
-    mass *= np.diff(lowered, prepend=0.0) / np.maximum(np.diff(expected, prepend=0.0), 1e-300)
+    step = np.diff(expected, prepend=0.0)
+    matters = step > 1e-9 * expected  # of less, differences are rounding
+    mass[:, matters] *= (np.diff(lowered, prepend=0.0)[matters] / step[matters]).clip(0.0, MOST_RAISED)
     some = left > 1e-9  # what is known stays, and the others take the difference
     mass[:, some] *= 1 + (1 - mass.sum(1, keepdims=True)) / np.maximum(mass[:, some].sum(1, keepdims=True), 1e-300)
     return mass

@@ -281,12 +281,13 @@ class Observation:
         grouped = Block.of(self.split, cases, self._pools, before)
         users = len(grouped.users)
         done = np.zeros(users, dtype=bool)
-        enough = task.most_scores(users, len(cases)) <= budget.items
-        largest, slowest = 0, 0.0
+        largest, slowest, scored = 0, 0.0, self.items_scored
         path = self.checkpoint
         if path is not None and path.is_dir():
             path = path / file_name(self.name, f"{task.design}", cases.tobytes(), suffix=".blocks")
         with Checkpoint(path, lambda: self._identity(task, cases)) as kept:
+            budget.spend(self.items_scored - scored)  # a function is known by some of its scores
+            enough = task.most_scores(users, len(cases)) <= budget.items
             for result in kept.restore(users, grouped.ptr):
                 self._take(grouped, result)
                 done[result.first : result.last] = True

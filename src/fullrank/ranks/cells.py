@@ -25,7 +25,7 @@ UNKNOWN = -1
 #: Cases that are grouped at once: many ranks become counts in the memory of this many.
 CHUNK = 1 << 20
 KEYS = ("block", "pool", "ahead", "rest", "drawn", "hits", "recent", "order", "targets")
-SUMS = ("cases", "scored", "weight", "pool_weight", "auc_weight", "compared_weight")
+SUMS = ("cases", "scored", "weight", "pool_weight", "auc_weight", "compared_weight", "square_weight")
 
 
 def cells_of(
@@ -158,13 +158,13 @@ def _keyed(
         left, rest = np.where(every, 0, left), np.where(every, 0, rest)
     late, compared = np.where((left == 0) | design.closed(a), 0, late), N - 1 - left
     partly = np.where(left > 0, w * compared, 0.0)
-    sums = (np.ones(len(w), dtype=np.int64), compared + drawn, w, w * N, w * auc, partly)
+    sums = (np.ones(len(w), dtype=np.int64), compared + drawn, w, w * N, w * auc, partly, w * w)
     return [block, pool, a, rest, key, x, late, j, T], sums
 
 
 def from_version(version: int, arrays: dict[str, Array]) -> tuple[Any, ...]:
     """Return the keys and the sums that a file of counts holds, as the newest version would have them."""
-    keys, *sums = (arrays[name] for name in ("keys", *SUMS[: 5 if version < 3 else 6]))
+    keys, *sums = (arrays[name] for name in ("keys", *SUMS[: 5 if version < 3 else 6 if version < 5 else 7]))
     if version < 3:  # nothing could be compared before the draws, and 0 drawn meant that every candidate was compared
         block, pool, drawn, hits, order, targets = keys.T
         known = drawn == ALL
@@ -174,6 +174,9 @@ def from_version(version: int, arrays: dict[str, Array]) -> tuple[Any, ...]:
         keys = keys.T
     if version < 4:  # what was compared had no order
         keys = np.insert(keys, KEYS.index("recent"), np.where(keys[:, 3] == 0, 0, keys[:, 2]), axis=1)
+    if version < 5:  # weights are taken as equal within a cell
+        cases, weight = sums[0], sums[2]
+        sums.append(weight**2 / np.maximum(cases, 1))
     return keys, *sums
 
 

@@ -50,7 +50,7 @@ __all__ = [
     "check_candidates", "unique_rows", "user_blocks",
 ]  # fmt: skip
 
-_FORMAT, _VERSION = "fullrank.RankCounts", 4
+_FORMAT, _VERSION = "fullrank.RankCounts", 5
 
 
 class _Later:
@@ -77,6 +77,7 @@ class RankCounts:
     pool_weight: FloatArray  # Σ weight · N_u
     auc_weight: FloatArray  # Σ weight · unbiased AUC of the case; NaN where nothing of the rest was drawn
     compared_weight: FloatArray  # Σ weight · candidates compared one by one, of cases that have a rest
+    square_weight: FloatArray  # Σ weight²
     #: Among which items targets were ranked: "unseen" (a user's training items left out), "all", or a name of one's own.
     candidates: str = "unseen"
 
@@ -207,8 +208,13 @@ class RankCounts:
 
     @property
     def effective_cases(self) -> float:
-        """Kish's number of equally weighted cases, (Σw)²/Σw²; a little high, weights being taken as equal within a cell."""
-        return float(self.weight.sum()) ** 2 / float((self.weight**2 / self.cases).sum())
+        """Kish's number of equally weighted cases, (Σw)²/Σw²."""
+        return float(self.weight.sum()) ** 2 / float(self.square_weight.sum())
+
+    @property
+    def mean_weight(self) -> float:
+        """Σw²/Σw, the weight of a case where they are equal: a sum of w · variance times this is one of w² · variance."""
+        return float(self.square_weight.sum()) / float(self.weight.sum())
 
     @property
     def n_items(self) -> float:
@@ -366,7 +372,7 @@ class RankCounts:
         """The same cases put at the given ranks (one per cell) as if these were known, with a share of their weight."""
         keys = self._keys_with(ahead=ranks - 1, rest=0, drawn=0, hits=0, recent=0)
         weights = (self.weight * share, self.pool_weight * share, self.auc_weight * share)
-        sums = (self.cases, self.scored, *weights, np.zeros(len(keys)))
+        sums = (self.cases, self.scored, *weights, np.zeros(len(keys)), self.square_weight * share**2)
         kept = share > 0  # a cell without weight has no mean pool
         return self._grouped(keys[kept], [each[kept] for each in sums])
 
