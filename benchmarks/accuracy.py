@@ -37,6 +37,8 @@ PAPER = fr.Adaptive(99, 3199, stop_at=1)
 DESIGNS = {"99": fr.Sample(99), "499": fr.Sample(499), "adaptive 100-3200": PAPER, "Adaptive()": fr.Adaptive()}
 #: Judged models and the least size of a catalogue; others are behind the prior only.
 MODELS, LEAST = ("als", "knn", "pop", "ease"), 600
+#: Recommenders of sequences, whose ranks ``sequence_ranks.py`` makes; they are reported where these are there.
+SEQUENCES = ("attention", "gru", "markov")
 OTHERS = {"BV 0.01": fr.BiasVariance(0.01), "MN_MLE": fr.Multinomial(prior=fr.MLE()), "MES": fr.MaxEntropy()}
 SEVERAL_METRICS = ("recall@10", "ndcg@10", "mrr@10", "ndcg@50")
 PRIORS = Path(__file__).parent / "priors"
@@ -87,7 +89,7 @@ def draw(
     keys = np.stack([block, size, 0 * one, size, drawn, hits, 0 * one, one, one], axis=1)
     weight = cases.astype(np.float64)
     pools = np.bincount(which, pool)
-    return fr.RankCounts(design, POOL_LEVEL, keys, cases, cases * drawn, weight, pools, none, none, candidates)
+    return fr.RankCounts(design, POOL_LEVEL, keys, cases, cases * drawn, weight, pools, none, none, weight, candidates)
 
 
 @cache
@@ -247,6 +249,17 @@ def one_target_part(rows: list[dict], protocol: str) -> tuple[list[str], dict]:
     return lines, numbers
 
 
+def sequences_part(rows: list[dict]) -> tuple[list[str], dict]:
+    """The table of recommenders of sequences."""
+    catalogues = len({row["catalogue"] for row in rows})
+    lines = ["", "## Recommenders of sequences", "", f"A GRU, self-attention and Markov chains on {catalogues} catalogues with times (`benchmarks/sequence_ranks.py`), one target, candidates `unseen`, families left out.", "", HEAD, "|---" * (HEAD.count("|") - 1) + "|"]  # fmt: skip
+    numbers = {}
+    for label in DESIGNS:
+        numbers[label] = summary_row([row for row in rows if row["design"] == label])
+        lines.append(condition_line(label, numbers[label]))
+    return lines, numbers
+
+
 def others_part(rows: list[dict]) -> list[str]:
     """The published estimators on the same samples."""
     lines = ["", "The published estimators on the first sample of every file (NDCG error, mean and median, %):", "", "| negatives | " + " | ".join(["LogSpline", "MLE", *OTHERS]) + " |", "|---" * (3 + len(OTHERS)) + "|"]  # fmt: skip
@@ -370,6 +383,12 @@ def main() -> None:
                 table, document[protocol] = one_target_part(here, protocol)
                 lines += table + (others_part(here) if protocol == "unseen" else [])
                 rows += here
+        ordered = [path.stem for path in rank_files() if split_name(path)[1] in SEQUENCES][::every]
+        if "unseen" in parts and ordered:
+            tasks = [(file, "unseen", label, samples) for label in DESIGNS for file in ordered]
+            here = [row for each in pool.map(one_target, tasks, chunksize=4) for row in each]
+            table, document["sequences"] = sequences_part(here)
+            lines += table
         if "several" in parts:
             files = rank_files("FULLRANK_RANKS_SEVERAL")[::every]
             tasks = [(str(path), negatives, max(samples // 2, 1)) for negatives in (99, 499) for path in files]

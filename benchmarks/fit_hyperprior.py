@@ -4,7 +4,8 @@ Every file (see ``catalogues.py``) gets a spline fit in x = log R / log N; near 
 coefficients. Over files, the coefficients (whose level is free: they sum to zero) are Gaussian about mean + slope · z with
 z = log N − 9, fitted by expectation maximisation, so that a small file counts for what it knows. Families of catalogues weigh
 alike, catalogues alike within a family, models alike within a catalogue. Kinds of recommenders are fitted apart, by their
-models. For one target among unseen candidates there are two views: recommenders by their kinds, and all of them as one.
+models. For one target among unseen candidates there are two views: recommenders by their kinds, those of sequences
+(``sequence_ranks.py``) among them, and all others as one.
 
 With several targets per user every file has a spline for each bin of (j, T), and the covariance of bins b and c is
 coupling[b, c] · covariance. Few catalogues have been ranked that way, so the covariance and the slope are those of all files
@@ -48,7 +49,10 @@ ROUNDS, ROUNDS_SEVERAL = 40, 3
 #: With several targets, the bin after those of (j, T): a random target of a random user.
 ANY_TARGET = len(BINS)
 ITEM_ITEM, FACTORS, LINEAR, POPULARITY = ("knn", "bm25", "Y", "Z"), ("als", "bpr", "X"), ("ease",), ("pop",)
-BY_MODEL = {"popularity": POPULARITY, "factors": FACTORS, "item-item": ITEM_ITEM, "linear": LINEAR}
+SEQUENCES = ("attention", "gru", "markov")
+BY_MODEL = {
+    "popularity": POPULARITY, "factors": FACTORS, "item-item": ITEM_ITEM, "linear": LINEAR, "sequences": SEQUENCES,
+}  # fmt: skip
 #: The views of each prior, and the kinds of each view with the models that make them.
 VIEWS: dict[str, tuple[dict[str, tuple[str, ...]], ...]] = {
     "unseen": (BY_MODEL, {"any": POPULARITY + FACTORS + ITEM_ITEM + LINEAR}),
@@ -252,6 +256,8 @@ def posterior(file: File, means: np.ndarray, K: np.ndarray, Q: np.ndarray) -> tu
 
 def fit(files: list[File], protocol: str, made: str, one_target: list[File]) -> HyperPrior:
     """The prior of one protocol; ``one_target``: the files with one target, whose shapes those with several share."""
+    used = {model for kinds in VIEWS[protocol] for models in kinds.values() for model in models}
+    files, one_target = ([file for file in each if file.model in used] for each in (files, one_target))
     fitted = []
     for view, kinds in enumerate(VIEWS[protocol]):
         for name, models in kinds.items():
@@ -310,7 +316,7 @@ def write_card(priors: dict[str, HyperPrior]) -> None:
         "| prior | for | files | catalogues | families | items | models | made |", "|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     what = {
-        "unseen": "one target per user, training items are not candidates; two views, recommenders by their kinds and all as one",
+        "unseen": "one target per user, training items are not candidates; two views, recommenders by their kinds, and all but those of sequences as one",
         "all": "one target per user, all items are candidates",
         "several": "several targets per user; sizes and shapes also from the files of `unseen`",
     }
@@ -332,6 +338,10 @@ def main() -> None:
     only = ask.parse_args().only
     chosen = (only,) if only else tuple(VIEWS)
     one, several = rank_files("FULLRANK_RANKS"), rank_files("FULLRANK_RANKS_SEVERAL")
+    if not {split_name(path)[1] for path in one} >= set(SEQUENCES):
+        raise SystemExit(
+            "FULLRANK_RANKS has no recommenders of sequences: make them with sequence_ranks.py, and add them."
+        )
     (ROOT / "priors").mkdir(exist_ok=True)
     made = date.today().isoformat()
     needed = {name: several if name == "several" else one for name in ("unseen", *chosen)}

@@ -1,10 +1,10 @@
 """Does LogSpline's prior hold for recommenders of kinds that it was not learned from?
 
-Behind the prior are popularity, item kNN, BM25, ALS, BPR and EASE. Here user kNN, RP3beta (a random walk), a truncated SVD
-and, where interactions have times, a Markov chain of items are trained on the catalogues of FULLRANK_MORE_DATA and observed
-with `fr.observe`, in full and with samples. LogSpline's prior has seen no catalogue of the family either (priors/fold-*.json,
-see fit_hyperprior.py). Printed: coverage of the 95 % intervals of NDCG@10 and Recall@10 by model, the errors of NDCG@10, and
-the intervals that miss by most.
+Behind the prior are popularity, item kNN, BM25, ALS, BPR, EASE and, for one target, recommenders of sequences. Here user kNN,
+RP3beta (a random walk), a truncated SVD and, where interactions have times, a Markov chain of items are trained on the
+catalogues of FULLRANK_MORE_DATA and observed with `fr.observe`, in full and with samples. LogSpline's prior has seen no
+catalogue of the family either (priors/fold-*.json, see fit_hyperprior.py). Printed: coverage of the 95 % intervals of NDCG@10
+and Recall@10 by model, the errors of NDCG@10, and the intervals that miss by most.
 
     python benchmarks/other_models.py                            # some twenty minutes on one core
     python benchmarks/other_models.py --write docs               # also docs/other_models.md
@@ -180,7 +180,7 @@ def page(rows: list[dict]) -> str:
     covered = " | ".join(f"{model}, covered" for model in models)
     lines = [
         "# Recommenders of other kinds", "",
-        "LogSpline's prior was learned from popularity, item kNN, BM25, ALS, BPR and EASE. Does it hold for others? User kNN, RP3beta (a random walk), a truncated SVD and, "
+        "LogSpline's prior was learned from popularity, item kNN, BM25, ALS, BPR, EASE and, for one target, recommenders of sequences. Does it hold for others? User kNN, RP3beta (a random walk), a truncated SVD and, "
         "where interactions have times, a Markov chain of items were trained on the catalogues of a folder and ranked in full and by samples; the prior has seen no "
         "catalogue of the same family either. 95 % intervals of NDCG@10 and Recall@10, percent; written by `python benchmarks/other_models.py --write docs`.", "",
         f"| candidates, targets | design | files | covered | {covered} | NDCG@10: error, mean (median) |",

@@ -199,6 +199,19 @@ def test_a_budget_of_items_holds_for_whatever_the_model_is_asked(world, design, 
         assert report.rows[0]["items_scored"] <= 1.15 * budget
 
 
+@pytest.mark.parametrize("budget", [5_000, 20_000])
+def test_scores_by_which_a_checkpoint_knows_a_function_are_part_of_the_budget(world, budget, tmp_path):
+    models, split = world
+
+    def function(users, items):
+        return np.einsum("bd,bmd->bm", models["good"][0][users], models["good"][1][items])
+
+    options = {"design": "adaptive", "precision": 0.001, "max_items": budget, "progress": False}
+    plain = fr.evaluate({"a": function}, split, METRICS, **options).rows[0]["items_scored"]
+    kept = fr.evaluate({"a": function}, split, METRICS, checkpoint=tmp_path, **options).rows[0]["items_scored"]
+    assert max(plain, kept) <= 1.01 * budget
+
+
 @pytest.mark.parametrize("design", ["adaptive", None])
 def test_a_budget_of_seconds_holds_for_a_slow_model(world, design):
     models, split = world

@@ -56,7 +56,10 @@ def bins_of(order: IntArray, targets: IntArray) -> IntArray:
 
 
 #: How people name the recommenders of rank files.
-_MODELS = {"als": "ALS", "bm25": "BM25", "bpr": "BPR", "ease": "EASE", "knn": "item kNN", "pop": "popularity"}
+_MODELS = {
+    "als": "ALS", "attention": "self-attention", "bm25": "BM25", "bpr": "BPR", "ease": "EASE", "gru": "GRU",
+    "knn": "item kNN", "markov": "Markov chains", "pop": "popularity",
+}  # fmt: skip
 
 
 def models_in_words(names: Iterable[str]) -> str:

@@ -96,7 +96,7 @@ def posterior_mode(model: SplineModel, data: Outcomes, μ: FloatArray, Q: FloatA
     complete data less the missing information; where it is not positive definite (far from the mode) the Fisher information
     of the outcomes takes its place.
     """
-    from scipy.linalg import cho_solve, cholesky
+    from scipy.linalg.lapack import dpotrf, dpotrs  # SciPy's cholesky takes as long again to call them
 
     size = model.B.shape[1]
     parts = data.parts
@@ -120,11 +120,12 @@ def posterior_mode(model: SplineModel, data: Outcomes, μ: FloatArray, Q: FloatA
     for step in range(1, MOST_STEPS + 1):  # noqa: B007 - reported afterwards
         gradient, exact, fisher = _slopes(model, parts, π)
         gradient = gradient.ravel() - Q @ (β - μ).ravel()
-        try:
-            root = cholesky(_with_blocks(Q, exact, size), lower=True, check_finite=False)
-        except np.linalg.LinAlgError:
-            root = cholesky(_with_blocks(Q, fisher, size), lower=True, check_finite=False)
-        move = cho_solve((root, True), gradient, check_finite=False)
+        root, failed = dpotrf(_with_blocks(Q, exact, size), lower=1)
+        if failed:
+            root, failed = dpotrf(_with_blocks(Q, fisher, size), lower=1)
+        if failed:
+            raise np.linalg.LinAlgError("the information of a spline is not positive definite.")
+        move = dpotrs(root, gradient, lower=1)[0]
         decrement = float(gradient @ move)
         move = move.reshape(β.shape)
         if decrement < enough:
