@@ -81,9 +81,12 @@ class LogSpline:
                 posterior = posterior.following(*prior.follows)
         if compared and counts.design.compares:
             posterior = replace(posterior, guided=True, led_nowhere=guide_lift(counts) < USELESS_LIFT)
+        # AUC comes from the counts where one fit at one number of candidates does not speak for all cases
+        alike = len(problem.tables) == 1 and not (compared or counts.several_targets or posterior.needs_bounds)
+        single = problem.tables[0].n_items if alike else None
         fit = Fit(posterior.steps, posterior.evidence, posterior.converged, posterior.notes())
         return RankDistribution(
-            counts, self, problem.grid, posterior.mass, None, fit, known, posterior=posterior, strata=strata
+            counts, self, problem.grid, posterior.mass, single, fit, known, posterior=posterior, strata=strata
         )
 
     def _prior_of(self, counts: RankCounts, fitted: RankCounts) -> tuple[HyperPrior, IntArray]:
