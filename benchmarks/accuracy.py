@@ -28,7 +28,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # one process per core does bette
 import numpy as np
 
 import fullrank as fr
-from catalogues import FOLDS, fold_of, kind, rank_files, split_name
+from catalogues import FOLDS, SEQUENCES, fold_of, kind, rank_files, split_name
 from fullrank.estimators.hyperprior import FOLLOWED, HyperPrior, models_in_words
 from fullrank.estimators.logspline import LogSpline
 
@@ -37,8 +37,6 @@ PAPER = fr.Adaptive(99, 3199, stop_at=1)
 DESIGNS = {"99": fr.Sample(99), "499": fr.Sample(499), "adaptive 100-3200": PAPER, "Adaptive()": fr.Adaptive()}
 #: Judged models and the least size of a catalogue; others are behind the prior only.
 MODELS, LEAST = ("als", "knn", "pop", "ease"), 600
-#: Recommenders of sequences, whose ranks ``sequence_ranks.py`` makes; they are reported where these are there.
-SEQUENCES = ("attention", "gru", "markov")
 OTHERS = {"BV 0.01": fr.BiasVariance(0.01), "MN_MLE": fr.Multinomial(prior=fr.MLE()), "MES": fr.MaxEntropy()}
 SEVERAL_METRICS = ("recall@10", "ndcg@10", "mrr@10", "ndcg@50")
 PRIORS = Path(__file__).parent / "priors"

@@ -25,6 +25,8 @@ KNOWN = {
 #: Families kept out of all development; their fold is reported on its own.
 LAST = ("diginetica-sessions", "facebook-books", "flickr-social", "lastfm", "pinterest")
 FOLDS = 10
+#: Recommenders of sequences, whose ranks ``sequence_ranks.py`` makes.
+SEQUENCES = ("attention", "gru", "markov")
 
 
 def folders(variable: str) -> list[Path]:

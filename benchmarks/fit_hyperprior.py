@@ -30,7 +30,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # one process per core does bette
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri
 
-from catalogues import FOLDS, family, fold_of, kind, rank_files, split_name
+from catalogues import FOLDS, SEQUENCES, family, fold_of, kind, rank_files, split_name
 from fullrank.estimators._grid import Grid
 from fullrank.estimators.hyperprior import BINS, HyperPrior, Kind, bins_of, models_in_words, priors_to_json
 from fullrank.estimators.splines import SplineModel
@@ -49,7 +49,6 @@ ROUNDS, ROUNDS_SEVERAL = 40, 3
 #: With several targets, the bin after those of (j, T): a random target of a random user.
 ANY_TARGET = len(BINS)
 ITEM_ITEM, FACTORS, LINEAR, POPULARITY = ("knn", "bm25", "Y", "Z"), ("als", "bpr", "X"), ("ease",), ("pop",)
-SEQUENCES = ("attention", "gru", "markov")
 BY_MODEL = {
     "popularity": POPULARITY, "factors": FACTORS, "item-item": ITEM_ITEM, "linear": LINEAR, "sequences": SEQUENCES,
 }  # fmt: skip

@@ -6,7 +6,7 @@ They are trained on the catalogues of FULLRANK_MORE_DATA (NAME.parquet) and FULL
 interactions have times, and ranked in full: CATALOGUE__gru.npz, __attention.npz and __markov.npz, as FULLRANK_RANKS takes
 them. Needs torch.
 
-    python benchmarks/sequence_ranks.py artifacts/ranks-sequences             # about an hour on 2 cores; kept files are not made again
+    python benchmarks/sequence_ranks.py artifacts/ranks-sequences             # 40 minutes of work; files that are there stay
     python benchmarks/sequence_ranks.py /tmp/ranks --catalogues amazon-toys   # some catalogues only
 """
 
@@ -27,7 +27,7 @@ import polars as pl
 import scipy.sparse as sp
 
 from accuracy import LEAST
-from catalogues import folders
+from catalogues import SEQUENCES, folders
 
 #: The last so many items of a history are read, vectors have so many entries, so many negatives stand for all in training.
 LENGTH, FACTORS, NEGATIVES = 20, 64, 512
@@ -148,7 +148,9 @@ def make(task: tuple[Path, str, Path]) -> str:
     """Train and rank one recommender of one catalogue; say how it went."""
     path, kind, target = task
     began = time.process_time()
-    users, items = sequences(path) or (np.empty(0, dtype=np.int64),) * 2
+    found = sequences(path)
+    assert found is not None, f"{path} has no times"
+    users, items = found
     n_users, n_items = int(users.max()) + 1, int(items.max()) + 1
     last = np.r_[users[1:] != users[:-1], True]
     train = sp.csr_array(
@@ -174,7 +176,7 @@ def main() -> None:
     ask = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ask.add_argument("folder", type=Path, help="where the rank files go")
     ask.add_argument("--catalogues", nargs="+", default=[], help="names; all that have times if left out")
-    ask.add_argument("--models", nargs="+", default=["markov", "gru", "attention"])
+    ask.add_argument("--models", nargs="+", default=list(SEQUENCES), choices=SEQUENCES)
     ask.add_argument("--jobs", type=int, default=os.cpu_count())
     asked = ask.parse_args()
     found = {path.stem: path for folder in folders("FULLRANK_MORE_DATA") for path in sorted(folder.glob("*.parquet"))}

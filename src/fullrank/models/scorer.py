@@ -206,10 +206,10 @@ class Pairs:
 
     def _check_steady(self, user: int, items: IntArray, scores: Array) -> None:
         """Refuse a function that gives an item, asked for twice, two scores: a rank among them would be one of many."""
-        _, first, which = np.unique(items, return_index=True, return_inverse=True)
-        before = scores[first][which]
         if scores.dtype.kind not in "fiub":
             return  # refused when they are ranked
+        _, first, which = np.unique(items, return_index=True, return_inverse=True)
+        before = scores[first][which]
         unlike = ~np.isclose(before, scores, rtol=1e-2, atol=1e-6, equal_nan=True)
         if unlike.any():
             at = int(np.argmax(unlike))
