@@ -8,7 +8,14 @@ import pytest
 
 import fullrank as fr
 from fullrank.evaluation.compare import _foreseen, _spread_below, comparisons, holm
-from fullrank.evaluation.pairing import case_spread, covariances, expected_counts, influences, same_cases
+from fullrank.evaluation.pairing import (
+    Influence,
+    case_spread,
+    covariances,
+    expected_counts,
+    influences,
+    same_cases,
+)
 
 N = 2000
 
@@ -142,6 +149,33 @@ def test_known_ranks_are_exact_for_the_cases_and_paired_for_the_population():
     found = fr.compare(counts, "ndcg@10", target="population").pair("A", "B")
     each = (fr.NDCG @ 10).gain(a) - (fr.NDCG @ 10).gain(b)
     assert (found.high - found.low) / 3.92 == pytest.approx(each.std() / np.sqrt(len(each)), rel=0.15)
+
+
+@pytest.mark.parametrize("users", [2, 3, 8])
+def test_what_is_called_sure_has_no_difference_that_may_be_zero(rng, users):
+    """P(best) looks at one side, an interval at both; and two users always go together perfectly, or the other way."""
+    held = called = 0
+    for first in np.repeat([1, 2, 4, 8, 11], 6):
+        ranks = {"A": rng.integers(1, 5, users), "B": rng.integers(first, first + 5, users)}
+        counts = {name: fr.RankCounts.from_ranks(each, 50, "full") for name, each in ranks.items()}
+        found = fr.compare(counts, "ndcg@10", target="population")
+        holds_zero = found.pair(*found.models).low <= 0
+        assert not (found.sure and holds_zero), found
+        held += holds_zero and found.best[found.winner] >= found.level
+        called += found.sure
+    assert held  # there were some to be called wrongly
+    assert called == 0 if users == 2 else called > 0
+
+
+def test_few_blocks_show_little_of_how_models_go_together():
+    two = Influence(np.array([0.1, -0.1]), 0.0)
+    spreads = np.array([0.1, 0.1])
+    assert covariances([two, two], spreads, "population")[0, 1] == 0
+    many = Influence(np.tile([0.1, -0.1], 30), 0.0)
+    assert covariances([many, many], spreads, "population")[0, 1] == pytest.approx(0.01)
+    ten = Influence(np.tile([0.1, -0.1], 5), 0.0)
+    skew = Influence(ten.blocks + 0.05 * np.array([1, 1, -1, -1, 1, 1, -1, -1, 0, 0]), 0.0)
+    assert 0 < covariances([ten, skew], spreads, "population")[0, 1] < 0.01 * np.corrcoef(ten.blocks, skew.blocks)[0, 1]
 
 
 def test_ties_share_the_first_place():

@@ -28,7 +28,7 @@ from fullrank.ranks.design import Design
 #: Log-densities of ranks move along this many hat functions of log R: each by about ``REACH``, and smoothly (the penalty on
 #: second differences of the P-spline). So chosen, influences go with refits of LogSpline (tests).
 HATS, REACH, SMOOTH = 12, 0.5, 100.0
-#: Fewer user blocks than this say nothing about a correlation.
+#: Fewer user blocks than this say nothing about a correlation of shared negatives, and little about one of users.
 FEWEST_BLOCKS = 20
 
 
@@ -76,8 +76,8 @@ def influences(estimate: Estimate, metrics: Sequence[Metric]) -> list[Influence]
 def covariances(found: Sequence[Influence], spreads: FloatArray, target: str) -> FloatArray:
     """Covariance matrix of the errors of models evaluated on the same cases, their standard errors given.
 
-    What an influence explains of a standard error goes together as blocks show it (``population``), or as little as it can
-    (``cases``, see above); the rest of the error is taken as each model's own.
+    What an influence explains of a standard error goes together as blocks show it (``population``, a little less where they
+    are few), or as little as it can (``cases``, see above); the rest of the error is taken as each model's own.
     """
     out = np.diag(spreads**2)
     number = int((np.abs(np.array([each.blocks for each in found])).sum(0) > 0).sum())
@@ -87,9 +87,9 @@ def covariances(found: Sequence[Influence], spreads: FloatArray, target: str) ->
             continue
         together = float(np.clip(one.blocks @ two.blocks / both, -1.0, 1.0))
         parts = np.array([one.spread, two.spread])
+        if target == "cases" or number < FEWEST_BLOCKS:
+            together = _on_the_safe_side(together, number)
         if target == "cases":
-            # a correlation of blocks is itself uncertain: one standard error on the safe side (Fisher's z)
-            together = float(np.tanh(np.arctanh(min(together, 1 - 1e-9)) - 1 / np.sqrt(number - 3)))
             shared = together - np.sqrt((1 - one.sampled) * (1 - two.sampled))
             within = np.sqrt(one.sampled * two.sampled)
             together = float(np.clip(shared / within, 0.0, 1.0)) if within > 0 else 0.0
@@ -98,6 +98,19 @@ def covariances(found: Sequence[Influence], spreads: FloatArray, target: str) ->
         parts = np.minimum(parts, spreads[[i, k]]) if sampled else spreads[[i, k]]
         out[i, k] = out[k, i] = together * parts[0] * parts[1]
     return out
+
+
+def _on_the_safe_side(correlation: float, blocks: int) -> float:
+    """Return a correlation that so many blocks show, less one standard error (Fisher's z), since it is itself uncertain.
+
+    Two blocks always show −1 or 1, whatever the models, and three have no standard error: they prove no going together.
+
+    >>> round(_on_the_safe_side(0.9, 19), 2), _on_the_safe_side(1.0, 2), _on_the_safe_side(-1.0, 2)
+    (0.84, 0.0, -1.0)
+    """
+    if blocks <= 3:
+        return min(correlation, 0.0)
+    return float(np.tanh(np.arctanh(np.clip(correlation, -1 + 1e-9, 1 - 1e-9)) - 1 / np.sqrt(blocks - 3)))
 
 
 def case_spread(one: Influence, two: Influence, paired: bool) -> Pair:

@@ -84,8 +84,12 @@ class Comparison:
 
     @property
     def sure(self) -> bool:
-        """Whether the winner is the best with a probability of at least ``level``."""
-        return self.best[self.winner] >= self.level
+        """Whether the winner is the best with a probability of at least ``level``, and no difference from it may be zero.
+
+        The interval of a difference asks more than its probability does: it leaves out as much on the other side.
+        """
+        ahead = (self.pair(self.winner, other).low > 0 for other in self.models[1:])
+        return self.best[self.winner] >= self.level and all(ahead)
 
     @property
     def rows(self) -> list[Row]:
