@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 import fullrank as fr
-from fullrank.evaluation.audit import Audit, predicted_gains, undecided
+from fullrank.evaluation.audit import Audit, predicted_gains, to_audit, undecided
 from fullrank.observing.budget import Budget
 
 METRICS = (fr.NDCG @ 10, fr.Recall @ 10)
@@ -33,13 +33,14 @@ class Shifted:
     """LogSpline, but for the mass of the first ranks: a wrong estimate with a narrow interval."""
 
     factor: float
+    last: int = 15
 
     def fit(self, counts):
         dist = fr.LogSpline().fit(counts)
         if dist.fitted is None:
             return dist
         masses = dist.masses.copy()
-        head = dist.grid.hi <= 15
+        head = dist.grid.hi <= self.last
         masses[:, head] *= self.factor
         masses[:, ~head] *= (1 - masses[:, head].sum(1)) / masses[:, ~head].sum(1)
         return replace(dist, masses=masses, estimator=self)
@@ -73,11 +74,12 @@ def test_residuals_tell_right_from_wrong(factor, least, most):
         audit.above[:] = -1
         for _ in range(6):  # the audit may grow with what is spent; here it takes what there is
             seen.items_scored += 60 * N
-            audit.extend(seen, 10, Budget())
+            audit.extend(seen, undecided(seen, 10), Budget())
         assert len(audit.cases) >= 30
         assert seen.items_scored > before
         dist = Shifted(factor).fit(seen.counts())
-        refuted.append(bool(audit.corrected(seen, dist, dict.fromkeys(METRICS, 0.005), 0.95, 10)))
+        about = dict.fromkeys(METRICS, undecided(seen, 10))
+        refuted.append(bool(audit.corrected(seen, dist, about, dict.fromkeys(METRICS, 0.005), 0.95)))
     assert least <= np.mean(refuted) <= most
 
 
@@ -103,12 +105,67 @@ def test_a_narrow_interval_that_is_wrong_is_not_met(rng):
         assert any("disagree with the estimate" in note for note in cut.notes)
 
 
+@pytest.mark.parametrize("metric", ["ap", "ndcg", fr.Metric("root", lambda R: R**-0.5)], ids=str)
+def test_metrics_without_a_cut_off_are_audited_too(rng, metric):
+    model, split = world(usual(rng, 800))
+    run = fr.evaluate({"m": model}, split, metric, design="adaptive", precision=0.1, progress=False).runs["m"]
+    assert run.stop_reason == "precision"
+    assert run.rounds[-1]["audited"] >= 4
+    assert run.rounds[-1]["refuted"] == []
+
+
+def test_a_wrong_average_precision_is_refuted_more_often_than_not():
+    """The first ranks look alike to a sample: which of them a case has is for the prior to say, or the audit."""
+    refuted = []
+    for seed in range(6):
+        model, split = world(usual(np.random.default_rng(seed), 800))
+        options = {"design": "adaptive", "precision": 0.08, "progress": False, "rng": seed}
+        rounds = fr.evaluate({"m": model}, split, "ap", estimator=Shifted(0.05, 3), **options).runs["m"].rounds
+        refuted.append(["ap"] in [each.get("refuted") for each in rounds])
+    assert np.mean(refuted) > 0.5
+
+
+def test_an_estimate_that_is_always_refuted_ends_in_the_full_ranking(rng, monkeypatch):
+    """Cases beaten more often than any cut-off are open as well: without going on with them it would never end."""
+    monkeypatch.setattr(Audit, "corrected", lambda *_: {fr.NDCG: (0.5, 0.1)})
+    ranks = usual(rng, 200)
+    model, split = world(ranks)
+    report = fr.evaluate({"m": model}, split, "ndcg", design="adaptive", precision=0.3, progress=False)
+    assert report.rows[0].value == pytest.approx(float(fr.NDCG.gain(ranks).mean()))
+    assert len(report.runs["m"].rounds) <= 12
+
+
+def test_an_audit_without_a_cut_off_is_about_the_cases_that_matter(rng):
+    model, split = world(usual(rng, 800))
+    seen = fr.Observation(model, split, progress=False).advance(fr.Adaptive(15, 255, 1, replace=False))
+    dist = fr.LogSpline().fit(seen.counts())
+    unknown = seen.begun & ~seen.known
+    variance = np.zeros(len(unknown))
+    variance[unknown] = predicted_gains(dist, seen, np.flatnonzero(unknown), fr.AP)[1]
+    chosen = to_audit(seen, dist, fr.AP, 10)
+    assert not chosen[~unknown].any()
+    assert variance[chosen].sum() >= 0.9 * variance.sum()
+    assert chosen.sum() < 0.5 * unknown.sum()
+    assert variance[chosen].min() > variance[unknown & ~chosen].max()
+    np.testing.assert_array_equal(to_audit(seen, dist, fr.AP @ 10, 10), undecided(seen, 10))
+
+
+def test_auc_is_not_audited(rng):
+    """A sample shows it by itself: ranks in full would only make it dear."""
+    model, split = world(usual(rng, 800))
+    options = {"design": "adaptive", "precision": 0.1, "progress": False}
+    report = fr.evaluate({"m": model}, split, "auc", **options)
+    assert report.runs["m"].stop_reason == "precision"
+    assert "audited" not in report.runs["m"].rounds[-1]
+    assert "audited" in fr.evaluate({"m": model}, split, ["auc", "ap"], **options).runs["m"].rounds[-1]
+
+
 def test_cases_of_one_user_are_audited_together(rng):
     users = np.repeat(np.arange(60), 2)
     items = np.tile([0, 1], 60)
     split = fr.Split(sp.csr_matrix((60, N)), users, items)
     seen = fr.Observation(rng.normal(size=N), split, progress=False).advance(fr.Adaptive(9, 19, 1, replace=False))
     audit = Audit(np.repeat(rng.permutation(60), 2))
-    audit.extend(seen, 10, Budget())
+    audit.extend(seen, undecided(seen, 10), Budget())
     assert len(audit.cases) >= 4
     assert len(audit.cases) == 2 * len(np.unique(users[audit.cases]))

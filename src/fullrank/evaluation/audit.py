@@ -6,6 +6,7 @@ otherwise, the precision is not met, however narrow the interval (prediction-pow
 """
 
 from collections.abc import Mapping
+from itertools import pairwise
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from fullrank.observing.observation import Observation
 
 #: What an audit may ask for, as a share of what was asked before it; and the fewest users, whatever they cost.
 AUDIT_SHARE, FEWEST_USERS = 0.12, 4
+#: The share of the open variance that the audited cases of a metric without a cut-off are to stand for.
+MOST_OPEN = 0.9
 
 
 class Audit:
@@ -32,10 +35,10 @@ class Audit:
         """The cases that were audited."""
         return np.flatnonzero(self.above >= 0)
 
-    def extend(self, seen: Observation, cut: int, budget: Budget) -> None:
-        """Rank some more of the undecided cases in full, as many as the audit's share of the cost pays for."""
+    def extend(self, seen: Observation, open_cases: BoolArray, budget: Budget) -> None:
+        """Rank some more of the open cases in full, as many as the audit's share of the cost pays for."""
         cost = np.bincount(self._place, np.where(seen.begun, seen.rest - seen.drawn, 0))  # a user's targets go together
-        users = np.unique(self._place[undecided(seen, cut)])
+        users = np.unique(self._place[open_cases])
         held = np.isin(users, self._place[self.cases])
         room = min(AUDIT_SHARE * seen.items_scored, budget.affordable(seen.seconds_per_item))
         number = int(np.searchsorted(np.cumsum(cost[users[~held]]), room - cost[users[held]].sum(), side="right"))
@@ -50,20 +53,26 @@ class Audit:
             self.above[ranked] = trial.above[ranked]
 
     def corrected(
-        self, seen: Observation, dist: RankDistribution, half: Mapping[Metric, float], level: float, cut: int
+        self,
+        seen: Observation,
+        dist: RankDistribution,
+        open_cases: Mapping[Metric, BoolArray],
+        half: Mapping[Metric, float],
+        level: float,
     ) -> dict[Metric, Pair]:
         """Value and standard error by the residuals, of those metrics where these are not zero on the mean.
 
-        ``half``: the half-widths that the estimate leaves open, its own error, which all cases share.
+        ``open_cases``: those that an audit of a metric is about, see :func:`to_audit`; ``half``: the half-widths that the
+        estimate leaves open, its own error, which all cases share.
         """
-        open_cases = undecided(seen, cut)
-        cases = self.cases[open_cases[self.cases]]
-        if not len(cases) or dist.fitted is None:
+        if dist.fitted is None:
             return {}
         N, users, z = dist.counts.n_items, dist.counts.users_weight, z_of(level)
-        number = int(open_cases.sum())
         out = {}
-        for metric in half:
+        for metric, each in open_cases.items():
+            number, cases = int(each.sum()), self.cases[each[self.cases]]
+            if not len(cases):
+                continue
             mean, variance = predicted_gains(dist, seen, cases, metric)
             residual = metric.gain(self.above[cases] + 1, N, seen.order[cases], seen.targets[cases]) - mean
             own = len(cases) / number * half[metric] / z * users
@@ -72,6 +81,25 @@ class Audit:
                 spread = float(np.sqrt(max(residual.var(), variance.mean()) / len(cases))) * number / users
                 out[metric] = value, spread
         return out
+
+
+def to_audit(seen: Observation, dist: RankDistribution, metric: Metric, cut: int) -> BoolArray:
+    """Which cases an audit of a metric is about: those that may still be within ``cut``, the largest cut-off.
+
+    A metric without a cut-off leaves all cases open whose rank is not known, but most of them hardly. There it is about
+    those that hold most of what the estimate leaves open, of which the same cost pays for some more.
+    """
+    if metric.k is not None:
+        return undecided(seen, cut)
+    unknown = np.asarray(seen.begun & ~seen.known)
+    cases = np.flatnonzero(unknown)
+    if not len(cases) or dist.fitted is None:
+        return unknown
+    variance = predicted_gains(dist, seen, cases, metric)[1]
+    falling = np.sort(variance)[::-1]
+    least = falling[np.searchsorted(np.cumsum(falling), MOST_OPEN * falling.sum()).clip(max=len(falling) - 1)]
+    unknown[cases] = variance >= least
+    return unknown
 
 
 def undecided(seen: Observation, cut: int) -> BoolArray:
@@ -94,15 +122,17 @@ def predicted_gains(
         raise ValueError("every rank is known: there is nothing to predict.")
     N, partly = dist.counts.n_items, dist.counts.has_compared_part
     row_of = {tuple(key): int(row) for key, row in zip(fitted.group_keys.tolist(), dist.rows, strict=True)}
-    keys = case_keys(seen, cases, "drawn", "hits", "rest", "order", "targets", "ahead", "recent")
+    keys = case_keys(seen, cases, "rest", "order", "targets", "ahead", "recent", "drawn", "hits")
     if not partly:
-        keys[:, [2, 5, 6]] = round(N) - 1, 0, 0
+        keys[:, [0, 3, 4]] = round(N) - 1, 0, 0
     distinct, which = np.unique(keys, axis=0, return_inverse=True)
     mean, square = np.zeros(len(distinct)), np.zeros(len(distinct))
-    for place, (drawn, hits, rest, j, T, ahead, recent) in enumerate(distinct.tolist()):
-        law = dist.grid.law(seen.design, rest + 1.0 if partly else N, np.array([drawn]), np.array([hits]))[:, 0]
-        weight = np.maximum(dist.masses[row_of[j, T, ahead, recent]], 0.0) * law
+    ends = np.flatnonzero(np.append((np.diff(distinct[:, :5], axis=0) != 0).any(1), True)) + 1
+    for start, end in pairwise([0, *ends.tolist()]):  # outcomes of one law
+        rest, j, T, ahead, recent = distinct[start, :5].tolist()
+        law = dist.grid.law(seen.design, rest + 1.0 if partly else N, *distinct[start:end, 5:].T)
+        weight = np.maximum(dist.masses[row_of[j, T, ahead, recent]], 0.0)[:, None] * law
         gain = dist.grid.mean_gain(metric, N, j, T, ahead)
-        weight = weight / max(float(weight.sum()), 1e-300)
-        mean[place], square[place] = weight[: len(gain)] @ gain, weight[: len(gain)] @ gain**2
+        weight = weight[: len(gain)] / np.maximum(weight.sum(0), 1e-300)
+        mean[start:end], square[start:end] = gain @ weight, gain**2 @ weight
     return mean[which.ravel()], np.maximum(square - mean**2, 0.0)[which.ravel()]

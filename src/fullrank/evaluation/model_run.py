@@ -10,7 +10,7 @@ import numpy as np
 from fullrank._types import IntArray, Pair
 from fullrank.data import Split
 from fullrank.estimators import MLE, Estimate, Estimator, LogSpline, RankDistribution, WeightedMLE
-from fullrank.evaluation.audit import Audit, undecided
+from fullrank.evaluation.audit import Audit, to_audit
 from fullrank.evaluation.planner import AIM, ByMetric, Guess, Planner, Rehearsal, half_widths
 from fullrank.evaluation.speeds import EXACT_SECONDS_ARE_WORTH, Exact, Speeds
 from fullrank.metrics import Metric
@@ -164,12 +164,14 @@ class ModelRun:
     def passes_audit(self, fitted: Fitted) -> bool:
         """Whether cases that were ranked in full agree with what the estimate says of them."""
         seen, planner, dist = self.observation, self.planner, self._distribution(fitted)
-        cut_off = [m for m in planner.metrics if m.k is not None]
-        if not cut_off or not undecided(seen, self.cut).any():
+        # AUC is what every sample shows by itself: of it, no prior fills anything in
+        open_cases = {m: to_audit(seen, dist, m, self.cut) for m in planner.metrics if not m.whole_auc}
+        some = np.any([*open_cases.values()], axis=0)
+        if not some.any():
             return True
-        self.audit.extend(seen, self.cut, self.budget)
-        inside = half_widths(dist, cut_off, planner.level)
-        self.corrected = self.audit.corrected(seen, dist, inside, planner.level, self.cut)
+        self.audit.extend(seen, some, self.budget)
+        inside = half_widths(dist, open_cases, planner.level)
+        self.corrected = self.audit.corrected(seen, dist, open_cases, inside, planner.level)
         self.rounds[-1] |= {"audited": len(self.audit.cases), "refuted": [str(m) for m in self.corrected]}
         return not self.corrected
 
@@ -231,7 +233,8 @@ class ModelRun:
         if fitted.met:  # the interval is narrow enough, but the audit refutes it: see more, whatever a plan believes
             times = 2 if len(self.rounds) < MOST_ROUNDS else n_items
             deeper = min(times * step.ceiling + 1, n_items - 1)
-            return Step(step.cases, step.start, max(step.stop, min(times * step.stop, self.cut)), deeper)
+            reach = n_items if any(metric.k is None for metric in self.corrected) else self.cut
+            return Step(step.cases, step.start, max(step.stop, min(times * step.stop, reach)), deeper)
         guess = Guess.of(self._distribution(fitted))
         if planner.target == "population" and (grown := self._more_users(step, guess, fitted)) is not None:
             return grown
