@@ -3,10 +3,12 @@
 ``FULLRANK_RANKS`` and ``FULLRANK_RANKS_SEVERAL`` name folders (several, separated as in PATH) of CATALOGUE__MODEL.npz files.
 An ``INDEX.md`` in a folder may have a table with the columns ``catalogue``, ``family`` and ``kind``. Catalogues of one
 platform are one family: what is reported about a catalogue comes from a prior that has seen no catalogue of its family.
+Which prior that is stands beside the priors, in ``priors/folds.json``, whatever files a run is given.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections import Counter
@@ -25,6 +27,7 @@ KNOWN = {
 #: Families kept out of all development; their fold is reported on its own.
 LAST = ("diginetica-sessions", "facebook-books", "flickr-social", "lastfm", "pinterest")
 FOLDS = 10
+FOLD_FILE = Path(__file__).parent / "priors/folds.json"
 #: Recommenders of sequences, whose ranks ``sequence_ranks.py`` makes.
 SEQUENCES = ("attention", "gru", "markov")
 
@@ -77,20 +80,30 @@ def kind(catalogue: str) -> str:
     return _index().get(catalogue, (catalogue, "other"))[1]
 
 
+def share_out() -> dict[str, int]:
+    """A fold for every catalogue: families share out among ten folds by their number of files; the last is :data:`LAST`."""
+    catalogues = [split_name(path)[0] for path in rank_files()]
+    sizes = Counter(family(name) for name in catalogues)
+    load = [0] * FOLDS
+    fold = {}
+    for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
+        fold[name] = FOLDS if name in LAST else load.index(min(load))
+        if fold[name] < FOLDS:
+            load[fold[name]] += sizes[name]
+    several = (split_name(path)[0] for path in rank_files("FULLRANK_RANKS_SEVERAL"))
+    return {name: fold.get(family(name), FOLDS) for name in sorted({*catalogues, *several})}
+
+
 @cache
 def folds() -> dict[str, int]:
-    """The fold of every family: families share out among ten folds by their number of files; the last fold is :data:`LAST`."""
-    sizes = Counter(family(split_name(path)[0]) for path in rank_files())
-    load = [0] * FOLDS
-    out = {}
-    for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
-        fold = FOLDS if name in LAST else load.index(min(load))
-        out[name] = fold
-        if fold < FOLDS:
-            load[fold] += sizes[name]
-    return out
+    """The folds that the priors in ``priors/`` were fitted with: catalogue by catalogue."""
+    found: dict[str, int] = json.loads(FOLD_FILE.read_text())
+    return found
 
 
+@cache
 def fold_of(catalogue: str) -> int:
-    """The fold whose prior has not seen this catalogue's family."""
-    return folds().get(family(catalogue), FOLDS)
+    """The fold whose prior has not seen this catalogue's family; any has not where no prior has."""
+    found = folds()
+    relatives = (fold for name, fold in found.items() if family(name) == family(catalogue))
+    return found[catalogue] if catalogue in found else next(relatives, FOLDS)

@@ -18,6 +18,7 @@ with one target: a random target of a random user is one more bin, which both ki
 from __future__ import annotations
 
 import argparse
+import json
 import os
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
@@ -30,7 +31,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # one process per core does bette
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri
 
-from catalogues import FOLDS, SEQUENCES, family, fold_of, kind, rank_files, split_name
+from catalogues import FOLD_FILE, FOLDS, SEQUENCES, family, fold_of, kind, rank_files, share_out, split_name
 from fullrank.estimators._grid import Grid
 from fullrank.estimators.hyperprior import BINS, HyperPrior, Kind, bins_of, models_in_words, priors_to_json
 from fullrank.estimators.splines import SplineModel
@@ -342,6 +343,8 @@ def main() -> None:
             "FULLRANK_RANKS has no recommenders of sequences: make them with sequence_ranks.py, and add them."
         )
     (ROOT / "priors").mkdir(exist_ok=True)
+    if not only:  # those that stay were fitted with the folds that are there
+        FOLD_FILE.write_text(json.dumps(share_out(), indent=0) + "\n")
     made = date.today().isoformat()
     needed = {name: several if name == "several" else one for name in ("unseen", *chosen)}
     with ProcessPoolExecutor(2) as pool:
