@@ -103,7 +103,8 @@ def folds() -> dict[str, int]:
 
 @cache
 def fold_of(catalogue: str) -> int:
-    """The fold whose prior has not seen this catalogue's family; any has not where no prior has."""
+    """The fold whose prior has not seen this catalogue's family; the last one for a family that is behind no prior."""
     found = folds()
-    relatives = (fold for name, fold in found.items() if family(name) == family(catalogue))
-    return found[catalogue] if catalogue in found else next(relatives, FOLDS)
+    if catalogue in found:
+        return found[catalogue]
+    return next((fold for name, fold in found.items() if family(name) == family(catalogue)), FOLDS)

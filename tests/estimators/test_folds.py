@@ -19,9 +19,7 @@ def catalogues(monkeypatch, tmp_path):
     import catalogues
 
     yield catalogues
-    catalogues._index.cache_clear()
-    catalogues.fold_of.cache_clear()
-    sys.modules.pop("catalogues")
+    sys.modules.pop("catalogues")  # which keeps what it read of the environment
 
 
 def test_folds_are_those_of_the_priors_and_not_of_the_files_at_hand(catalogues):
