@@ -307,7 +307,7 @@ def prior(name: str, kinds: dict[str, tuple[float, list[Cases]]]) -> HyperPrior:
     card = card_of(sets)
     sizes = float(min(each.rest.min() for each in sets)), float(max(each.rest.max() for each in sets))
     fitted = tuple(population(kind, weight, some) for kind, (weight, some) in kinds.items())
-    return HyperPrior(name, fitted, SCALES, sizes, 0.0, 1.0, True, card)
+    return HyperPrior(name, fitted, SCALES, sizes, card=card)
 
 
 def behind_a_guide(name: str, sets: list[Cases], chance: list[Cases]) -> HyperPrior:

@@ -65,11 +65,10 @@ LEADING, BEYOND = 9, 0.2
 #: Factors of the covariance, and their weights: heavy tails.
 WIDE = ((0.5, 0.4), (1.0, 0.3), (3.0, 0.2), (12.0, 0.1))
 SCALES = {"unseen": WIDE, "all": WIDE, "several": ((1.0, 0.8), (4.0, 0.2))}
-#: Of each prior: pull towards the median, factor of posterior spreads, and power of the evidence (see HyperPrior).
+#: Of each prior: how far intervals are stretched, and power of the evidence (see HyperPrior).
 #: Left-out families would do with a spread of 1.1 among unseen candidates and with several targets, too, but recommenders of
 #: kinds that are not behind the prior need more (other_models.py), and few catalogues have been ranked with several targets.
-SHRINKING = {"unseen": 1.2, "all": 0.7, "several": 0.7}
-SPREAD = {"unseen": 1.15, "all": 1.1, "several": 1.25}
+SPREAD = {"unseen": 1.15, "all": 1.5, "several": 1.25}
 TRUST = {"unseen": 0.5, "all": 1.0, "several": 1.0}
 ROOT = Path(__file__).resolve().parent
 SHIPPED = ROOT.parent / "src/fullrank/estimators/hyperprior.json"
@@ -281,9 +280,7 @@ def fit(files: list[File], protocol: str, made: str, one_target: list[File]) -> 
         tuple(fitted),
         SCALES[protocol],
         (min(sizes), max(sizes)),
-        SHRINKING[protocol],
         SPREAD[protocol],
-        protocol == "all",
         card,
         TRUST[protocol],
     )

@@ -10,6 +10,7 @@ import pytest
 import fullrank as fr
 from fullrank.estimators import hyperprior
 from fullrank.estimators.intervals import cell_gains
+from fullrank.estimators.posterior import draw
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.laws import ALL, NOTHING
 
@@ -197,7 +198,7 @@ def test_what_is_left_open_is_that_of_each_case_given_its_own_outcome():
     rows = dict(zip((tuple(key) for key in dist.fitted.group_keys.tolist()), dist.rows, strict=True))
     means, left = [], 0.0
     for a, m, x in zip(ahead, drawn, hits, strict=True):  # P(B ≤ 9 − a | outcome) of each case, draw by draw
-        draws = posterior._draws[rows[1, 1, a, 0]]
+        draws = posterior.draws.mass[rows[1, 1, a, 0]]
         likely = draws * dist.grid.law(design, 1400.0, np.array([m]), np.array([x]))[:, 0]
         p = likely[:, : 10 - a].sum(1) / likely.sum(1)
         means.append(p)
@@ -223,8 +224,8 @@ def test_draws_behind_a_guide_follow_the_posterior_and_not_a_gaussian_about_its_
     weight = np.exp(np.log(mass @ A) @ seen)
     expected = np.average(1 - mass[:, 0], weights=weight)
     spread = np.sqrt(np.average((1 - mass[:, 0] - expected) ** 2, weights=weight))
-    found = 1 - posterior._draws[0][:, 0]
+    found = 1 - posterior.draws.mass[0][:, 0]
     assert found.mean() == pytest.approx(expected, rel=0.1)
     assert found.std() == pytest.approx(spread, rel=0.2)
-    gaussian = replace(posterior, guided=False)
-    assert 1 - gaussian._draws[0][:, 0].mean() > 1.1 * expected  # which goes on where the posterior ends
+    gaussian = draw(posterior.members, posterior.model, posterior.data, exactly=False)
+    assert 1 - gaussian.mass[0][:, 0].mean() > 1.1 * expected  # which goes on where the posterior ends

@@ -117,7 +117,7 @@ def test_metrics_without_a_cut_off_are_audited_too(rng, metric):
 def test_a_wrong_average_precision_is_refuted_more_often_than_not():
     """The first ranks look alike to a sample: which of them a case has is for the prior to say, or the audit."""
     refuted = []
-    for seed in range(6):
+    for seed in range(10):
         model, split = world(usual(np.random.default_rng(seed), 800))
         options = {"design": "adaptive", "precision": 0.08, "progress": False, "rng": seed}
         rounds = fr.evaluate({"m": model}, split, "ap", estimator=Shifted(0.05, 3), **options).runs["m"].rounds

@@ -29,7 +29,7 @@ import numpy as np
 from fullrank._types import FloatArray, IntArray
 from fullrank.ranks.counts import RankCounts
 
-FORMAT = "fullrank.HyperPrior/4"
+FORMAT = "fullrank.HyperPrior/5"
 #: The first j or T of each octave; the last octave has no end.
 OCTAVES = np.array([1, 2, 3, 5, 9, 17, 33])
 #: Bins of (j, T): an octave of T and one of j, not beyond T's.
@@ -42,7 +42,7 @@ ANYTHING_WEIGHT = 0.0005
 LATE_SHARE = 0.4
 #: How far, in logs, laws given (j, T) or what is ahead follow the prior for unseen items, which has seen them all together.
 #: Chosen on ten folds of ``benchmarks/accuracy.py`` without the last, and on families outside ``benchmarks/guided.py``.
-FOLLOWED = {"several": 0.4, "compared": 0.65}
+FOLLOWED = {"several": 0.45, "compared": 0.65}
 
 
 def bins_of(order: IntArray, targets: IntArray) -> IntArray:
@@ -102,12 +102,8 @@ class HyperPrior:
     scales: tuple[tuple[float, float], ...]  # (factor of the covariance, weight)
     #: The smallest and the largest catalogue behind the prior.
     sizes: tuple[float, float]
-    #: Pull of the estimate towards the median of the posterior: log π is lowered by this much of its variance.
-    shrink: float = 0.7
-    #: Calibration: posterior spreads are multiplied by this.
+    #: Calibration: what π says of a metric is taken to spread so many times as far, on the log scale.
     spread: float = 1.0
-    #: Whether π itself is averaged over members; else log π, where a member that all but denies a rank empties it.
-    average_mass: bool = False
     #: What it was learned from: families, catalogues, files, models, date.
     card: Mapping[str, Any] = field(default_factory=dict)
     #: Power of the evidence by which members are weighed: below one, since a real rank distribution is a draw from none of
@@ -186,13 +182,14 @@ class HyperPrior:
         wider, z = 1 + self.beyond(n_items), self.trend(n_items)
         views = len({kind.view for kind in self.kinds})
         out = []
-        for kind in self.kinds:
+        for number, kind in enumerate(self.kinds):
             mean = kind.means[bins] + (z * kind.slope if trend is None else trend @ kind.slope)
             coupling = np.linalg.inv(kind.coupling[np.ix_(bins, bins)])
             precision, log_det = kind.precision
             joint = np.kron((coupling + coupling.T) / 2, precision)
             log_det = len(bins) * log_det + mean.shape[1] * float(np.linalg.slogdet(coupling)[1])
-            for factor, weight in self.scales:
+            # to and fro: the modes of neighbours in the list are near one another, and each is found from the one before
+            for factor, weight in self.scales[:: (1, -1)[number % 2]]:
                 scale = factor * wider
                 constant = log_det - mean.size * float(np.log(scale))
                 out.append((float(np.log(kind.weight * weight / views)), mean, np.asarray(joint / scale), constant))
@@ -259,7 +256,7 @@ def guide_lift(counts: RankCounts, late: bool = False) -> float:
 
 #: What is written of a kind, and of a prior, beside its sizes, scales and kinds.
 _ARRAYS = ("means", "slope", "covariance", "coupling")
-_PLAIN = ("card", "shrink", "spread", "average_mass", "trust")
+_PLAIN = ("card", "spread", "trust")
 
 
 def anything(bins: int, coefficients: int) -> list[tuple[float, FloatArray, FloatArray, float]]:

@@ -29,6 +29,8 @@ from fullrank.ranks.counts import LEAD_BINS, MAX_POOLS, RankCounts
 
 #: Bins of pool sizes where strata are many.
 FEW_POOLS = 3
+#: Width of cells as a share of the rank: a spline is smooth.
+COARSENESS = 0.02
 #: A guide whose items beat the target less often than this many times as random ones do led nowhere.
 USELESS_LIFT = 1.5
 
@@ -65,7 +67,8 @@ class LogSpline:
         prior, group_bins = self._prior_of(counts, fitted)
         bins, strata = np.unique(group_bins, return_inverse=True)
         many = len(bins) > MANY_STRATA
-        problem = build_problem(fitted, most=FEW_POOLS if many else MAX_POOLS, strata=strata, smooth=many)
+        most, coarseness = (FEW_POOLS, None) if many else (MAX_POOLS, COARSENESS)
+        problem = build_problem(fitted, most=most, strata=strata, smooth=many, coarseness=coarseness)
         data = Outcomes(
             np.concatenate(problem.laws, axis=1),
             # what weighs against the prior is cases, not weights
@@ -73,14 +76,15 @@ class LogSpline:
             * (fitted.effective_cases / fitted.weight.sum()),
         )
         trend = compared_trend(counts) if compared else None
+        guided = compared and bool(counts.design.compares)
         with ONE_BLAS_THREAD:
             model = SplineModel.on(problem.grid, prior.coefficients)
-            posterior = Posterior.of(problem, model, prior, bins, data, trend)
+            posterior = Posterior.of(problem, model, prior, bins, data, trend, guided)
             # where a design goes on, the cases that matter tell more than any other prior
             if prior.follows is not None and counts.design.plain and not (compared and counts.several_targets):
                 posterior = posterior.following(*prior.follows)
-        if compared and counts.design.compares:
-            posterior = replace(posterior, guided=True, led_nowhere=guide_lift(counts) < USELESS_LIFT)
+        if guided:
+            posterior = replace(posterior, led_nowhere=guide_lift(counts) < USELESS_LIFT)
         # AUC comes from the counts where one fit at one number of candidates does not speak for all cases
         alike = len(problem.tables) == 1 and not (compared or counts.several_targets or posterior.needs_bounds)
         single = problem.tables[0].n_items if alike else None

@@ -1,7 +1,8 @@
 """What a sample leaves open under LogSpline's prior: a mixture of Gaussians on spline coefficients, and what its draws say.
 
-Under every member of the prior, the mode by Newton and the evidence by Laplace's approximation; the members' answers are
-averaged by it, and take one EM step towards the data. Intervals come from draws.
+Under every member of the prior, the mode by Newton and the evidence by Laplace's approximation; draws of the members by
+their evidence take one EM step towards the data. What errs least among them is the estimate, and intervals are their
+quantiles. With several strata, whose draws are less exact, the estimate is an average of the modes.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,8 +22,10 @@ from fullrank.metrics import Metric
 
 #: Draws of the posterior behind an interval, for few and for many strata.
 DRAWS, FEWER_DRAWS, MANY_STRATA = 400, 200, 8
-#: So many times as many draws are made where they are resampled.
-MORE_DRAWS = 3
+#: So many times as many draws are made where they are resampled, in the order of what they give to so many first cells.
+MORE_DRAWS, FIRST = 3, 10
+#: Ranks at which what errs least is found, at equal steps of log R.
+STEPS = 48
 #: Every so many draws tell how much of the variance within cases their outcomes explain.
 THINNED = 8
 #: Log odds of "a shape of any kind" above which a sample counts as unlike any recommender; 99 % of real ones lie below.
@@ -45,6 +48,8 @@ GUIDED_STRETCH = 1.15
 HEAD = 100
 #: Members whose weight is below this do not enter the average.
 LEAST_WEIGHT = 1e-3
+#: By so much of its variance the logarithm of a typical π is lowered.
+SHRINK = 0.7
 #: By this part of its relative variance an expected number of cases is lowered (see ``_reported``); beyond so many cases,
 #: what outcomes explain of the variance is taken from those before.
 FEW, MANY_CASES = 0.5, 1000
@@ -75,8 +80,9 @@ class Posterior:
     prior: HyperPrior
     data: Outcomes
     members: list[Member]
-    blended: FloatArray  # strata × cells: the members' average
-    mass: FloatArray  # the same after one EM step, and lowered where few cases are expected: what is reported
+    draws: "Draws"
+    typical: FloatArray  # strata × cells: the members' average
+    mass: FloatArray  # what errs least, after one EM step: what is reported
     evidence: float
     steps: int
     converged: bool
@@ -95,8 +101,9 @@ class Posterior:
         bins: IntArray,
         data: Outcomes,
         trend: FloatArray | None = None,
+        guided: bool = False,
     ) -> "Posterior":
-        """Find the mode and the evidence under every member of the prior, and average."""
+        """Find the mode and the evidence under every member of the prior, and draw from all of them."""
         known = prior.members(bins, model.n_items, trend)
         every = known + anything(len(bins), prior.coefficients)
         modes: list[Mode] = []
@@ -118,11 +125,14 @@ class Posterior:
             for mode, weight, (_, μ, Q, _) in zip(modes, weights, every, strict=True)
             if weight > 0
         ]
-        blended = _blend(model, members, prior)
+        draws = draw(members, model, data, exactly=guided or len(bins) == 1)
+        compared = trend is not None
+        typical = _typical(members, model, compared)
+        mass = _reported(draws, typical, data, problem.grid.hi, compared)
         return cls(
-            problem, model, prior, data, members, blended, _reported(blended, data, trend), whole,
+            problem, model, prior, data, members, draws, typical, mass, whole,
             max(each.steps for each in modes), all(each.mode.converged for each in members),
-            float(unseen - seen), _free_gain(blended, data), trend,
+            float(unseen - seen), _free_gain(typical, data), trend, guided,
         )  # fmt: skip
 
     def following(self, together: HyperPrior, how_far: float) -> "Posterior":
@@ -133,10 +143,13 @@ class Posterior:
         model = SplineModel.on(self.problem.grid, together.coefficients)
         seen = self.data.seen.sum(0, keepdims=True)
         other = Posterior.of(self.problem, model, together, np.zeros(1, dtype=np.int64), Outcomes(self.data.A, seen))
-        average = self.data.seen.sum(1) @ self.blended / seen.sum()
-        blended = self.blended * (other.blended[0] / np.maximum(average, 1e-300)) ** how_far
-        blended = blended / blended.sum(1, keepdims=True)
-        return replace(self, blended=blended, mass=_reported(blended, self.data, self.trend))
+        average = self.data.seen.sum(1) @ self.typical / seen.sum()
+        tilt = (other.typical[0] / np.maximum(average, 1e-300)) ** how_far
+        typical = _tilted(self.typical, tilt)
+        compared = self.trend is not None  # there intervals stay as they are
+        draws = self.draws if compared else Draws.of([_tilted(each, tilt) for each in self.draws.mass], self.data)
+        mass = _reported(draws, typical, self.data, self.problem.grid.hi, compared)
+        return replace(self, draws=draws, typical=typical, mass=mass)
 
     # ------------------------------------------------------------------------------------------------ what it says
 
@@ -220,16 +233,11 @@ class Posterior:
         tail = 0.5 - level / 2
         low, middle, high = np.quantile(drawn, [tail, 0.5, 1 - tail])
         if middle <= 0 or value <= 0:
-            span = float(min(value, low)), float(max(value, high))
-        else:
-            span = float(value * max(low, 0.0) / middle), float(value * high / middle)
-        low, high = span
+            return float(min(value, low)), float(max(value, high))
         further = GUIDED_STRETCH if self.guided else 1.0
         if self.rough and not self.needs_bounds:
             further *= ROUGH_STRETCH
-        if further > 1 and low > 0:
-            return value * (low / value) ** further, value * (high / value) ** further
-        return span
+        return value * (max(low, 0.0) / middle) ** further, value * (high / middle) ** further
 
     @cached_property
     def heads(self) -> FloatArray:
@@ -239,7 +247,7 @@ class Posterior:
         problem, counts, column = self.problem, self.problem.counts, self._columns
         first = slice(min(HEAD, len(problem.grid)))
         out = np.zeros((len(problem.strata), first.stop))
-        for row, π in enumerate(self.blended):
+        for row, π in enumerate(self.typical):
             here = np.flatnonzero(problem.strata[counts.group_of] == row)
             used, place = np.unique(column[here], return_inverse=True)
             A = self.data.A[:, used]
@@ -269,7 +277,7 @@ class Posterior:
         """
         counts = self.problem.counts
         for row, which, gains in self.problem.grid.gains(metric, n_items, counts.groups, self.problem.strata):
-            draws, size = self._draws[row], gains.shape[1]
+            draws, size = self.draws.mass[row], gains.shape[1]
             for group, gain in zip(which, gains, strict=True):
                 cells = np.flatnonzero(counts.group_of == group)
                 used, place = np.unique(self._columns[cells], return_inverse=True)
@@ -280,7 +288,7 @@ class Posterior:
 
     def _sum_given_outcomes(self, parts: Iterable[_Gains]) -> tuple[FloatArray, FloatArray]:
         """The sum of all gains in every draw, and its variance."""
-        total, variance = np.zeros(len(self._draws[0])), np.zeros(len(self._draws[0]))
+        total, variance = np.zeros(len(self.draws)), np.zeros(len(self.draws))
         for cells, place, mean, left in parts:
             total += mean @ np.bincount(place, self.problem.counts.weight[cells])
             variance += left @ np.bincount(place, self.problem.counts.square_weight[cells])
@@ -303,14 +311,14 @@ class Posterior:
     def values(self, metric: Metric, n_items: float) -> FloatArray:
         """Return the metric of these cases in every draw.
 
-        Given π, each case's rank follows its own posterior; their mean is one EM step from π and their variance adds
-        Σ c_o Var[M(R) | o]/M².
+        Given π, each case's rank follows its own posterior; their mean is one EM step from π, which the prior's ``spread``
+        takes further from the median, and their variance adds Σ c_o Var[M(R) | o]/M².
         """
         counts, grid = self.problem.counts, self.problem.grid
         weight, rows = counts.groups.weight, self.problem.strata
         pooled, squared = grid.pooled_gains(metric, n_items, counts.groups, rows)
         parts = self.data.parts
-        number = len(self._draws[0])
+        number = len(self.draws)
         noise = np.random.default_rng(1).standard_normal(number)
         if self.trend is not None:  # gains of a stratum differ in shape, and those that matter most are compared most
             total, variance = self._sum_given_outcomes(self.gains_given_outcomes(metric, n_items))
@@ -322,19 +330,22 @@ class Posterior:
             # gains of one j differ by a factor: one of them stands for all
             gain = np.sign(gains[0]) * np.sqrt(weight[which] @ gains**2)
             A, seen = parts[row]
-            earned = self._draws[row][some, : len(gain)] * gain
+            earned = self.draws.mass[row][some, : len(gain)] * gain
             by_outcome = (earned @ A[: len(gain)] * self._pull[row][some]) ** 2
             explained[row] += np.sum(by_outcome / (seen / seen.sum()), axis=1)
         for row, (gain, square) in enumerate(zip(pooled, squared, strict=True)):
             head = slice(len(np.trim_zeros(square, "b")))
             # an EM step multiplies every draw by the product of pull and law
-            after = self._draws[row][:, head] * (self._pull[row] @ parts[row][0][head].T)
+            after = self.draws.mass[row][:, head] * (self._pull[row] @ parts[row][0][head].T)
             total += after @ gain[head]
             second = after @ square[head]
             # Var[gain | outcome] is E[gain²] less what outcomes explain of it, a share that hardly differs between draws
             unexplained = 1 - np.mean(explained[row] / np.maximum(second[some], 1e-300))
             variance += max(float(unexplained), 0.0) * second
         variance *= self.shared_negatives(metric, n_items) * counts.mean_weight
+        middle = float(np.median(total))
+        if middle > 0:
+            total = middle * (np.maximum(total, 0.0) / middle) ** self.prior.spread
         return np.asarray((total + np.sqrt(np.maximum(variance, 0.0)) * noise) / counts.users_weight)
 
     def shared_negatives(self, metric: Metric, n_items: float) -> float:
@@ -352,7 +363,7 @@ class Posterior:
         left = np.zeros(len(targets))
         for row, which, gains in grid.gains(metric, n_items, groups, self.problem.strata):
             A, seen = self.data.parts[row]
-            π, head = self.blended[row], gains.shape[1]
+            π, head = self.typical[row], gains.shape[1]
             widest = gains[np.argmax(np.abs(gains).max(1, initial=0.0))]  # the others differ from it by a factor
             scale = np.abs(gains).max(1, initial=0.0) / max(float(np.abs(widest).max(initial=0.0)), 1e-300)
             likely = np.maximum(π @ A, 1e-300)
@@ -365,48 +376,10 @@ class Posterior:
         return 1 - SHARED + SHARED * float(number @ together**2) / total if total > 0 else 1.0
 
     @cached_property
-    def _draws(self) -> list[FloatArray]:
-        """π of every draw, stratum by stratum: members by weight, each Gaussian about its mode."""
-        rng = np.random.default_rng(0)
-        strata, size = self.members[0].mode.β.shape
-        number = DRAWS if strata <= MANY_STRATA else FEWER_DRAWS
-        share = np.array([member.weight for member in self.members])
-        numbers = np.diff(np.round(np.cumsum(share) * number), prepend=0).astype(np.int64)
-        parts = []
-        for member, each in zip(self.members, numbers, strict=True):
-            if self.guided and each:
-                parts.append(self._reweighted(member, int(each), rng))
-                continue
-            z = balanced_normals(int(each), strata * size, rng)
-            parts.append(member.mode.β.ravel() + self.prior.spread * z @ member.spread)
-        drawn = np.concatenate(parts).reshape(-1, strata, size)
-        return [self.model.mass(drawn[:, row]) for row in range(strata)]
-
-    def _reweighted(self, member: Member, number: int, rng: np.random.Generator) -> FloatArray:
-        """Draws of a member's posterior itself, not of the Gaussian about its mode: more of these, resampled by importance.
-
-        Behind a compared part little is better in most rests. Where nothing was seen of it, the posterior ends where more
-        would have been seen, and the Gaussian goes on. Weights are cut off at √n times their mean (Ionides 2008).
-        """
-        n, β = MORE_DRAWS * number, member.mode.β
-        z = balanced_normals(n, β.size, rng)
-        drawn = β.ravel() + z @ member.spread
-        left = drawn - member.mean.ravel()
-        log = 0.5 * (z**2).sum(1) - 0.5 * ((left @ member.precision) * left).sum(1)
-        for row, (A, seen) in enumerate(self.data.parts):
-            mass = self.model.mass(drawn.reshape(n, *β.shape)[:, row])
-            log += np.log(np.maximum(mass @ A, 1e-300)) @ seen
-        weight = np.exp(log - log.max())
-        weight = np.minimum(weight, np.sqrt(n) * weight.mean())
-        place = np.searchsorted(np.cumsum(weight) / weight.sum(), (np.arange(number) + 0.5) / number)
-        return np.asarray(drawn[np.minimum(place, n - 1)])
-
-    @cached_property
     def _pull(self) -> list[FloatArray]:
         """Share of each outcome over its probability, in every draw."""
         return [
-            seen / seen.sum() / np.maximum(drawn @ A, 1e-300)
-            for drawn, (A, seen) in zip(self._draws, self.data.parts, strict=True)
+            seen / seen.sum() / likely for likely, (_, seen) in zip(self.draws.likely, self.data.parts, strict=True)
         ]
 
 
@@ -426,42 +399,152 @@ def _inverse(root: FloatArray) -> FloatArray:
     return np.asarray(solve_triangular(root, np.eye(len(root)), lower=True, check_finite=False))
 
 
-def _blend(model: SplineModel, members: list[Member], prior: HyperPrior) -> FloatArray:
-    """Return one π per stratum: the members' modes, each pulled towards its median, averaged by weight."""
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """Draws of π, and the probability of every outcome that was seen under each of them, stratum by stratum."""
+
+    mass: list[FloatArray]  # draws × cells
+    likely: list[FloatArray]  # draws × outcomes
+
+    @classmethod
+    def of(cls, mass: list[FloatArray], data: Outcomes) -> "Draws":
+        """Take these draws of π."""
+        likely = [np.maximum(each @ A, 1e-300) for each, (A, _) in zip(mass, data.parts, strict=True)]
+        return cls(mass, likely)
+
+    def __len__(self) -> int:
+        return len(self.mass[0])
+
+    def only(self, which: IntArray) -> "Draws":
+        """Keep some of the draws."""
+        return Draws([each[which] for each in self.mass], [each[which] for each in self.likely])
+
+
+def draw(members: Sequence[Member], model: SplineModel, data: Outcomes, exactly: bool) -> Draws:
+    """Draw from all members, by their weights.
+
+    A member's posterior is nearly Gaussian about its mode. ``exactly``: more draws of the Gaussian are made, and resampled
+    to be those of the posterior itself, which ends where more would have been seen.
+    """
+    rng = np.random.default_rng(0)
+    strata, size = members[0].mode.β.shape
+    number = DRAWS if strata <= MANY_STRATA else FEWER_DRAWS
+    share = np.array([member.weight for member in members])
+    numbers = np.diff(np.round(np.cumsum(share) * number), prepend=0).astype(np.int64)
+    parts = []
+    for member, each in zip(members, numbers.tolist(), strict=True):
+        if not each:
+            continue
+        z = balanced_normals(MORE_DRAWS * each if exactly else each, strata * size, rng)
+        β = member.mode.β.ravel() + z @ member.spread
+        mass = [model.mass(β[:, row * size : (row + 1) * size]) for row in range(strata)]
+        drawn = Draws.of(mass, data)
+        parts.append(
+            drawn.only(_resampled(drawn, z, β - member.mean.ravel(), member, data, each)) if exactly else drawn
+        )
+    mass, likely = (
+        [np.concatenate(each) for each in zip(*(getattr(part, name) for part in parts), strict=True)]
+        for name in ("mass", "likely")
+    )
+    return Draws(mass, likely)
+
+
+def _resampled(drawn: Draws, z: FloatArray, left: FloatArray, member: Member, data: Outcomes, number: int) -> IntArray:
+    """Return which of a Gaussian's draws stand for the posterior, by importance; ``left``: β less the prior's mean.
+
+    Weights are cut off at √n times their mean (Ionides 2008). Draws are gone through in the order of what they give to the
+    first ranks, so that quantiles of what matters are kept.
+    """
+    log = 0.5 * (z**2).sum(1) - 0.5 * ((left @ member.precision) * left).sum(1)
+    first = np.zeros(len(drawn))
+    for mass, likely, (_, seen) in zip(drawn.mass, drawn.likely, data.parts, strict=True):
+        log += np.log(likely) @ seen
+        first += seen.sum() * mass[:, :FIRST].sum(1)
+    weight = np.exp(log - log.max())
+    weight = np.minimum(weight, np.sqrt(len(weight)) * weight.mean())
+    order = np.argsort(first)
+    place = np.searchsorted(np.cumsum(weight[order]) / weight.sum(), (np.arange(number) + 0.5) / number)
+    return np.asarray(order[np.minimum(place, len(weight) - 1)])
+
+
+def _typical(members: Sequence[Member], model: SplineModel, compared: bool) -> FloatArray:
+    """Return one π per stratum: the members' modes, averaged in logs and each lowered by a part of its variance.
+
+    This is below the mean of the posterior and nearer to what errs least relative to the truth. What is behind a compared
+    part is a plain average.
+    """
     size = model.B.shape[1]
     out = np.zeros((len(members[0].mode.β), len(model.base)))
     for member in members:
-        π = model.mass(member.mode.β)
-        for row, mass in enumerate(π):
+        for row, mass in enumerate(model.mass(member.mode.β)):
+            if compared:
+                out[row] += member.weight * mass
+                continue
             along = (model.B - mass @ model.B) @ member.spread[:, row * size : (row + 1) * size].T
-            log = np.log(np.maximum(mass, 1e-300)) - prior.shrink * (along**2).sum(1)
-            if prior.average_mass:
-                mass = np.exp(log - log.max())
-                out[row] += member.weight * mass / mass.sum()
-            else:
-                out[row] += member.weight * log
-    if not prior.average_mass:
+            out[row] += member.weight * (np.log(np.maximum(mass, 1e-300)) - SHRINK * (along**2).sum(1))
+    if not compared:
         out = np.exp(out - out.max(axis=1, keepdims=True))
     return np.asarray(out / out.sum(axis=1, keepdims=True))
 
 
-def _reported(blended: FloatArray, data: Outcomes, trend: FloatArray | None) -> FloatArray:
-    """Return every stratum's π after one EM step, with less at the first ranks, as far as few cases are expected there.
+def _reported(draws: Draws, typical: FloatArray, data: Outcomes, hi: IntArray, compared: bool) -> FloatArray:
+    """Return one π per stratum, one EM step closer to the data: what errs least among the draws.
+
+    Draws of several strata are those of Gaussians, which go on where a posterior ends: there the typical π takes the step.
+    """
+    if compared:
+        return _step(typical, data)
+    if len(typical) > 1:
+        return _lowered(_step(typical, data), typical, data)
+    [mass], [likely], [(A, seen)] = draws.mass, draws.likely, data.parts
+    after = mass * ((seen / seen.sum() / likely) @ A.T)
+    return _lowered(central_law(after, hi)[None], typical, data)
+
+
+def central_law(draws: FloatArray, hi: IntArray) -> FloatArray:
+    """Return the π whose share of cases up to each rank errs least relative to the truth, on the mean over draws.
+
+    That share is the median of the draws' shares F, each draw weighed by 1/F: E|f − F|/F is least there. It is found at
+    steps of log R, and follows the mean between them.
+    """
+    F = np.cumsum(draws, axis=1)
+    steps = np.unique(np.searchsorted(hi, np.geomspace(1, hi[-1], STEPS) - 1e-9))
+    there = np.sort(F[:, steps].T, axis=1)
+    weight = 1 / np.maximum(there, 1e-300)
+    below = np.cumsum(weight, axis=1)
+    below = (below - weight / 2) / below[:, -1:]
+    middle = np.array([np.interp(0.5, at, values) for at, values in zip(below, there, strict=True)])
+    mean = np.maximum(F.mean(0), 1e-300)
+    ratio = np.interp(np.log(hi), np.log(hi[steps]), np.log(np.maximum(middle, 1e-300) / mean[steps]))
+    f = np.clip(np.maximum.accumulate(mean * np.exp(ratio)), F.min(0), F.max(0))  # what is known stays
+    return np.asarray(np.diff(f / f[-1], prepend=0.0))
+
+
+def _step(laws: FloatArray, data: Outcomes) -> FloatArray:
+    """Take one EM step from the law of every stratum."""
+    return np.stack([em_step(π, A, seen) for π, (A, seen) in zip(laws, data.parts, strict=True)])
+
+
+def _tilted(laws: FloatArray, tilt: FloatArray) -> FloatArray:
+    """Multiply every law by the same factors."""
+    out = laws * tilt
+    return np.asarray(out / out.sum(1, keepdims=True))
+
+
+def _lowered(mass: FloatArray, typical: FloatArray, data: Outcomes) -> FloatArray:
+    """Return every stratum's π with less at the first ranks, as far as few cases are expected there.
 
     Up to a rank λ cases are expected, with the variance v that their outcomes leave. The value that errs least relative to
-    the truth, on the mean, lies below λ by about the share v/λ² of it: λ becomes λ/(1 + FEW · v/λ²), rank by rank. Behind a
-    compared part, whose ranks differ from case to case, nothing is lowered.
+    the truth, on the mean, lies below λ by about the share v/λ² of it: λ becomes λ/(1 + FEW · v/λ²), rank by rank.
     """
-    mass = np.stack([em_step(π, A, seen) for π, (A, seen) in zip(blended, data.parts, strict=True)])
-    if trend is not None:
-        return mass
     expected = data.seen.sum(1) @ np.cumsum(mass, axis=1)
     head = max(int(np.searchsorted(expected, MANY_CASES)), 1)
-    explained = np.zeros(head)
-    for π, (A, seen) in zip(blended, data.parts, strict=True):
+    whole, explained = np.zeros(head), np.zeros(head)
+    for π, (A, seen) in zip(typical, data.parts, strict=True):
         within = np.cumsum(π[:head, None] * A[:head], axis=0) / np.maximum(π @ A, 1e-300)
+        whole += within @ seen
         explained += within**2 @ seen
-    left = np.maximum(1 - explained / np.maximum(expected[:head], 1e-300), 0.0)  # of a variance that is λ
+    left = np.maximum(1 - explained / np.maximum(whole, 1e-300), 0.0)  # of a variance that is λ
     left = np.append(left, np.full(len(expected) - head, left[-1]))
     lowered = np.maximum.accumulate(expected**2 / np.maximum(expected + FEW * left, 1e-300))
     step = np.diff(expected, prepend=0.0)

@@ -120,11 +120,13 @@ def build_problem(
     grid: Grid | None = None,
     strata: IntArray | None = None,
     smooth: bool = False,
+    coarseness: float | None = None,
 ) -> Problem:
     """Tables, grid and laws for these counts, within bounded memory; ``strata``: rows of (j, T), if not the counts' own.
 
     ``smooth``: the distribution to be fitted is, so that ranks and hits within a few per cent of one another may be put
-    together where outcomes are very many.
+    together where outcomes are very many. ``coarseness``: ranks that no sample can tell apart are put together up to this
+    share of the rank, however few outcomes there are.
     """
     check_choice("n_items", n_items, ("bins", "mean"))
     if n_items == "mean":
@@ -143,6 +145,8 @@ def build_problem(
             break
         most = len(tables) // 2
     if grid is None:
+        if coarseness is not None:
+            cells = merge_cells(cells, tables, counts.design, share=coarseness)
         cells = coarse_cells(cells, tables, counts.design)
     if all_outcomes:
         tables = [with_all_outcomes(counts, table) for table in tables]

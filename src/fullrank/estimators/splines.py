@@ -114,7 +114,7 @@ def posterior_mode(model: SplineModel, data: Outcomes, μ: FloatArray, Q: FloatA
     # valley, along which a tenth of a standard error is near enough. The last step, when Newton is all but there, is taken
     # without looking.
     rounding = 1e-10 + 1e-13 * abs(now)
-    enough = 1e-4 * len(β) + 1e-10 * M
+    enough = 1e-3 * len(β) + 1e-10 * M
     root = np.empty(0)
     step = 0
     for step in range(1, MOST_STEPS + 1):  # noqa: B007 - reported afterwards
