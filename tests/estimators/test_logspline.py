@@ -312,13 +312,15 @@ def test_hyper_prior_is_saved_as_plain_json():
         HyperPrior.from_json(json.dumps({"format": "other"}))
 
 
-def test_the_estimate_errs_least_among_draws_of_all_members():
-    """The estimate against a second, naive one: members on their own, weighed by evidence, drawn from by importance.
+def test_the_estimate_errs_least_among_draws_of_all_members_and_intervals_are_their_quantiles(monkeypatch):
+    """Estimate and interval against a second, naive one: members by themselves, weighed by evidence, drawn by importance.
 
     Among the prior's own members the likelihood weighs to the power ``trust`` within a view, and views weigh alike; what
     they weigh together is as it was. Every draw takes an EM step, the share of cases up to a rank is the one with the least
-    mean relative error, and where few cases are expected it is lowered.
+    mean relative error, and where few cases are expected it is lowered. What draws say of a metric is spread further by the
+    prior's ``spread``, and what outcomes leave open of every case is added.
     """
+    monkeypatch.setattr("fullrank.estimators.posterior.DRAWS", 4000)
     _, counts = simulated(4, 600, 3000)
     prior = shipped()
     dist = fr.LogSpline(prior).fit(counts)
@@ -358,6 +360,12 @@ def test_the_estimate_errs_least_among_draws_of_all_members():
         within = np.cumsum(central[:, None] * A, axis=0)[rank - 1] / (central @ A)
         left = 1 - within**2 @ seen / (within @ seen)  # of a variance that is the number of cases
         assert dist.cdf(rank) == pytest.approx(cases / (1 + 0.5 * left / cases) / len(counts), rel=0.06), rank
+        said = rng.choice(F, 40_000, p=share / share.sum())
+        noise = np.sqrt(left * said / len(counts)) * rng.standard_normal(len(said))
+        said = np.median(said) * (said / np.median(said)) ** prior.spread + noise
+        low, middle, high = np.quantile(said, [0.025, 0.5, 0.975])
+        expected = dist.cdf(rank) * low / middle, dist.cdf(rank) * high / middle
+        assert dist.interval(f"recall@{rank}") == pytest.approx(expected, rel=0.06), rank
     assert dist.fit_info.objective == pytest.approx(np.logaddexp.reduce(evidence), abs=0.01)
 
 

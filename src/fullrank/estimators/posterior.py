@@ -237,7 +237,7 @@ class Posterior:
         further = GUIDED_STRETCH if self.guided else 1.0
         if self.rough and not self.needs_bounds:
             further *= ROUGH_STRETCH
-        return value * (max(low, 0.0) / middle) ** further, value * (high / middle) ** further
+        return float(value * (max(low, 0.0) / middle) ** further), float(value * (high / middle) ** further)
 
     @cached_property
     def heads(self) -> FloatArray:
