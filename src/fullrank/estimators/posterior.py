@@ -23,7 +23,7 @@ from fullrank.metrics import Metric
 #: Draws of the posterior behind an interval, for few and for many strata.
 DRAWS, FEWER_DRAWS, MANY_STRATA = 400, 200, 8
 #: So many times as many draws are made where they are resampled, in the order of what they give to so many first cells.
-MORE_DRAWS, FIRST = 3, 10
+MORE_DRAWS, FIRST = 2, 10
 #: Ranks at which what errs least is found, at equal steps of log R.
 STEPS = 48
 #: Every so many draws tell how much of the variance within cases their outcomes explain.
