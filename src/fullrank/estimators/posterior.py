@@ -24,6 +24,8 @@ from fullrank.metrics import Metric
 DRAWS, FEWER_DRAWS, MANY_STRATA = 400, 200, 8
 #: So many times as many draws are made where they are resampled, in the order of what they give to so many first cells.
 MORE_DRAWS, FIRST = 2, 10
+#: Values that stand for what outcomes leave open in each draw.
+AROUND = 16
 #: Ranks at which what errs least is found, at equal steps of log R.
 STEPS = 48
 #: Every so many draws tell how much of the variance within cases their outcomes explain.
@@ -309,7 +311,7 @@ class Posterior:
         return np.maximum(out, 0.0)
 
     def values(self, metric: Metric, n_items: float) -> FloatArray:
-        """Return the metric of these cases in every draw.
+        """Return the metric of these cases: a few values for every draw.
 
         Given π, each case's rank follows its own posterior; their mean is one EM step from π, which the prior's ``spread``
         takes further from the median, and their variance adds Σ c_o Var[M(R) | o]/M².
@@ -319,10 +321,8 @@ class Posterior:
         pooled, squared = grid.pooled_gains(metric, n_items, counts.groups, rows)
         parts = self.data.parts
         number = len(self.draws)
-        noise = np.random.default_rng(1).standard_normal(number)
         if self.trend is not None:  # gains of a stratum differ in shape, and those that matter most are compared most
-            total, variance = self._sum_given_outcomes(self.gains_given_outcomes(metric, n_items))
-            return np.asarray((total + np.sqrt(variance) * noise) / counts.users_weight)
+            return _around(*self._sum_given_outcomes(self.gains_given_outcomes(metric, n_items))) / counts.users_weight
         total, variance = np.zeros(number), np.zeros(number)
         some = slice(None, None, THINNED)
         explained = np.zeros((len(parts), len(total[some])))
@@ -346,7 +346,7 @@ class Posterior:
         middle = float(np.median(total))
         if middle > 0:
             total = middle * (np.maximum(total, 0.0) / middle) ** self.prior.spread
-        return np.asarray((total + np.sqrt(np.maximum(variance, 0.0)) * noise) / counts.users_weight)
+        return _around(total, variance) / counts.users_weight
 
     def shared_negatives(self, metric: Metric, n_items: float) -> float:
         """Return by how much shared negatives raise the variance that is left within cases when π is known; at least 1.
@@ -390,6 +390,15 @@ def _shares(evidence: FloatArray, members: Sequence[tuple[float, Any, Any, float
     view = np.repeat([kind.view for kind in prior.kinds], len(prior.scales))
     whole = np.array([np.logaddexp.reduce(log[view == each]) for each in range(view.max() + 1)])
     return np.asarray(np.exp(log - whole[view]) / len(whole))
+
+
+def _around(mean: FloatArray, variance: FloatArray) -> FloatArray:
+    """Return values that stand for normal distributions of these means and variances, the same quantiles of each."""
+    from scipy.special import ndtri
+
+    quantiles = ndtri((np.arange(AROUND) + 0.5) / AROUND)
+    quantiles /= np.sqrt(np.mean(quantiles**2))
+    return np.asarray(mean[:, None] + np.sqrt(np.maximum(variance, 0.0))[:, None] * quantiles).ravel()
 
 
 def _inverse(root: FloatArray) -> FloatArray:
