@@ -4,8 +4,9 @@ Every file (see ``catalogues.py``) gets a spline fit in x = log R / log N; near 
 coefficients. Over files, the coefficients (whose level is free: they sum to zero) are Gaussian about mean + slope · z with
 z = log N − 9, fitted by expectation maximisation, so that a small file counts for what it knows. Families of catalogues weigh
 alike, catalogues alike within a family, models alike within a catalogue. Kinds of recommenders are fitted apart, by their
-models. For one target among unseen candidates there are two views: recommenders by their kinds, those of sequences
-(``sequence_ranks.py``) among them, and all others as one.
+models. For one target among unseen candidates there are three views: recommenders by their kinds, those of sequences
+(``sequence_ranks.py``) among them, rank distributions by their shapes, whichever recommender they come from, and all but
+those of sequences as one.
 
 With several targets per user every file has a spline for each bin of (j, T), and the covariance of bins b and c is
 coupling[b, c] · covariance. Few catalogues have been ranked that way, so the covariance and the slope are those of all files
@@ -21,6 +22,7 @@ import argparse
 import json
 import os
 from collections import Counter
+from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import date
@@ -53,12 +55,14 @@ ITEM_ITEM, FACTORS, LINEAR, POPULARITY = ("knn", "bm25", "Y", "Z"), ("als", "bpr
 BY_MODEL = {
     "popularity": POPULARITY, "factors": FACTORS, "item-item": ITEM_ITEM, "linear": LINEAR, "sequences": SEQUENCES,
 }  # fmt: skip
-#: The views of each prior, and the kinds of each view with the models that make them.
-VIEWS: dict[str, tuple[dict[str, tuple[str, ...]], ...]] = {
-    "unseen": (BY_MODEL, {"any": POPULARITY + FACTORS + ITEM_ITEM + LINEAR}),
-    "all": (BY_MODEL,),
-    "several": ({"personal": ITEM_ITEM + FACTORS + LINEAR, "popularity": POPULARITY},),
+#: The kinds of recommenders of each prior, with the models that make them.
+RECOMMENDERS: dict[str, dict[str, tuple[str, ...]]] = {
+    "unseen": BY_MODEL,
+    "all": BY_MODEL,
+    "several": {"personal": ITEM_ITEM + FACTORS + LINEAR, "popularity": POPULARITY},
 }
+#: Kinds of shapes in the second view of a prior that has three, and the leading directions in which they are told apart.
+SHAPES, DIRECTIONS = {"unseen": 4}, 6
 #: For unseen candidates, the variance beyond so many leading directions of a kind is cut to this part: samples say nearly
 #: nothing about those directions, and what they seem to say is noise.
 LEADING, BEYOND = 9, 0.2
@@ -166,9 +170,37 @@ def regular(S: np.ndarray) -> np.ndarray:
     return (S + S.T) / 2
 
 
-def population(files: list[File], name: str, models: tuple[str, ...], weight: float) -> Kind:
-    """One target per user: mean, slope and covariance of the files of some models, by expectation maximisation."""
-    files = [file for file in files if file.model in models]
+def of_models(files: list[File], models: Iterable[str]) -> list[File]:
+    """The files of some models."""
+    return [file for file in files if file.model in models]
+
+
+def by_shape(files: list[File], number: int) -> list[list[File]]:
+    """So many groups of files with like coefficients, whatever the size of the catalogue: weighted k-means.
+
+    Files are told apart where they differ most: along the leading directions of what size does not explain.
+    """
+    w, z, β = shares(files), np.array([file.z for file in files]), np.array([file.start[0] for file in files])
+    z, β = z - w @ z, β - w @ β
+    β = β - np.outer(z, (w * z) @ β / (w @ z**2))
+    _, _, directions = np.linalg.svd(np.sqrt(w)[:, None] * β, full_matrices=False)
+    where = β @ directions[:DIRECTIONS].T
+    rng = np.random.default_rng(0)
+    best, group = np.inf, np.zeros(len(files), dtype=np.int64)
+    for _ in range(20):
+        centres = where[rng.choice(len(files), number, replace=False, p=w)]
+        for _ in range(60):
+            far = ((where[:, None] - centres) ** 2).sum(2)
+            nearest = far.argmin(1)
+            mine = w * (nearest == np.arange(number)[:, None])
+            centres = mine @ where / np.maximum(mine.sum(1, keepdims=True), 1e-12)
+        if w @ far.min(1) < best:
+            best, group = w @ far.min(1), nearest
+    return [[file for file, each in zip(files, group, strict=True) if each == one] for one in range(number)]
+
+
+def population(files: list[File], name: str, weight: float) -> Kind:
+    """One target per user: mean, slope and covariance of the files, by expectation maximisation."""
     w, z = shares(files), np.array([file.z for file in files])
     X = np.stack([np.ones_like(z), z], axis=1)
     weighted = (X * w[:, None]).T
@@ -185,15 +217,14 @@ def population(files: list[File], name: str, models: tuple[str, ...], weight: fl
     return Kind(name, weight, trend[:1], trend[1], S, np.ones((1, 1)))
 
 
-def coupled(files: list[File], one_target: list[File], name: str, models: tuple[str, ...], weight: float) -> Kind:
+def coupled(files: list[File], one_target: list[File], name: str, weight: float) -> Kind:
     """Several targets: a mean for every bin and a coupling of bins, about the shapes of all files with one target.
 
     A file speaks for the bins it has cases in. Bins that few files have together fall back on a coupling that falls off with
     their distance in octaves. Where the catalogues with several targets differ from all others on the mean, the means of bins
     are moved by as much as they go together with a random target's.
     """
-    files = [file for file in files if file.model in models]
-    world = population(one_target, name, models, weight)
+    world = population(one_target, name, weight)
     S, slope = world.covariance, world.slope
     Q = np.linalg.inv(S)
     octaves = np.array([*BINS, (0, 1.5)])
@@ -255,14 +286,21 @@ def posterior(file: File, means: np.ndarray, K: np.ndarray, Q: np.ndarray) -> tu
 
 def fit(files: list[File], protocol: str, made: str, one_target: list[File]) -> HyperPrior:
     """The prior of one protocol; ``one_target``: the files with one target, whose shapes those with several share."""
-    used = {model for kinds in VIEWS[protocol] for models in kinds.values() for model in models}
-    files, one_target = ([file for file in each if file.model in used] for each in (files, one_target))
+    kinds = RECOMMENDERS[protocol]
+    used = {model for models in kinds.values() for model in models}
+    files, one_target = of_models(files, used), of_models(one_target, used)
     fitted = []
-    for view, kinds in enumerate(VIEWS[protocol]):
-        for name, models in kinds.items():
-            about = name, models, 1 / len(kinds)
-            found = coupled(files, one_target, *about) if protocol == "several" else population(files, *about)
-            fitted.append(replace(stiffened(found) if protocol == "unseen" else found, view=view))
+    for name, models in kinds.items():
+        mine, about = of_models(files, models), (name, 1 / len(kinds))
+        several = protocol == "several"
+        fitted.append(coupled(mine, of_models(one_target, models), *about) if several else population(mine, *about))
+    if protocol in SHAPES:
+        weight = dict(zip(files, shares(files), strict=True))
+        for number, mine in enumerate(by_shape(files, SHAPES[protocol]), 1):
+            fitted.append(replace(population(mine, f"shape {number}", sum(map(weight.get, mine))), view=1))
+        fitted.append(replace(population(of_models(files, used - set(SEQUENCES)), "any", 1.0), view=2))
+    if protocol == "unseen":
+        fitted = [stiffened(kind) for kind in fitted]
     catalogues = sorted({file.catalogue for file in files})
     sizes = [file.n_items for file in files + one_target * (protocol == "several")]
     card = {
@@ -298,7 +336,7 @@ def fit_one(task: tuple[dict[str, list[File]], int | None, str, tuple[str, ...]]
         name: fit(kept[name], name, made, kept["unseen"])
         if name in chosen
         else HyperPrior.from_json(target.read_text(), name)
-        for name in VIEWS
+        for name in RECOMMENDERS
     }
 
 
@@ -313,7 +351,7 @@ def write_card(priors: dict[str, HyperPrior]) -> None:
         "| prior | for | files | catalogues | families | items | models | made |", "|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     what = {
-        "unseen": "one target per user, training items are not candidates; two views, recommenders by their kinds, and all but those of sequences as one",
+        "unseen": "one target per user, training items are not candidates; three views, recommenders by their kinds, rank distributions by their shapes, and all but those of sequences as one",
         "all": "one target per user, all items are candidates",
         "several": "several targets per user; sizes and shapes also from the files of `unseen`",
     }
@@ -331,9 +369,11 @@ def write_card(priors: dict[str, HyperPrior]) -> None:
 
 def main() -> None:
     ask = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    ask.add_argument("--only", choices=tuple(VIEWS), help="fit this prior alone and leave the others as they are")
+    ask.add_argument(
+        "--only", choices=tuple(RECOMMENDERS), help="fit this prior alone and leave the others as they are"
+    )
     only = ask.parse_args().only
-    chosen = (only,) if only else tuple(VIEWS)
+    chosen = (only,) if only else tuple(RECOMMENDERS)
     one, several = rank_files("FULLRANK_RANKS"), rank_files("FULLRANK_RANKS_SEVERAL")
     if not {split_name(path)[1] for path in one} >= set(SEQUENCES):
         raise SystemExit(

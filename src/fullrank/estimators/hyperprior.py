@@ -4,7 +4,7 @@ A prior is a mixture over *kinds* of rank distributions (of popularity, of facto
 Gaussian on the spline coefficients, N(mean + slope · z, scale · covariance) with z = log N − 9, and scales above one give it
 heavy tails, so that a catalogue unlike those seen is not forced into their shape. What a sample shows decides between them,
 by the power ``trust`` of the evidence. There may be several *views* of the same files, such as recommenders by their kinds
-and all of them as one: their errors are only partly the same, so views weigh alike, whatever the evidence.
+and rank distributions by their shapes: their errors are only partly the same, so views weigh alike, whatever the evidence.
 
 With several targets per user, the rank distribution of the j-th best of T targets depends on (j, T): every *bin* of (j, T)
 has its own mean, and the coefficients of bins b and c covary as coupling[b, c] · covariance, so that bins share what they

@@ -49,7 +49,7 @@ GUIDED_STRETCH = 1.15
 #: Ranks at which every (j, T) has a distribution of its own, though it shares its stratum's shape.
 HEAD = 100
 #: Members whose weight is below this do not enter the average.
-LEAST_WEIGHT = 1e-3
+LEAST_WEIGHT = 3e-4
 #: By so much of its variance the logarithm of a typical π is lowered.
 SHRINK = 0.7
 #: By this part of its relative variance an expected number of cases is lowered (see ``_reported``); beyond so many cases,
@@ -106,35 +106,14 @@ class Posterior:
         guided: bool = False,
     ) -> "Posterior":
         """Find the mode and the evidence under every member of the prior, and draw from all of them."""
-        known = prior.members(bins, model.n_items, trend)
-        every = known + anything(len(bins), prior.coefficients)
-        modes: list[Mode] = []
-        evidence = np.empty(len(every))
-        for index, (log_weight, μ, Q, log_det) in enumerate(every):
-            mode = posterior_mode(model, data, μ, Q, modes[-1].β if modes else μ)
-            if modes and not mode.converged:  # lost on the way from where another member is: begin at its own mean
-                mode = max(mode, posterior_mode(model, data, μ, Q, μ), key=lambda each: each.value)
-            modes.append(mode)
-            evidence[index] = log_weight + mode.value + 0.5 * (log_det - mode.log_det)
-        whole = float(np.logaddexp.reduce(evidence))
-        seen, unseen = (np.logaddexp.reduce(each) for each in np.split(evidence, [len(known)]))
-        weights = np.exp(evidence - whole)
-        weights[: len(known)] = np.exp(seen - whole) * _shares(evidence[: len(known)], known, prior)
-        weights[weights < LEAST_WEIGHT] = 0.0
-        weights /= weights.sum()
-        members = [
-            Member(mode, float(weight), _inverse(mode.root), μ, Q)
-            for mode, weight, (_, μ, Q, _) in zip(modes, weights, every, strict=True)
-            if weight > 0
-        ]
-        draws = draw(members, model, data, exactly=guided or len(bins) == 1)
+        found = weigh_members(model, prior, bins, data, trend)
+        draws = draw(found.members, model, data, exactly=guided or len(bins) == 1)
         compared = trend is not None
-        typical = _typical(members, model, compared)
+        typical = _typical(found.members, model, compared)
         mass = _reported(draws, typical, data, problem.grid.hi, compared)
         return cls(
-            problem, model, prior, data, members, draws, typical, mass, whole,
-            max(each.steps for each in modes), all(each.mode.converged for each in members),
-            float(unseen - seen), _free_gain(typical, data), trend, guided,
+            problem, model, prior, data, found.members, draws, typical, mass, found.evidence, found.steps,
+            all(each.mode.converged for each in found.members), found.odds, _free_gain(typical, data), trend, guided,
         )  # fmt: skip
 
     def following(self, together: HyperPrior, how_far: float) -> "Posterior":
@@ -144,9 +123,10 @@ class Posterior:
         """
         model = SplineModel.on(self.problem.grid, together.coefficients)
         seen = self.data.seen.sum(0, keepdims=True)
-        other = Posterior.of(self.problem, model, together, np.zeros(1, dtype=np.int64), Outcomes(self.data.A, seen))
+        other = weigh_members(model, together, np.zeros(1, dtype=np.int64), Outcomes(self.data.A, seen), None)
+        [of_all] = _typical(other.members, model, compared=False)
         average = self.data.seen.sum(1) @ self.typical / seen.sum()
-        tilt = (other.typical[0] / np.maximum(average, 1e-300)) ** how_far
+        tilt = (of_all / np.maximum(average, 1e-300)) ** how_far
         typical = _tilted(self.typical, tilt)
         compared = self.trend is not None  # there intervals stay as they are
         draws = self.draws if compared else Draws.of([_tilted(each, tilt) for each in self.draws.mass], self.data)
@@ -383,6 +363,45 @@ class Posterior:
         ]
 
 
+@dataclass(frozen=True, eq=False)
+class WeighedMembers:
+    """The members of a prior that the data leave a share to, and how strong the evidence is."""
+
+    members: list[Member]
+    evidence: float
+    odds: float  # log odds of a shape of any kind
+    steps: int  # of Newton's method, at most
+
+
+def weigh_members(
+    model: SplineModel, prior: HyperPrior, bins: IntArray, data: Outcomes, trend: FloatArray | None
+) -> WeighedMembers:
+    """Find the mode and the evidence under every member of the prior, and weigh the members by it."""
+    known = prior.members(bins, model.n_items, trend)
+    every = known + anything(len(bins), prior.coefficients)
+    modes: list[Mode] = []
+    evidence = np.empty(len(every))
+    for index, (log_weight, μ, Q, log_det) in enumerate(every):
+        start = modes[-1].moved(*every[index - 1][1:3], μ, Q) if modes else μ
+        mode = posterior_mode(model, data, μ, Q, start)
+        if modes and not mode.converged:  # lost on the way from where another member is: begin at its own mean
+            mode = max(mode, posterior_mode(model, data, μ, Q, μ), key=lambda each: each.value)
+        modes.append(mode)
+        evidence[index] = log_weight + mode.value + 0.5 * (log_det - mode.log_det)
+    whole = float(np.logaddexp.reduce(evidence))
+    seen, unseen = (np.logaddexp.reduce(each) for each in np.split(evidence, [len(known)]))
+    weights = np.exp(evidence - whole)
+    weights[: len(known)] = np.exp(seen - whole) * _shares(evidence[: len(known)], known, prior)
+    weights[weights < LEAST_WEIGHT] = 0.0
+    weights /= weights.sum()
+    members = [
+        Member(mode, float(weight), _inverse(mode.root), μ, Q)
+        for mode, weight, (_, μ, Q, _) in zip(modes, weights, every, strict=True)
+        if weight > 0
+    ]
+    return WeighedMembers(members, whole, float(unseen - seen), max(each.steps for each in modes))
+
+
 def _shares(evidence: FloatArray, members: Sequence[tuple[float, Any, Any, float]], prior: HyperPrior) -> FloatArray:
     """Return the shares of the prior's own members: prior weight times likelihood to the power ``trust``, views alike."""
     weight = np.array([log_weight for log_weight, *_ in members])
@@ -432,42 +451,36 @@ class Draws:
 def draw(members: Sequence[Member], model: SplineModel, data: Outcomes, exactly: bool) -> Draws:
     """Draw from all members, by their weights.
 
-    A member's posterior is nearly Gaussian about its mode. ``exactly``: more draws of the Gaussian are made, and resampled
-    to be those of the posterior itself, which ends where more would have been seen.
+    A member's posterior is nearly Gaussian about its mode. ``exactly``: more draws of the Gaussians are made, and resampled
+    by importance to be those of the posterior itself, which ends where more would have been seen.
     """
-    rng = np.random.default_rng(0)
     strata, size = members[0].mode.β.shape
     number = DRAWS if strata <= MANY_STRATA else FEWER_DRAWS
     share = np.array([member.weight for member in members])
-    numbers = np.diff(np.round(np.cumsum(share) * number), prepend=0).astype(np.int64)
-    parts = []
-    for member, each in zip(members, numbers.tolist(), strict=True):
-        if not each:
-            continue
-        z = balanced_normals(MORE_DRAWS * each if exactly else each, strata * size, rng)
+    numbers = np.diff(np.round(np.cumsum(share) * number * (MORE_DRAWS if exactly else 1)), prepend=0).astype(np.int64)
+    drawn, importance = [], []
+    for index, (member, each) in enumerate(zip(members, numbers.tolist(), strict=True)):
+        # random numbers of its own: one draw more of a member leaves those of all others as they are
+        z = balanced_normals(each, strata * size, np.random.default_rng([0, index]))
         β = member.mode.β.ravel() + z @ member.spread
-        mass = [model.mass(β[:, row * size : (row + 1) * size]) for row in range(strata)]
-        drawn = Draws.of(mass, data)
-        parts.append(
-            drawn.only(_resampled(drawn, z, β - member.mean.ravel(), member, data, each)) if exactly else drawn
-        )
-    mass, likely = (
-        [np.concatenate(each) for each in zip(*(getattr(part, name) for part in parts), strict=True)]
-        for name in ("mass", "likely")
-    )
-    return Draws(mass, likely)
+        left = β - member.mean.ravel()
+        drawn.append(β)
+        # of the posterior at the mode, less what the Gaussian has of its own; the likelihood follows
+        importance.append(0.5 * (z**2).sum(1) - 0.5 * ((left @ member.precision) * left).sum(1) - member.mode.value)
+    β = np.concatenate(drawn)
+    draws = Draws.of([model.mass(β[:, row * size : (row + 1) * size]) for row in range(strata)], data)
+    return draws.only(_resampled(draws, np.concatenate(importance), data, number)) if exactly else draws
 
 
-def _resampled(drawn: Draws, z: FloatArray, left: FloatArray, member: Member, data: Outcomes, number: int) -> IntArray:
-    """Return which of a Gaussian's draws stand for the posterior, by importance; ``left``: β less the prior's mean.
+def _resampled(draws: Draws, importance: FloatArray, data: Outcomes, number: int) -> IntArray:
+    """Return which draws of the members' Gaussians stand for the posterior; ``importance``: its log, but for the likelihood.
 
     Weights are cut off at √n times their mean (Ionides 2008). Draws are gone through in the order of what they give to the
     first ranks, so that quantiles of what matters are kept.
     """
-    log = 0.5 * (z**2).sum(1) - 0.5 * ((left @ member.precision) * left).sum(1)
-    first = np.zeros(len(drawn))
-    for mass, likely, (_, seen) in zip(drawn.mass, drawn.likely, data.parts, strict=True):
-        log += np.log(likely) @ seen
+    log, first = importance, np.zeros(len(draws))
+    for mass, likely, (_, seen) in zip(draws.mass, draws.likely, data.parts, strict=True):
+        log = log + np.log(likely) @ seen
         first += seen.sum() * mass[:, :FIRST].sum(1)
     weight = np.exp(log - log.max())
     weight = np.minimum(weight, np.sqrt(len(weight)) * weight.mean())

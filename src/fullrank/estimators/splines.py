@@ -15,6 +15,8 @@ from fullrank.estimators._grid import Grid
 
 #: Newton steps after which a mode counts as not found.
 MOST_STEPS = 60
+#: A coefficient moves no further in one step.
+FURTHEST = 4.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +90,19 @@ class Mode:
         """Log-determinant of the negative Hessian."""
         return 2 * float(np.log(np.diag(self.root)).sum())
 
+    def moved(self, μ: FloatArray, Q: FloatArray, to_μ: FloatArray, to_Q: FloatArray) -> FloatArray:
+        """Return about where the mode is under another Gaussian prior than the one it was found under.
+
+        Near the mode the likelihood is taken to be a Gaussian, whose slope there is the prior's.
+        """
+        from scipy.linalg.lapack import dposv
+
+        pull = Q @ (self.β - μ).ravel() - to_Q @ (self.β - to_μ).ravel()
+        _, move, failed = dposv(self.root @ self.root.T - Q + to_Q, pull, lower=1)
+        if failed or np.abs(move).max() > FURTHEST:
+            return self.β
+        return np.asarray(self.β + move.reshape(self.β.shape))
+
 
 def posterior_mode(model: SplineModel, data: Outcomes, μ: FloatArray, Q: FloatArray, start: FloatArray) -> Mode:
     """Maximise Σ c_o log P(o | β) − ½(β−μ)ᵀQ(β−μ) over the coefficients of all strata, by damped Newton.
@@ -131,7 +146,7 @@ def posterior_mode(model: SplineModel, data: Outcomes, μ: FloatArray, Q: FloatA
         if decrement < enough:
             β, now = β + move, now + decrement / 2
             break
-        length = min(1.0, 4.0 / max(float(np.abs(move).max()), 1e-12))
+        length = min(1.0, FURTHEST / max(float(np.abs(move).max()), 1e-12))
         while True:
             then, π_then = value(β + length * move)
             if then >= now - rounding or length < 1e-6:
