@@ -13,13 +13,14 @@ import numpy as np
 from fullrank._types import BoolArray, FloatArray, IntArray, Pair
 from fullrank.estimators import RankDistribution
 from fullrank.estimators.intervals import z_of
+from fullrank.evaluation.planner import ByMetric
 from fullrank.metrics import Metric
 from fullrank.observing.budget import Budget
 from fullrank.observing.observation import Observation
 
 #: What an audit may ask for, as a share of what was asked before it; and the fewest users, whatever they cost.
 AUDIT_SHARE, FEWEST_USERS = 0.12, 4
-#: The share of the open variance that the audited cases of a metric without a cut-off are to stand for.
+#: Cases that hold this share of the variance which an estimate leaves open hold most of it.
 MOST_OPEN = 0.9
 
 
@@ -96,10 +97,25 @@ def to_audit(seen: Observation, dist: RankDistribution, metric: Metric, cut: int
     if not len(cases) or dist.fitted is None:
         return unknown
     variance = predicted_gains(dist, seen, cases, metric)[1]
-    falling = np.sort(variance)[::-1]
-    least = falling[np.searchsorted(np.cumsum(falling), MOST_OPEN * falling.sum()).clip(max=len(falling) - 1)]
-    unknown[cases] = variance >= least
+    share = variance / max(float(variance.sum()), 1e-300)
+    last = most_for_least({metric: share}, {metric: MOST_OPEN})[-1]
+    unknown[cases] = variance >= variance[last]  # cases that hold as much as the last one taken go with it
     return unknown
+
+
+def most_for_least(shares: Mapping[Metric, FloatArray], wanted: ByMetric, cost: IntArray | int = 1) -> IntArray:
+    """The places of the cases that together hold what is wanted of every metric's shares, taken by share per cost.
+
+    They stand in the order in which they are taken. Without ``cost`` all cases cost the same.
+
+    >>> from fullrank import Recall
+    >>> most_for_least({Recall @ 10: np.array([0.2, 0.5, 0.3])}, {Recall @ 10: 0.7}, np.array([1, 1, 9])).tolist()
+    [1, 0]
+    """
+    worth = np.max([wanted[metric] * shares[metric] for metric in wanted], axis=0)
+    order = np.argsort(-worth / cost, kind="stable")
+    number = max(int(np.searchsorted(np.cumsum(shares[metric][order]), wanted[metric] - 1e-9)) for metric in wanted)
+    return order[: number + 1]
 
 
 def undecided(seen: Observation, cut: int) -> BoolArray:

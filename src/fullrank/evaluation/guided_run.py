@@ -14,7 +14,7 @@ import numpy as np
 from fullrank._types import FloatArray, IntArray
 from fullrank.estimators import RankDistribution
 from fullrank.estimators.hyperprior import guide_lift
-from fullrank.evaluation.audit import case_keys, undecided
+from fullrank.evaluation.audit import MOST_OPEN, case_keys, most_for_least, undecided
 from fullrank.evaluation.model_run import Fitted, ModelRun, Step
 from fullrank.evaluation.planner import ByMetric
 from fullrank.metrics import Metric
@@ -33,8 +33,6 @@ LEAST_MORE, MOST_MORE = 1.1, 2.5
 #: Half-widths of so many times what is wanted are far off: compare deeper and draw more in one round. Of less than so many
 #: times they are near: a few more negatives are cheaper than twice the depth, unless they are so many times it already.
 FAR, NEAR, MOST_NEGATIVES = 3.0, 1.3, 4
-#: More are drawn for cases that hold so much of the variance which is left open.
-MOST_OPEN = 0.9
 #: Cases are taken to the end that hold what is over, if half-widths are to be this much of what is wanted.
 AIM = 0.93
 #: A guide whose last items beat the target less often than this many times as random ones do leads nowhere, or no further.
@@ -206,16 +204,3 @@ def open_shares(
         each = (np.bincount(own, added, len(weight)) / weight)[of_case]  # the mean where rests differ in size
         out[metric] = each / max(float(each.sum()), 1e-300)
     return out
-
-
-def most_for_least(shares: Mapping[Metric, FloatArray], wanted: ByMetric, cost: IntArray) -> IntArray:
-    """The places of the cases that together hold what is wanted of every metric's shares, taken by share per cost.
-
-    >>> from fullrank import Recall
-    >>> most_for_least({Recall @ 10: np.array([0.2, 0.5, 0.3])}, {Recall @ 10: 0.7}, np.array([1, 1, 9])).tolist()
-    [1, 0]
-    """
-    worth = np.max([wanted[metric] * shares[metric] for metric in wanted], axis=0)
-    order = np.argsort(-worth / cost, kind="stable")
-    number = max(int(np.searchsorted(np.cumsum(shares[metric][order]), wanted[metric] - 1e-9)) for metric in wanted)
-    return order[: number + 1]
