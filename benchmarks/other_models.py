@@ -27,6 +27,7 @@ import scipy.sparse as sp
 import fullrank as fr
 from accuracy import LEAST, logspline
 from catalogues import folders
+from sequence_ranks import from_the_end, interactions, markov
 
 #: Users that are observed, and the largest table of their scores.
 USERS, ROOM = 2000, 6e7
@@ -43,21 +44,9 @@ WORDS = {"unseen": "`unseen`, one", "all": "`all`, one", "several": "`unseen`, s
 SEED = 3
 
 
-def interactions(path: Path) -> tuple[pl.DataFrame, bool]:
-    """Distinct interactions, each user's in the order of time where there is one, else in random order; and which it is."""
-    table = pl.read_parquet(path)
-    timed = "timestamp" in table.columns
-    order = pl.Series("chance", np.random.default_rng(SEED).random(len(table)))
-    keys = ["user", "timestamp", "chance"] if timed else ["user", "chance"]
-    return table.with_columns(order).sort(keys).select("user", "item"), timed
-
-
-def split_of(table: pl.DataFrame, several: bool) -> tuple[fr.Split, sp.csr_array, np.ndarray, np.ndarray]:
-    """The split of some users, the training interactions of all, who those users are, and the item that each took last."""
-    users, items = (table[name].to_numpy().astype(np.int64) for name in ("user", "item"))
+def split_of(users: np.ndarray, items: np.ndarray, held: np.ndarray) -> tuple[fr.Split, sp.csr_array, np.ndarray]:
+    """The split of some users by the interactions ``held`` out, the training interactions of all, and those users."""
     number = np.bincount(users)
-    from_the_end = np.cumsum(number)[users] - np.arange(len(users))  # 1: the user's last interaction
-    held = from_the_end <= (np.maximum(number // 5, 1)[users] if several else 1)
     shape = len(number), int(items.max()) + 1
     train = sp.csr_array((np.ones((~held).sum(), dtype=np.float32), (users[~held], items[~held])), shape=shape)
     enough = np.flatnonzero(number >= 3)
@@ -65,19 +54,21 @@ def split_of(table: pl.DataFrame, several: bool) -> tuple[fr.Split, sp.csr_array
     place = np.full(len(number), -1)
     place[chosen] = np.arange(len(chosen))
     cases = held & (place[users] >= 0)
-    last = np.zeros(len(number), dtype=np.int64)
-    last[users[~held]] = items[~held]  # the latest of equal indices stays
-    return fr.Split(train[chosen], place[users[cases]], items[cases]), train, chosen, last[chosen]
+    return fr.Split(train[chosen], place[users[cases]], items[cases]), train, chosen
 
 
 def models_of(
-    table: pl.DataFrame, train: sp.csr_array, chosen: np.ndarray, last: np.ndarray, timed: bool
+    train: sp.csr_array, chosen: np.ndarray, in_order: tuple[np.ndarray, np.ndarray] | None
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Scores of all items for the chosen users, model by model."""
+    """Scores of all items for the chosen users, model by model.
+
+    ``in_order``: users and items of the training interactions, each user's in the order of time, where there are times.
+    """
     for name, make in (("user kNN", user_knn), ("RP3beta", rp3beta), ("SVD", svd)):
         yield name, make(train, chosen)
-    if timed:
-        yield "Markov chain", markov(table, train, last)
+    if in_order is not None:
+        popularity = np.asarray(train.sum(0), dtype=np.float64).ravel()
+        yield "Markov chain", markov(*in_order, popularity)(chosen)
 
 
 def user_knn(train: sp.csr_array, chosen: np.ndarray) -> np.ndarray:
@@ -108,18 +99,6 @@ def svd(train: sp.csr_array, chosen: np.ndarray) -> np.ndarray:
     return np.asarray((u[chosen] * s) @ v)
 
 
-def markov(table: pl.DataFrame, train: sp.csr_array, last: np.ndarray) -> np.ndarray:
-    """How often an item followed the user's last one; popularity where that says nothing."""
-    users, items = (table[name].to_numpy() for name in ("user", "item"))
-    kept = train[users, items] > 0
-    users, items = users[kept], items[kept]
-    same = users[1:] == users[:-1]
-    size = (train.shape[1],) * 2
-    follows = sp.csr_array((np.ones(same.sum()), (items[:-1][same], items[1:][same])), shape=size)
-    popularity = np.asarray(train.sum(0)).ravel()
-    return follows[last].toarray() + 1e-6 * popularity / popularity.max()
-
-
 def in_parts(users: np.ndarray, make: Callable[[np.ndarray], sp.sparray], n_items: int) -> np.ndarray:
     """Sparse scores of users as one dense table, made a hundred users at a time."""
     out = np.empty((len(users), n_items), dtype=np.float32)
@@ -131,12 +110,13 @@ def in_parts(users: np.ndarray, make: Callable[[np.ndarray], sp.sparray], n_item
 def measured(path: Path, protocol: str) -> Iterator[dict]:
     """Every model of a catalogue under one protocol: truth, estimate and interval by design and metric."""
     candidates, several = PROTOCOLS[protocol]
-    table, timed = interactions(path)
-    split, train, chosen, last = split_of(table, several)
+    users, items, timed = interactions(path, SEED)
+    held = from_the_end(users) <= (np.maximum(np.bincount(users) // 5, 1)[users] if several else 1)
+    split, train, chosen = split_of(users, items, held)
     if len(chosen) * train.shape[1] > ROOM or train.shape[1] < LEAST:
         return
     estimator = logspline(path.stem, protocol)
-    for model, scores in models_of(table, train, chosen, last, timed):
+    for model, scores in models_of(train, chosen, (users[~held], items[~held]) if timed else None):
         # one seed for all: the truth depends on how ties are broken
         exact = fr.MLE().fit(fr.observe(scores, split, "full", candidates=candidates, rng=SEED, progress=False))
         for design in DESIGNS:

@@ -40,34 +40,50 @@ SEED = 5
 Rows = Callable[[np.ndarray], np.ndarray]
 
 
-def sequences(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
-    """Users and items of all interactions, each user's in the order of time; none where there are no times."""
+def interactions(path: Path, seed: int = SEED) -> tuple[np.ndarray, np.ndarray, bool]:
+    """Users and items of all interactions, user by user, and whether each user's are in the order of time.
+
+    Where there are no times they are in random order, as are interactions of one user at the same time.
+    """
     table = pl.read_parquet(path)
-    if "timestamp" not in table.columns:
-        return None
     user, item = table.columns[:2]
-    chance = pl.Series("chance", np.random.default_rng(SEED).random(len(table)))
-    table = table.with_columns(chance).sort([user, "timestamp", "chance"])
-    return table[user].to_numpy().astype(np.int64), table[item].to_numpy().astype(np.int64)
+    timed = "timestamp" in table.columns
+    chance = pl.Series("chance", np.random.default_rng(seed).random(len(table)))
+    table = table.with_columns(chance).sort([user, "timestamp", "chance"] if timed else [user, "chance"])
+    return table[user].to_numpy().astype(np.int64), table[item].to_numpy().astype(np.int64), timed
+
+
+def has_sequences(path: Path) -> bool:
+    """Whether a catalogue has times, and as many items as those that are judged."""
+    _, items, timed = interactions(path)
+    return timed and int(items.max()) >= LEAST
+
+
+def from_the_end(users: np.ndarray) -> np.ndarray:
+    """The place of every interaction in its user's history, counted from the end: 1 is the user's last one."""
+    return np.cumsum(np.bincount(users))[users] - np.arange(len(users))
 
 
 def histories(users: np.ndarray, items: np.ndarray, n_items: int, n_users: int) -> np.ndarray:
-    """The last items of every user, the latest last, and ``n_items`` where there are no more."""
+    """The items of every user, no more than ``LENGTH + 1``, as a row: the latest last, ``n_items`` before the first."""
     out = np.full((n_users, LENGTH + 1), n_items)
-    from_the_end = np.cumsum(np.bincount(users, minlength=n_users))[users] - np.arange(len(users))
-    kept = from_the_end <= LENGTH + 1
-    out[users[kept], LENGTH + 1 - from_the_end[kept]] = items[kept]
+    out[users, LENGTH + 1 - from_the_end(users)] = items
     return out
 
 
-def markov(read: np.ndarray, popularity: np.ndarray) -> Rows:
-    """How often an item followed the user's last one; popularity where that says nothing."""
+def markov(users: np.ndarray, items: np.ndarray, popularity: np.ndarray) -> Rows:
+    """How often an item followed the user's last one; popularity where that says nothing.
+
+    ``users`` and ``items`` are the interactions to learn from, user by user, each user's in the order of time.
+    """
     n = len(popularity)
-    one, next_one = read[:, :-1].ravel(), read[:, 1:].ravel()
-    both = (one < n) & (next_one < n)
-    follows = sp.csr_array((np.ones(both.sum(), dtype=np.float32), (one[both], next_one[both])), shape=(n, n))
+    same = users[1:] == users[:-1]
+    one, next_one = items[:-1][same], items[1:][same]
+    follows = sp.csr_array((np.ones(len(one), dtype=np.float32), (one, next_one)), shape=(n, n))
+    last = np.zeros(users.max() + 1, dtype=np.int64)
+    last[users] = items  # the latest of equal indices stays
     little = 1e-6 * popularity / popularity.max()
-    return lambda users: follows[read[users, -1]].toarray() + little
+    return lambda chosen: follows[last[chosen]].toarray() + little
 
 
 def neural(kind: str, read: np.ndarray, popularity: np.ndarray) -> Rows:
@@ -148,11 +164,11 @@ def make(task: tuple[Path, str, Path]) -> str:
     """Train and rank one recommender of one catalogue; say how it went."""
     path, kind, target = task
     began = time.process_time()
-    found = sequences(path)
-    assert found is not None, f"{path} has no times"
-    users, items = found
+    users, items, timed = interactions(path)
+    assert timed, f"{path} has no times"
     n_users, n_items = int(users.max()) + 1, int(items.max()) + 1
-    last = np.r_[users[1:] != users[:-1], True]
+    place = from_the_end(users)
+    last = place == 1
     train = sp.csr_array(
         (np.ones((~last).sum(), dtype=np.float32), (users[~last], items[~last])), shape=(n_users, n_items)
     )
@@ -162,8 +178,11 @@ def make(task: tuple[Path, str, Path]) -> str:
     new = ~np.isin(np.arange(n_users) * n_items + held, users[~last] * n_items + items[~last])  # not taken before
     enough = np.flatnonzero((np.bincount(users, minlength=n_users) >= 3) & new)
     chosen = np.sort(np.random.default_rng(SEED).choice(enough, min(CASES, len(enough)), replace=False))
-    read = histories(users[~last], items[~last], n_items, n_users)
-    scores = markov(read, popularity) if kind == "markov" else neural(kind, read, popularity)
+    late = ~last & (place - 1 <= LENGTH + 1)
+    if kind == "markov":
+        scores = markov(users[late], items[late], popularity)
+    else:
+        scores = neural(kind, histories(users[late], items[late], n_items, n_users), popularity)
     masked, pool, unmasked = np.concatenate(list(ranks(scores, chosen, held[chosen], train)), axis=1)
     partial = target.with_suffix(".partial.npz")
     np.savez_compressed(partial, R_masked=masked, N_masked=pool, R_unmasked=unmasked, N=n_items, M=len(chosen))
@@ -184,15 +203,14 @@ def main() -> None:
         path.parent.name: path for folder in folders("FULLRANK_DATA") for path in folder.glob("*/interactions.parquet")
     }
     paths = {name: path for name, path in found.items() if not asked.catalogues or name in asked.catalogues}
-    sizes = {name: sequences(path) for name, path in paths.items()}
-    timed = {name: paths[name] for name, each in sizes.items() if each is not None and each[1].max() >= LEAST}
-    if not timed:
+    usable = {name: path for name, path in paths.items() if has_sequences(path)}
+    if not usable:
         raise SystemExit("sequence_ranks.py needs interactions with times: set FULLRANK_MORE_DATA to a folder of them.")
     asked.folder.mkdir(parents=True, exist_ok=True)
     tasks = [
         (path, kind, target)
         for kind in asked.models
-        for name, path in timed.items()
+        for name, path in usable.items()
         if not (target := asked.folder / f"{name}__{kind}.npz").exists()
     ]
     with ProcessPoolExecutor(asked.jobs, get_context("spawn")) as pool:  # polars has threads, which a fork would lose
