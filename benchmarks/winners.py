@@ -1,8 +1,9 @@
 """Who wins, and is that certain? Comparisons checked against the full ranking.
 
-A run is a set of models, a metric, a design and a seed. It is *wrong and sure* when a model that is not the best has
-P(best) >= 0.95; *right* when the best model has the highest value. Sets: all models of a data set, and every pair of models
-less than 25 % apart (the hard ones).
+A run is a set of models, a metric, a design and a seed. It is *right* when the best model has the highest value, and
+*sure* when the model with the highest value has P(best) >= 0.95 and no interval of its lead over another model holds
+zero (`Comparison.sure`). It is *wrong and sure* when it is sure of a model that is not the best. Sets: all models of a
+data set, and every pair of models less than 25 % apart (the hard ones).
 
 Two sources:
 - true ranks of real recommenders (FULLRANK_RANKS): models are sampled independently of one another; LogSpline's prior is the
@@ -30,6 +31,7 @@ import fullrank as fr
 from accuracy import draw, logspline, truth_of
 from catalogues import rank_files
 from fullrank.evaluation.compare import comparisons
+from fullrank.report import Difference
 
 METRICS = [fr.NDCG @ 10, fr.Recall @ 10]
 DESIGNS = {"99": fr.Sample(99), "499": fr.Sample(499), "adaptive 99..3199": fr.Adaptive(99, 3199, stop_at=1)}
@@ -47,17 +49,16 @@ class Score:
         self.rival_runs = self.rival_right = self.beside_right = 0
         self.leaders: list[tuple[float, bool]] = []
 
-    def add(self, best: dict[str, float], pairs, truth: dict[str, float], rival: dict[str, float] | None) -> None:
-        """One run: P(best) by model, its differences, and the truth."""
-        right = max(truth, key=truth.__getitem__)
-        winner = pairs[0].model  # the best come first
+    def add(self, found: fr.Comparison, truth: dict[str, float], rival: dict[str, float] | None) -> None:
+        """One run: the comparison of its models, and the truth."""
+        right, winner, best = max(truth, key=truth.__getitem__), found.winner, found.best
         self.runs += 1
         self.right += winner == right
         leader = max(best, key=best.__getitem__)
         self.leaders.append((best[leader], truth[leader] >= truth[right]))
-        self.sure += max(best.values()) >= 0.95
-        self.wrong_and_sure += any(p >= 0.95 and truth[model] < truth[right] for model, p in best.items())
-        for pair in pairs:
+        self.sure += found.sure
+        self.wrong_and_sure += found.sure and truth[winner] < truth[right]
+        for pair in found.pairs:
             true = truth[pair.model] - truth[pair.other]
             self.pairs += 1
             self.covered += pair.low <= true <= pair.high
@@ -96,15 +97,19 @@ def judged(scores, label, estimates, truths, target, rivals) -> None:
     for found in comparisons(estimates, METRICS, 0.95, target):
         truth = {name: truths[name][found.metric] for name in estimates}
         rival = None if rivals is None else {name: rivals[name].expect(found.metric) for name in estimates}
-        scores[label, "all"].add(dict(found.best), found.pairs, truth, rival)
+        scores[label, "all"].add(found, truth, rival)
         for pair in found.pairs:
             two = (pair.model, pair.other)
             if abs(truth[two[0]] - truth[two[1]]) >= CLOSE * max(truth[name] for name in two):
                 continue
-            alone = replace(pair, p_holm=pair.p_value)
-            best = {pair.model: pair.probability, pair.other: 1 - pair.probability}
             beside = None if rival is None else {name: rival[name] for name in two}
-            scores[label, "close pairs"].add(best, [alone], {name: truth[name] for name in two}, beside)
+            scores[label, "close pairs"].add(of_two(found, pair), {name: truth[name] for name in two}, beside)
+
+
+def of_two(found: fr.Comparison, pair: Difference) -> fr.Comparison:
+    """The comparison of two of the models alone, as far as runs are judged by it; no p-value is adjusted."""
+    best = {pair.model: pair.probability, pair.other: 1 - pair.probability}
+    return replace(found, models=tuple(best), best=best, pairs=(replace(pair, p_holm=pair.p_value),))
 
 
 def from_ranks(samples: int, target: str, only: list[str]) -> dict:
