@@ -202,7 +202,7 @@ class Plan:
             words = chart_of([{**point, "half": np.exp(at)}]).mark_text(
                 align="right" if left else "left", dx=-8 if left else 10, dy=13 if left else -8, color=style.ink
             )
-            layers.append(words.encode(x=x_of, y=y_of, text="name:N"))
+            layers.append(words.encode(x=x_of, y=y_of, text=alt.Text("name:N")))
         return alt.layer(*layers).properties(width=WIDTH, height=220)
 
 

@@ -8,7 +8,7 @@ how it is worded stands in the templates beside this file, which escape whatever
 import json
 import re
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -32,8 +32,9 @@ def write_page(page: str, path: str | Path) -> Path:
     return target
 
 
-def render(template: str, **context: Any) -> str:
-    """Fill in one of the templates beside this file."""
+@cache
+def _templates() -> Any:
+    """Return the templates beside this file, each of which is compiled once: that takes longer than filling it in."""
     jinja, markup = load("jinja2"), load("markupsafe").Markup
     pages = jinja.Environment(
         loader=jinja.PackageLoader(__package__, ""), autoescape=True, undefined=jinja.StrictUndefined,
@@ -45,12 +46,18 @@ def render(template: str, **context: Any) -> str:
         "name": markup("<bdi>{}</bdi>").format,  # that somebody chose: its writing direction stays its own
         "filled": lambda sections: [each for each in sections if each[-1].strip()],
     }  # fmt: skip
+    return pages
+
+
+def render(template: str, **context: Any) -> str:
+    """Fill in one of the templates beside this file."""
+    markup = load("markupsafe").Markup
 
     def drawing(chart: Any, about: str, serial: int) -> Any:
         return markup(inline(svg(chart, PAGE), clean(about, 600), serial))
 
     context |= {"version": __version__, "drawing": drawing, "next_serial": count(1).__next__}
-    return str(pages.get_template(template).render(context, most_models=MOST_MODELS, most_paired=MOST_PAIRED))
+    return str(_templates().get_template(template).render(context, most_models=MOST_MODELS, most_paired=MOST_PAIRED))
 
 
 def page(report: Any) -> str:

@@ -2,6 +2,7 @@
 
 Panels read alike on a phone, a wide screen and paper. Names stand beside what they name; where they cannot, the panel has a
 legend. A :class:`Style` holds the colours: for the page they are CSS variables, so that one drawing serves light and dark.
+Fields are given by the class of their channel (``alt.X("value:Q")``): bare words Altair looks up in all of its schema.
 """
 
 import json
@@ -127,22 +128,24 @@ def results_panel(shown: Digest, metric: str, style: Style, colours: Mapping[str
         shape="circle", size=0.9 * dot, filled=True, fill=style.paper, stroke=style.muted, strokeWidth=1.5, opacity=1
     )
     layers = [
-        base.mark_rule(strokeDash=[1, 3], color=style.muted).encode(x="from:Q", x2="naive:Q"),
-        base.mark_rule(strokeWidth=band, opacity=0.16).encode(x="least:Q", x2="most:Q", color=by_colour()),
+        base.mark_rule(strokeDash=[1, 3], color=style.muted).encode(x=alt.X("from:Q"), x2=alt.X2("naive:Q")),
+        base.mark_rule(strokeWidth=band, opacity=0.16).encode(
+            x=alt.X("least:Q"), x2=alt.X2("most:Q"), color=by_colour()
+        ),
         interval,
-        hollow.encode(x="naive:Q", **tips()),
+        hollow.encode(x=alt.X("naive:Q"), **tips()),
         dots,
     ]
     if "truth" in shown.parts:
-        layers.append(base.mark_tick(thickness=2, size=20, color=style.ink).encode(x="truth:Q", **tips()))
+        layers.append(base.mark_tick(thickness=2, size=20, color=style.ink).encode(x=alt.X("truth:Q"), **tips()))
     if not many:
         words = base.mark_text(align="left", dy=-15, fontSize=12, fontWeight=600, color=style.ink)
-        layers.append(words.encode(x=alt.value(0), text="name:N"))
+        layers.append(words.encode(x=alt.XValue(0), text=alt.Text("name:N")))
         labels = [_numbers(shown, metric, row, low, high, style) for row in rows]
         numbers = chart_of([{"row": place, **label} for place, each in enumerate(labels) for label in each])
         own = {"align": alt.expr("datum.align"), "dx": alt.expr("datum.dx"), "fontWeight": alt.expr("datum.weight")}
         texts = numbers.mark_text(dy=17, fontSize=11, **own)
-        layers.append(texts.encode(x="at:Q", y=y, text="text:N", color=by_colour()))
+        layers.append(texts.encode(x=alt.X("at:Q"), y=y, text=alt.Text("text:N"), color=by_colour()))
     chart = alt.layer(*layers).properties(width=WIDTH, height=(24 if many else 54) * len(rows) + 36)
     about = f"{clean(metric)} of {len(rows)} model{'s' * (len(rows) != 1)}: " + "; ".join(row["tip"] for row in data)
     return Panel(chart, clean(metric), about, metric=metric)
@@ -164,7 +167,7 @@ def difference_panel(found: Any, style: Style, most: int) -> Panel:
     low, high = min(reach), max(reach)
     names = [clean(other, LONGEST) for other in others]
     _, _, interval, dots = _rows(data, names, low, high if high > low else low + 1.0, f"{leader} is ahead by", 5, 56)
-    zero = chart_of([{"value": 0}]).mark_rule(color=style.ink).encode(x="value:Q")
+    zero = chart_of([{"value": 0}]).mark_rule(color=style.ink).encode(x=alt.X("value:Q"))
     chart = alt.layer(zero, interval, dots).properties(width=WIDTH, height=26 * len(data) + 44)
     return Panel(chart, f"Lead of {leader}", "; ".join(row["tip"] for row in data))
 
@@ -186,7 +189,7 @@ def _rows(
     x = alt.X("value:Q", title=title, axis=ticks, scale=alt.Scale(domain=[low, high], nice=False, zero=False))
     base = chart_of(data).encode(y=y)
     rule = base.mark_rule(strokeWidth=line, opacity=0.4, strokeCap="round")
-    interval = rule.encode(x="low:Q", x2="high:Q", color=by_colour())
+    interval = rule.encode(x=alt.X("low:Q"), x2=alt.X2("high:Q"), color=by_colour())
     dots = base.mark_point(shape="circle", size=dot, filled=True, opacity=1)
     return base, y, interval, dots.encode(x=x, color=by_colour(), **tips())
 
@@ -256,7 +259,8 @@ def curve_panel(shown: Digest, family: Metric, curves: Sequence[Curve], colours:
             texts[curve.model, k] = number(value, digits) + band.get(k, "")
             tip = f"{labels[curve.model]}: {name}@{k} = {texts[curve.model, k]}"
             lines.append({"k": k, "value": value, **about, "tip": tip})
-    wanted, by_model = {m.k for m in shown.asked.values() if m.name == family.name}, "model:N"
+    wanted = {m.k for m in shown.asked.values() if m.name == family.name}
+    by_model = alt.Detail("model:N")
     dots = chart_of([one for one in lines if one["k"] in wanted]).mark_point(filled=True, opacity=1, size=40)
     line = chart_of(lines).encode(x=x, y=y, color=by_colour())
     layers = [
@@ -265,7 +269,7 @@ def curve_panel(shown: Digest, family: Metric, curves: Sequence[Curve], colours:
         line.mark_point(filled=True, opacity=0, size=120).encode(**tips()),  # large: what the pointer finds
     ]
     if bands:
-        area = chart_of(bands).encode(x=x, y=alt.Y("low:Q", title=None), y2="high:Q", color=by_colour())
+        area = chart_of(bands).encode(x=x, y=alt.Y("low:Q", title=None), y2=alt.Y2("high:Q"), color=by_colour())
         layers.insert(0, area.mark_area(opacity=0.16).encode(detail=by_model))
     gap = (high - low) * 14 / (height - 48)  # a line of text; the axis below takes its part of the height
     places = spread([curve.values[-1] for curve in curves], gap)
@@ -275,7 +279,7 @@ def curve_panel(shown: Digest, family: Metric, curves: Sequence[Curve], colours:
         for tag, at, curve in zip(names, places, curves, strict=True)
     ]
     words = chart_of(tags).mark_text(align="left", dx=6, fontSize=11, fontWeight=600)
-    layers.append(words.encode(x=x, y=alt.Y("at:Q", scale=y_scale), text="name:N", color=by_colour()))
+    layers.append(words.encode(x=x, y=alt.Y("at:Q", scale=y_scale), text=alt.Text("name:N"), color=by_colour()))
     chart = alt.layer(*layers).properties(width=WIDTH, height=height)
     body = tuple((str(k), *(texts.get((curve.model, k), "–") for curve in curves)) for k in range(1, deepest + 1))
     last = "; ".join(f"{labels[curve.model]} {number(curve.values[-1], digits)}" for curve in curves)
@@ -313,17 +317,17 @@ def rank_panel(counts: RankCounts, label: str, bins: list[Bin], style: Style, co
         border = chart_of([{"low": exact + 1, "tip": f"ranks 1 to {exact:,} are exact, those beyond estimated"}])
         words = f"exact to {exact:,}" if math.log(exact + 1) > 0.22 * math.log(last) else "exact"
         layers += [
-            border.mark_rule(color=style.muted, strokeDash=[3, 3]).encode(x=x, description="tip:N"),
-            border.mark_text(align="right", dx=-4, text=words, **note).encode(x=x, y=alt.value(0)),
+            border.mark_rule(color=style.muted, strokeDash=[3, 3]).encode(x=x, description=alt.Description("tip:N")),
+            border.mark_text(align="right", dx=-4, text=words, **note).encode(x=x, y=alt.YValue(0)),
         ]
         about += f" Ranks 1 to {exact:,} are exact."
     if blind is not None:
         spot = f"{blind[0]:,} to {blind[1]:,}"
         shade = chart_of([{"low": blind[0], "high": blind[1], "tip": f"blind spot: ranks {spot}"}])
-        shaded = [shade.mark_rect(color=style.muted, opacity=0.16).encode(x=x, x2="high:Q", **tips())]
+        shaded = [shade.mark_rect(color=style.muted, opacity=0.16).encode(x=x, x2=alt.X2("high:Q"), **tips())]
         if math.log(blind[1] / blind[0]) > 0.2 * math.log(last):  # room for the words
             words = shade.mark_text(align="left", dx=5, text="blind spot", **note)
-            shaded.append(words.encode(x=x, y=alt.value(0)))
+            shaded.append(words.encode(x=x, y=alt.YValue(0)))
         layers = shaded + layers
         about += f" Ranks {spot} are the blind spot."
     data = [
@@ -332,7 +336,7 @@ def rank_panel(counts: RankCounts, label: str, bins: list[Bin], style: Style, co
         for each in bins
     ]  # fmt: skip
     bars = chart_of(data).mark_rect(color=colour, opacity=0.85, stroke=style.paper, strokeWidth=1)
-    layers.append(bars.encode(x=x, x2="high:Q", y=y, y2="zero:Q", **tips()))
+    layers.append(bars.encode(x=x, x2=alt.X2("high:Q"), y=y, y2=alt.Y2("zero:Q"), **tips()))
     chart = alt.layer(*layers).properties(width=WIDTH, height=150)
     ranks = [ranged(each.low, each.high) for each in bins]
     body = tuple(zip(ranks, map(percent, shares), map(percent, accumulate(shares)), strict=True))
@@ -361,7 +365,7 @@ def budget_panel(found: Sequence[Size], label: str, style: Style, colour: str) -
         x=alt.X("share:Q", axis=None, scale=alt.Scale(domain=[0, most * 1.2], nice=False)),
     )
     bars = base.mark_bar(opacity=0.85, cornerRadiusEnd=1).encode(color=by_colour(), **tips())
-    texts = base.mark_text(align="left", dx=4, fontSize=10.5, color=style.muted).encode(text="text:N")
+    texts = base.mark_text(align="left", dx=4, fontSize=10.5, color=style.muted).encode(text=alt.Text("text:N"))
     chart = alt.layer(bars, texts).properties(width=WIDTH, height=40 * len(found) + 8)
     body = tuple(
         (name, f"{each.cases:,}", percent(each.cases / cases), f"{each.scored:,}", percent(each.scored / scored))
@@ -380,7 +384,8 @@ def chart_of(rows: Sequence[Mapping[str, Any]]) -> Any:
 
 def tips() -> dict[str, Any]:
     """Return what the pointer shows and what screen readers read: the field ``tip``."""
-    return {"tooltip": load().Tooltip("tip:N", title=" "), "description": "tip:N"}
+    alt = load()
+    return {"tooltip": alt.Tooltip("tip:N", title=" "), "description": alt.Description("tip:N")}
 
 
 def by_colour() -> Any:
