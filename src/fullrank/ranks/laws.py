@@ -9,6 +9,8 @@ from fullrank._types import FloatArray, IntArray
 ALL = 0
 #: ``drawn`` of a case whose rest nothing was drawn from.
 NOTHING = -1
+#: The log of about 1e-300: what is less likely is zero.
+IMPOSSIBLE = -690.0
 
 
 def compared(drawn: ArrayLike, n_items: ArrayLike) -> FloatArray:
@@ -25,10 +27,7 @@ def sampled_law(ranks: ArrayLike, n_items: float, drawn: ArrayLike, hits: ArrayL
     R = np.asarray(ranks, dtype=np.float64)
     m = np.asarray(drawn, dtype=np.int64)
     x = np.asarray(hits, dtype=np.float64)
-    out = np.empty((len(R), len(x)))
-    known, drawn_from = m == ALL, m > 0
-    out[:, known] = R[:, None] == x[known] + 1
-    out[:, m == NOTHING] = 1.0
+    drawn_from = m > 0
     sizes = m[drawn_from].astype(np.float64)[None, :]
     xs = x[drawn_from][None, :]
     if replace:
@@ -38,10 +37,13 @@ def sampled_law(ranks: ArrayLike, n_items: float, drawn: ArrayLike, hits: ArrayL
         log = np.log(θ, out=np.full_like(θ, -1e9), where=θ > 0) * xs
         log += np.log1p(-θ, out=np.full_like(θ, -1e9), where=θ < 1) * (sizes - xs)
         log += choose
-        np.exp(log, out=log)
-        out[:, drawn_from] = log
+        out = _exp(log)
     else:
-        out[:, drawn_from] = _hypergeom(x[drawn_from], n_items - 1, np.minimum(R - 1, n_items - 1), m[drawn_from])
+        out = _hypergeom(x[drawn_from], n_items - 1, np.minimum(R - 1, n_items - 1), m[drawn_from])
+    if not drawn_from.all():
+        sampled, known, out = out, m == ALL, np.ones((len(R), len(x)))
+        out[:, known] = R[:, None] == x[known] + 1
+        out[:, drawn_from] = sampled
     out[n_items + 0.5 <= R] = 0.0
     return out
 
@@ -55,14 +57,19 @@ def _hypergeom(x: FloatArray, total: float, good: FloatArray, drawn: IntArray) -
     for m in np.unique(drawn):
         here = drawn == m
         if 6 * here.sum() < m:
-            out[:, here] = np.exp(log_hypergeom(x[None, here], total, good[:, None], float(m)))
+            out[:, here] = _exp(log_hypergeom(x[None, here], total, good[:, None], float(m)))
             continue
         i = np.arange(m + 1)
         log = _log_falling_table(good, m)
         log += _log_falling_table(total - good, m)[:, ::-1]
         log += log_gamma(m + 1.0) - log_gamma(i + 1.0) - log_gamma(m - i + 1.0) - _log_falling(total, float(m))
-        out[:, here] = np.exp(log)[:, x[here].astype(np.int64)]
+        out[:, here] = _exp(log[:, x[here].astype(np.int64)])
     return out
+
+
+def _exp(log: FloatArray) -> FloatArray:
+    """Return probabilities: numbers that underflow take many times as long, here and wherever they are multiplied."""
+    return np.asarray(np.exp(log, out=np.zeros_like(log), where=log > IMPOSSIBLE))
 
 
 def log_gamma(x: ArrayLike) -> FloatArray:
