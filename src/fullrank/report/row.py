@@ -90,7 +90,10 @@ class Row(Mapping[str, Any]):
         value = 0.0 if abs(self.value) < NOTHING else self.value
         # a point that is not exact is one only because the value is zero but for rounding
         interval, naive = (self.interval, None) if self.exact else (self.spread, self.naive)
-        return replace(self, value=value, interval=interval, bounds=self.wider_bounds, naive=naive)
+        bounds = self.wider_bounds
+        if value is self.value and interval is self.interval and bounds is self.bounds and naive is self.naive:
+            return self  # as most rows: a copy of each takes longer than all that is done with them
+        return replace(self, value=value, interval=interval, bounds=bounds, naive=naive)
 
     def flat(self) -> dict[str, Any]:
         """Return the row with a column for each end of its bounds, as frames want them."""
