@@ -31,8 +31,10 @@ demo: .venv/.core  ## see in a few seconds what fullrank is for
 install: .venv/.report  ## .venv/bin/fullrank, with charts and pages
 	@echo "ready: .venv/bin/fullrank --help"
 
+# tests start a hundred interpreters, each of which would compile all of fullrank anew; neighbours go to the same worker,
+# whose fixtures and caches they share, until one of the two has nothing left to do
 test: .venv/.dev  ## run all tests that need no download
-	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
 
 lint: .venv/.dev  ## style, formatting, layers
 	$(BIN)/ruff check .
