@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 # before NumPy is loaded: the matrices of the tests are small, and workers of pytest-xdist share the cores
@@ -20,6 +21,12 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("fullrank")
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests and all modules stay until the end: the collector need not go through them over and over."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
