@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -169,6 +170,23 @@ def test_a_mode_lost_on_the_way_is_looked_for_from_its_own_mean(monkeypatch):
     assert found.expect("ndcg@10") == pytest.approx(wanted.expect("ndcg@10"), rel=1e-4)
 
 
+def test_a_mode_is_about_where_the_mode_under_another_prior_says(monkeypatch):
+    _, counts = simulated(2, 800, 4000)
+    post = fr.LogSpline().fit(counts).posterior
+    members = [each[1:3] for each in post.prior.members(np.zeros(1, dtype=np.int64), 4000)]
+    modes = [posterior_mode(post.model, post.data, μ, Q, μ) for μ, Q in members]
+    nearer = []
+    for (before, mode), (after, wanted) in pairwise(zip(members, modes, strict=True)):
+        reached = mode.moved(*before, *after)
+        nearer.append(np.linalg.norm(reached - wanted.β) / np.linalg.norm(mode.β - wanted.β))
+    assert np.median(nearer) < 0.3
+    np.testing.assert_allclose(modes[0].moved(*members[0], *members[0]), modes[0].β, atol=1e-9)
+    monkeypatch.setattr(
+        "fullrank.estimators.splines.FURTHEST_AT_ONCE", 0.0
+    )  # too far to be trusted: it stays where it is
+    np.testing.assert_array_equal(modes[0].moved(*members[0], *members[1]), modes[0].β)
+
+
 def test_balanced_normals_are_normal():
     z = balanced_normals(400, 24, np.random.default_rng(0))
     np.testing.assert_allclose(z.T @ z / 400, np.eye(24), atol=1e-12)
@@ -320,7 +338,7 @@ def test_the_estimate_errs_least_among_draws_of_all_members_and_intervals_are_th
     mean relative error, and where few cases are expected it is lowered. What draws say of a metric is spread further by the
     prior's ``spread``, and what outcomes leave open of every case is added.
     """
-    monkeypatch.setattr("fullrank.estimators.posterior.DRAWS", 4000)
+    monkeypatch.setattr("fullrank.estimators.posterior.DRAWS", 16_000)
     _, counts = simulated(4, 600, 3000)
     prior = shipped()
     dist = fr.LogSpline(prior).fit(counts)

@@ -15,8 +15,8 @@ from fullrank.estimators._grid import Grid
 
 #: Newton steps after which a mode counts as not found.
 MOST_STEPS = 60
-#: A coefficient moves no further in one step.
-FURTHEST = 4.0
+#: A coefficient moves no further in one step, and no further by what the mode under another prior says.
+FURTHEST, FURTHEST_AT_ONCE = 4.0, 20.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +99,7 @@ class Mode:
 
         pull = Q @ (self.β - μ).ravel() - to_Q @ (self.β - to_μ).ravel()
         _, move, failed = dposv(self.root @ self.root.T - Q + to_Q, pull, lower=1)
-        if failed or np.abs(move).max() > FURTHEST:
+        if failed or np.abs(move).max() > FURTHEST_AT_ONCE:
             return self.β
         return np.asarray(self.β + move.reshape(self.β.shape))
 
