@@ -30,10 +30,14 @@ def world():
     return fr.Split(train, users, items), (U, V), (U, near)
 
 
-def in_turn(split, others, scores):
+def times_of(split):
+    """How often each item occurs."""
+    return [split.train[:, [item]].nnz for item in range(ITEMS)]
+
+
+def in_turn(times, others, scores):
     """The candidates in the order in which they are compared: two of the guide's, then a popular one, each once."""
     own = sorted(others, key=lambda item: -scores[item])
-    times = [split.train[:, [item]].nnz for item in range(ITEMS)]
     popular = sorted((item for item in others if times[item]), key=lambda item: (-times[item], item))
     out = []
     for turn in range(3 * ITEMS):
@@ -44,11 +48,11 @@ def in_turn(split, others, scores):
 
 def expected(split, model, guide, design, candidates="unseen"):
     """(ahead, rest, recent, B of the rest) of every case, by sorting."""
-    scores, order = model[0] @ model[1].T, guide[0] @ guide[1].T
+    scores, order, times = model[0] @ model[1].T, guide[0] @ guide[1].T, times_of(split)
     out = []
     for u, target in zip(split.users, split.items, strict=True):
         left_out = set(split.train[u].indices if candidates == "unseen" else ()) | set(split.items[split.users == u])
-        others = in_turn(split, [i for i in range(ITEMS) if i not in left_out], order[u])
+        others = in_turn(times, [i for i in range(ITEMS) if i not in left_out], order[u])
         beats = scores[u, others] > scores[u, target]
         limit = min(design.first, len(others))
         depth = limit
@@ -63,12 +67,12 @@ def expected(split, model, guide, design, candidates="unseen"):
 
 def expected_where_cases_go_on(split, model, guide, design):
     """(ahead, rest, recent, closed) of every case of users that go on together, by sorting."""
-    scores, order = model[0] @ model[1].T, guide[0] @ guide[1].T
+    scores, order, times = model[0] @ model[1].T, guide[0] @ guide[1].T, times_of(split)
     out = []
     for u in range(USERS):
         targets = split.items[split.users == u]
         left_out = set(split.train[u].indices) | set(targets)
-        others = in_turn(split, [i for i in range(ITEMS) if i not in left_out], order[u])
+        others = in_turn(times, [i for i in range(ITEMS) if i not in left_out], order[u])
         beats = [scores[u, others] > scores[u, target] for target in targets]
         depth, shut = [0] * len(targets), [False] * len(targets)
 
