@@ -406,7 +406,7 @@ def main() -> None:
         "truth, for these cases (for the population see `benchmarks/population.py`). *Interval score*: (width + 40 × distance by which the truth is missed) / truth. "
         "*Warned*: share of fits that said their ranks look like no recommender seen before. "
         f"`python benchmarks/accuracy.py --samples {samples}` printed this in {(time.time() - began) / 60:.0f} minutes ({platform.machine()}, {os.cpu_count()} cores).",
-        "", "![NDCG error against items scored](accuracy.svg)",
+        "", "![NDCG error by design, LogSpline beside MLE](accuracy.svg)",
     ]  # fmt: skip
     text = "\n".join(head + lines) + "\n"
     print(text)
@@ -417,23 +417,31 @@ def main() -> None:
 
 
 def chart(document: dict, path: Path) -> None:
-    """NDCG error against items scored, LogSpline and MLE, mean and median over files."""
+    """NDCG error by design, LogSpline and MLE, mean and median over files."""
     import altair as alt
 
+    designs = {label: row for label, row in document["unseen"].items() if label in DESIGNS}
+    titles = {
+        label: f"{label} negatives" if label.isdigit() else f"{label}, {row['items']:,.0f} items on the mean"
+        for label, row in designs.items()
+    }
     rows = [
-        {"items": row["items"], "error": row[key], "estimator": name, "over files": over}
-        for label, row in document["unseen"].items()
-        if label in DESIGNS
+        {"design": titles[label], "error": row[key], "estimator": name, "over files": over}
+        for label, row in designs.items()
         for name, over, key in (("LogSpline", "mean", "error"), ("LogSpline", "median", "median"), ("MLE", "mean", "mle"), ("MLE", "median", "mle_median"))
     ]  # fmt: skip
-    base = alt.Chart(alt.Data(values=rows)).encode(
-        x=alt.X("items:Q", scale=alt.Scale(type="log"), axis=alt.Axis(grid=False), title="items scored per case"),
-        y=alt.Y("error:Q", scale=alt.Scale(type="log"), title="relative error of NDCG@1..50, %"),
-        color=alt.Color("estimator:N", title=None),
+    y = alt.Y("design:N", sort=list(titles.values()), title=None, axis=alt.Axis(labelLimit=300, grid=False))
+    x = alt.X("error:Q", scale=alt.Scale(domainMin=0), title="relative error of NDCG@1..50, % (less is better)")
+    base = alt.Chart(alt.Data(values=rows)).encode(y=y)
+    color = alt.Color("estimator:N", title=None, scale=alt.Scale(range=["#3b6ea5", "#d9822b"]))
+    span = base.mark_rule(strokeWidth=2, opacity=0.5).encode(x="min(error):Q", x2="max(error):Q", color=color)
+    points = base.mark_point(size=110, filled=True, opacity=1).encode(
+        x=x, color=color, shape=alt.Shape("over files:N", scale=alt.Scale(range=["circle", "diamond"]))
     )
-    lines = base.mark_line().encode(strokeDash=alt.StrokeDash("over files:N"))
-    points = base.mark_point(size=80, filled=True, opacity=1).encode(shape=alt.Shape("over files:N"))
-    (lines + points).properties(width=560, height=320, background="white").save(str(path))
+    names = base.mark_text(dy=-13, fontSize=11).encode(x=x, color=color, text=alt.Text("error:Q", format=".1f"))
+    split = alt.YOffset("estimator:N")
+    layers = (each.encode(yOffset=split) for each in (span, points, names))
+    (alt.layer(*layers).properties(width=560, height=260, background="white")).save(str(path))
 
 
 if __name__ == "__main__":
