@@ -465,7 +465,7 @@ def draw(members: Sequence[Member], model: SplineModel, data: Outcomes, exactly:
         β = member.mode.β.ravel() + z @ member.spread
         left = β - member.mean.ravel()
         drawn.append(β)
-        # of the posterior at the mode, less what the Gaussian has of its own; the likelihood follows
+        # log of the posterior over the Gaussian, each relative to the mode; the likelihood of draws is added later
         importance.append(0.5 * (z**2).sum(1) - 0.5 * ((left @ member.precision) * left).sum(1) - member.mode.value)
     β = np.concatenate(drawn)
     draws = Draws.of([model.mass(β[:, row * size : (row + 1) * size]) for row in range(strata)], data)
