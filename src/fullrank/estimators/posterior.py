@@ -107,10 +107,13 @@ class Posterior:
     ) -> "Posterior":
         """Find the mode and the evidence under every member of the prior, and draw from all of them."""
         found = weigh_members(model, prior, bins, data, trend)
-        draws = draw(found.members, model, data, exactly=guided or len(bins) == 1)
+        exactly = guided or len(bins) == 1
+        draws, weight = draw(found.members, model, data, exactly)
         compared = trend is not None
         typical = _typical(found.members, model, compared)
-        mass = _reported(draws, typical, data, problem.grid.hi, compared)
+        mass = _reported(draws, weight, typical, data, problem.grid.hi, compared)
+        if exactly:  # for intervals
+            draws = draws.resampled(weight, len(draws) // MORE_DRAWS, data)
         return cls(
             problem, model, prior, data, found.members, draws, typical, mass, found.evidence, found.steps,
             all(each.mode.converged for each in found.members), found.odds, _free_gain(typical, data), trend, guided,
@@ -130,7 +133,7 @@ class Posterior:
         typical = _tilted(self.typical, tilt)
         compared = self.trend is not None  # there intervals stay as they are
         draws = self.draws if compared else Draws.of([_tilted(each, tilt) for each in self.draws.mass], self.data)
-        mass = _reported(draws, typical, self.data, self.problem.grid.hi, compared)
+        mass = _reported(draws, np.ones(len(draws)), typical, self.data, self.problem.grid.hi, compared)
         return replace(self, draws=draws, typical=typical, mass=mass)
 
     # ------------------------------------------------------------------------------------------------ what it says
@@ -443,16 +446,26 @@ class Draws:
     def __len__(self) -> int:
         return len(self.mass[0])
 
-    def only(self, which: IntArray) -> "Draws":
-        """Keep some of the draws."""
+    def resampled(self, weight: FloatArray, number: int, data: Outcomes) -> "Draws":
+        """Keep so many of the draws as stand for all of them with these weights, some perhaps more than once.
+
+        They are gone through in the order of what they give to the first ranks, so that quantiles of what matters are kept.
+        """
+        first = np.zeros(len(self))
+        for mass, (_, seen) in zip(self.mass, data.parts, strict=True):
+            first += seen.sum() * mass[:, :FIRST].sum(1)
+        order = np.argsort(first)
+        place = np.searchsorted(np.cumsum(weight[order]) / weight.sum(), (np.arange(number) + 0.5) / number)
+        which = order[np.minimum(place, len(weight) - 1)]
         return Draws([each[which] for each in self.mass], [each[which] for each in self.likely])
 
 
-def draw(members: Sequence[Member], model: SplineModel, data: Outcomes, exactly: bool) -> Draws:
-    """Draw from all members, by their weights.
+def draw(members: Sequence[Member], model: SplineModel, data: Outcomes, exactly: bool) -> tuple[Draws, FloatArray]:
+    """Draw from all members, by their weights; return the draws and how much each of them weighs.
 
-    A member's posterior is nearly Gaussian about its mode. ``exactly``: more draws of the Gaussians are made, and resampled
-    by importance to be those of the posterior itself, which ends where more would have been seen.
+    A member's posterior is nearly Gaussian about its mode. ``exactly``: more draws of the Gaussians are made, and weighed
+    by importance to be those of the posterior itself, which ends where more would have been seen. Weights are cut off at
+    √n times their mean (Ionides 2008).
     """
     strata, size = members[0].mode.β.shape
     number = DRAWS if strata <= MANY_STRATA else FEWER_DRAWS
@@ -469,24 +482,13 @@ def draw(members: Sequence[Member], model: SplineModel, data: Outcomes, exactly:
         importance.append(0.5 * (z**2).sum(1) - 0.5 * ((left @ member.precision) * left).sum(1) - member.mode.value)
     β = np.concatenate(drawn)
     draws = Draws.of([model.mass(β[:, row * size : (row + 1) * size]) for row in range(strata)], data)
-    return draws.only(_resampled(draws, np.concatenate(importance), data, number)) if exactly else draws
-
-
-def _resampled(draws: Draws, importance: FloatArray, data: Outcomes, number: int) -> IntArray:
-    """Return which draws of the members' Gaussians stand for the posterior; ``importance``: its log, but for the likelihood.
-
-    Weights are cut off at √n times their mean (Ionides 2008). Draws are gone through in the order of what they give to the
-    first ranks, so that quantiles of what matters are kept.
-    """
-    log, first = importance, np.zeros(len(draws))
-    for mass, likely, (_, seen) in zip(draws.mass, draws.likely, data.parts, strict=True):
-        log = log + np.log(likely) @ seen
-        first += seen.sum() * mass[:, :FIRST].sum(1)
+    if not exactly:
+        return draws, np.ones(len(draws))
+    log = np.concatenate(importance)
+    for likely, (_, seen) in zip(draws.likely, data.parts, strict=True):
+        log += np.log(likely) @ seen
     weight = np.exp(log - log.max())
-    weight = np.minimum(weight, np.sqrt(len(weight)) * weight.mean())
-    order = np.argsort(first)
-    place = np.searchsorted(np.cumsum(weight[order]) / weight.sum(), (np.arange(number) + 0.5) / number)
-    return np.asarray(order[np.minimum(place, len(weight) - 1)])
+    return draws, np.minimum(weight, np.sqrt(len(weight)) * weight.mean())
 
 
 def _typical(members: Sequence[Member], model: SplineModel, compared: bool) -> FloatArray:
@@ -509,7 +511,9 @@ def _typical(members: Sequence[Member], model: SplineModel, compared: bool) -> F
     return np.asarray(out / out.sum(axis=1, keepdims=True))
 
 
-def _reported(draws: Draws, typical: FloatArray, data: Outcomes, hi: IntArray, compared: bool) -> FloatArray:
+def _reported(
+    draws: Draws, weight: FloatArray, typical: FloatArray, data: Outcomes, hi: IntArray, compared: bool
+) -> FloatArray:
     """Return one π per stratum, one EM step closer to the data: what errs least among the draws.
 
     Draws of several strata are those of Gaussians, which go on where a posterior ends: there the typical π takes the step.
@@ -520,23 +524,25 @@ def _reported(draws: Draws, typical: FloatArray, data: Outcomes, hi: IntArray, c
         return _lowered(_step(typical, data), typical, data)
     [mass], [likely], [(A, seen)] = draws.mass, draws.likely, data.parts
     after = mass * ((seen / seen.sum() / likely) @ A.T)
-    return _lowered(central_law(after, hi)[None], typical, data)
+    return _lowered(central_law(after, weight, hi)[None], typical, data)
 
 
-def central_law(draws: FloatArray, hi: IntArray) -> FloatArray:
+def central_law(draws: FloatArray, weight: FloatArray, hi: IntArray) -> FloatArray:
     """Return the π whose share of cases up to each rank errs least relative to the truth, on the mean over draws.
 
-    That share is the median of the draws' shares F, each draw weighed by 1/F: E|f − F|/F is least there. It is found at
-    steps of log R, and follows the mean between them.
+    That share is the median of the draws' shares F, where a draw counts for its weight over F: E|f − F|/F is least there. It
+    is found at steps of log R, and follows the mean between them.
     """
     F = np.cumsum(draws, axis=1)
     steps = np.unique(np.searchsorted(hi, np.geomspace(1, hi[-1], STEPS) - 1e-9))
-    there = np.sort(F[:, steps].T, axis=1)
-    weight = 1 / np.maximum(there, 1e-300)
-    below = np.cumsum(weight, axis=1)
-    below = (below - weight / 2) / below[:, -1:]
+    there = F[:, steps].T
+    order = np.argsort(there, axis=1)
+    there = np.take_along_axis(there, order, axis=1)
+    each = weight[order] / np.maximum(there, 1e-300)
+    below = np.cumsum(each, axis=1)
+    below = (below - each / 2) / below[:, -1:]
     middle = np.array([np.interp(0.5, at, values) for at, values in zip(below, there, strict=True)])
-    mean = np.maximum(F.mean(0), 1e-300)
+    mean = np.maximum(weight @ F / weight.sum(), 1e-300)
     ratio = np.interp(np.log(hi), np.log(hi[steps]), np.log(np.maximum(middle, 1e-300) / mean[steps]))
     f = np.clip(np.maximum.accumulate(mean * np.exp(ratio)), F.min(0), F.max(0))  # what is known stays
     return np.asarray(np.diff(f / f[-1], prepend=0.0))
