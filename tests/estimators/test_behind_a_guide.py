@@ -227,5 +227,5 @@ def test_draws_behind_a_guide_follow_the_posterior_and_not_a_gaussian_about_its_
     found = 1 - posterior.draws.mass[0][:, 0]
     assert found.mean() == pytest.approx(expected, rel=0.1)
     assert found.std() == pytest.approx(spread, rel=0.2)
-    gaussian = draw(posterior.members, posterior.model, posterior.data, exactly=False)
+    gaussian, _ = draw(posterior.members, posterior.model, posterior.data, exactly=False)
     assert 1 - gaussian.mass[0][:, 0].mean() > 1.1 * expected  # which goes on where the posterior ends
