@@ -181,9 +181,8 @@ def test_a_mode_is_about_where_the_mode_under_another_prior_says(monkeypatch):
         nearer.append(np.linalg.norm(reached - wanted.β) / np.linalg.norm(mode.β - wanted.β))
     assert np.median(nearer) < 0.3
     np.testing.assert_allclose(modes[0].moved(*members[0], *members[0]), modes[0].β, atol=1e-9)
-    monkeypatch.setattr(
-        "fullrank.estimators.splines.FURTHEST_AT_ONCE", 0.0
-    )  # too far to be trusted: it stays where it is
+    # too far to be trusted: it stays where it is
+    monkeypatch.setattr("fullrank.estimators.splines.FURTHEST_AT_ONCE", 0.0)
     np.testing.assert_array_equal(modes[0].moved(*members[0], *members[1]), modes[0].β)
 
 

@@ -5,9 +5,9 @@ li20, a very flexible one is jin21's MLE: one family holds both. Which shapes ar
 many recommenders on many catalogues (``hyperprior.py``).
 
 Fitting: under every member of the prior (a kind of recommender at a scale) the posterior mode by Newton and the evidence by
-Laplace's approximation. The members' answers are averaged by it; the average takes one EM step towards the data (jin21
-eq. 21), after which cases whose rank is known count at that rank. Estimates are those that err least relative to the truth,
-which lie below the middle of what is likely. Intervals come from draws of the posterior.
+Laplace's approximation. Draws of all members, weighed by importance, take one EM step towards the data (jin21 eq. 21), after
+which cases whose rank is known count at that rank. Estimates are those that err least relative to the truth among the draws,
+which lie below the middle of what is likely; intervals are the draws' quantiles (``posterior.py``).
 
 Two members stand for rank distributions of any shape. Where the evidence is not clearly against them, what was seen does not
 look like any recommender behind the prior: the fit says so, and its intervals reach as far as the assumption-free bounds.
