@@ -8,6 +8,9 @@ models. For one target among unseen candidates there are three views: recommende
 (``sequence_ranks.py``) among them, rank distributions by their shapes, whichever recommender they come from, and all but
 those of sequences as one.
 
+Where models are compared, it matters what those of one catalogue have in common: their coefficients are mean + slope · z, a
+part that all models of a catalogue share, and one of each model's own, with a covariance each, fitted in the same way.
+
 With several targets per user every file has a spline for each bin of (j, T), and the covariance of bins b and c is
 coupling[b, c] · covariance. Few catalogues have been ranked that way, so the covariance and the slope are those of all files
 with one target: a random target of a random user is one more bin, which both kinds of files have.
@@ -48,7 +51,7 @@ WEAK = 3 * SECOND.T @ SECOND + 0.02 * np.eye(COEFFICIENTS)
 #: Share of its diagonal in every covariance, and of their diagonal in couplings.
 SHRINK, SHRINK_COUPLING = 0.1, 0.05
 SLOPE_RIDGE = 0.3
-ROUNDS, ROUNDS_SEVERAL = 40, 3
+ROUNDS, ROUNDS_SEVERAL, ROUNDS_COMMON = 40, 3, 30
 #: With several targets, the bin after those of (j, T): a random target of a random user.
 ANY_TARGET = len(BINS)
 ITEM_ITEM, FACTORS, LINEAR, POPULARITY = ("knn", "bm25", "Y", "Z"), ("als", "bpr", "X"), ("ease",), ("pop",)
@@ -66,6 +69,8 @@ SHAPES, DIRECTIONS = {"unseen": 4}, 6
 #: For unseen candidates, the variance beyond so many leading directions of a kind is cut to this part: samples say nearly
 #: nothing about those directions, and what they seem to say is noise.
 LEADING, BEYOND = 9, 0.2
+#: The same where models are compared: what sets them apart moves along fewer directions.
+LEADING_COMPARED, BEYOND_COMPARED = 5, 0.05
 #: Factors of the covariance, and their weights: heavy tails.
 WIDE = ((0.5, 0.4), (1.0, 0.3), (3.0, 0.2), (12.0, 0.1))
 SCALES = {"unseen": WIDE, "all": WIDE, "several": ((1.0, 0.8), (4.0, 0.2))}
@@ -256,12 +261,70 @@ def coupled(files: list[File], one_target: list[File], name: str, weight: float)
     return Kind(name, weight, means[:ANY_TARGET], slope, S, K)
 
 
-def stiffened(kind: Kind) -> Kind:
-    """The kind with little variance beyond the leading directions of its covariance."""
-    values, vectors = np.linalg.eigh(CENTRE @ kind.covariance @ CENTRE)  # in rising order
-    values[:-LEADING] *= BEYOND
+def common(files: list[File]) -> Kind:
+    """What models of one catalogue share, and how each differs from the others, by expectation maximisation.
+
+    Popularity is left out: it has little in common with recommenders that know their users.
+    """
+    by_catalogue: dict[str, list[File]] = {}
+    for file in files:
+        if file.model not in (*POPULARITY, *SEQUENCES):
+            by_catalogue.setdefault(file.catalogue, []).append(file)
+    several = {name: each for name, each in by_catalogue.items() if len(each) > 1}
+    everyone = [file for each in several.values() for file in each]
+    weight: Counter[str] = Counter()
+    for file, share in zip(everyone, shares(everyone), strict=True):
+        weight[file.catalogue] += share
+    start = population(everyone, "common", 1.0)
+    trend = np.stack([start.means[0], start.slope])
+    shared, own = start.covariance / 2, start.covariance / 2
+    for _ in range(ROUNDS_COMMON):
+        sums = [np.zeros((COEFFICIENTS, COEFFICIENTS)), np.zeros((COEFFICIENTS, COEFFICIENTS))]
+        XX, XB = np.diag([0, SLOPE_RIDGE]), np.zeros((2, COEFFICIENTS))
+        for name, each in several.items():
+            X = np.array([1, each[0].z])
+            what, β = apart(each, X @ trend, shared, own)
+            for total, found in zip(sums, what, strict=True):
+                total += weight[name] * found
+            XX, XB = XX + weight[name] * np.outer(X, X), XB + weight[name] * np.outer(X, centred(β))
+        trend = np.linalg.solve(XX, XB)
+        shared, own = map(regular, sums)
+    shared, own = (stiff(each, LEADING_COMPARED, BEYOND_COMPARED) for each in (shared, own))
+    return Kind("common", 1.0, trend[:1], trend[1], own, np.ones((1, 1)), shared=shared)
+
+
+def apart(
+    files: list[File], mean: np.ndarray, shared: np.ndarray, own: np.ndarray
+) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray]:
+    """Of the models of one catalogue: second moments of what they share and of their own, and their mean coefficients."""
+    number, size = len(files), COEFFICIENTS
+    Q = np.linalg.inv(own)
+    precision = np.zeros(((number + 1) * size,) * 2)  # of what is shared, and of every model beyond the mean
+    pull = np.zeros(len(precision))
+    first = slice(0, size)
+    places = [slice(size * place, size * (place + 1)) for place in range(1, number + 1)]
+    precision[first, first] = np.linalg.inv(shared) + number * Q
+    for place, file in zip(places, files, strict=True):
+        precision[place, place] = file.information[0] + Q
+        precision[first, place] = precision[place, first] = -Q
+        pull[place] = file.pull[0] - file.information[0] @ mean
+    V = np.linalg.inv(precision)
+    β = V @ pull
+    of_own = np.zeros((size, size))
+    for place in places:
+        left = β[place] - β[first]
+        variance = V[place, place] + V[first, first] - V[first, place] - V[place, first]
+        of_own += (np.outer(left, left) + variance) / number
+    moments = np.outer(β[first], β[first]) + V[first, first], of_own
+    return moments, mean + β[size:].reshape(number, size).mean(0)
+
+
+def stiff(S: np.ndarray, leading: int, beyond: float) -> np.ndarray:
+    """A covariance with little of its variance beyond the leading directions."""
+    values, vectors = np.linalg.eigh(CENTRE @ S @ CENTRE)  # in rising order
+    values[:-leading] *= beyond
     S = CENTRE @ (vectors * np.maximum(values, 0)) @ vectors.T @ CENTRE + 1e-5 * CENTRE + 0.5 * LEVEL
-    return replace(kind, covariance=(S + S.T) / 2)
+    return (S + S.T) / 2
 
 
 def centred(β: np.ndarray) -> np.ndarray:
@@ -300,7 +363,7 @@ def fit(files: list[File], protocol: str, made: str, one_target: list[File]) -> 
             fitted.append(replace(population(mine, f"shape {number}", sum(map(weight.get, mine))), view=1))
         fitted.append(replace(population(of_models(files, used - set(SEQUENCES)), "any", 1.0), view=2))
     if protocol == "unseen":
-        fitted = [stiffened(kind) for kind in fitted]
+        fitted = [replace(kind, covariance=stiff(kind.covariance, LEADING, BEYOND)) for kind in fitted]
     catalogues = sorted({file.catalogue for file in files})
     sizes = [file.n_items for file in files + one_target * (protocol == "several")]
     card = {
@@ -321,6 +384,7 @@ def fit(files: list[File], protocol: str, made: str, one_target: list[File]) -> 
         SPREAD[protocol],
         card,
         TRUST[protocol],
+        common=None if protocol == "several" else common(files),
     )
 
 
@@ -361,6 +425,8 @@ def write_card(priors: dict[str, HyperPrior]) -> None:
     lines += ["", "Catalogues by kind:", "", "| kind | `unseen` and `all` | `several` |", "|---|---|---|"]
     for each in sorted(set(cards["unseen"]["kinds"]) | set(cards["several"]["kinds"])):
         lines.append(f"| {each} | {cards['unseen']['kinds'].get(each, 0)} | {cards['several']['kinds'].get(each, 0)} |")
+    lines += ["", "Where models are compared, `unseen` and `all` also say what models of one catalogue have in common, learned from the same files without those of "
+              "popularity and of sequences (see [Comparing models](comparing.md))."]  # fmt: skip
     lines += ["", "Behind every prior stand two more shapes, a smooth and a rough one, for rank distributions of any kind at all: when the evidence is not clearly "
               "against them, the report warns and the intervals reach as far as the assumption-free bounds. How the prior does for recommenders that are "
               "none of those above, see [Recommenders of other kinds](other_models.md)."]  # fmt: skip

@@ -1,7 +1,6 @@
 """Which prior the benchmarks take for a catalogue: one that has not seen its family, whatever files a run is given."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,16 +9,12 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 @pytest.fixture
-def catalogues(monkeypatch, tmp_path):
+def catalogues(of_benchmarks, monkeypatch, tmp_path):
     """The benchmarks' module, given a single rank file."""
     (tmp_path / "ml-1m__als.npz").touch()
     monkeypatch.setenv("FULLRANK_RANKS", str(tmp_path))
     monkeypatch.setenv("FULLRANK_RANKS_SEVERAL", "")
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import catalogues
-
-    yield catalogues
-    sys.modules.pop("catalogues")  # which keeps what it read of the environment
+    return of_benchmarks("catalogues")
 
 
 def test_folds_are_those_of_the_priors_and_not_of_the_files_at_hand(catalogues):

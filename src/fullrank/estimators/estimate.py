@@ -111,7 +111,7 @@ class RankDistribution:
         plain = self.known is None and not len(self.counts.groups.weight) > 1 and metric.name != "precision"
         if plain and min(cuts, default=0) >= 1 and top <= len(self.grid) and self.grid.hi[top - 1] == top:
             # what a rank adds does not depend on the cut-off: one running sum serves all of them
-            gain = self.grid.mean_gain(metric @ top, self._pool)
+            gain = self.grid.mean_gain(metric @ top, self.pool)
             return np.asarray(np.cumsum(self.masses[0, :top] * gain)[np.asarray(cuts) - 1])
         return np.array([self.expect(metric @ k) for k in cuts])
 
@@ -170,18 +170,18 @@ class RankDistribution:
         if self.posterior is not None:
             if share == 0:
                 return value, value
-            low, high = self.posterior.interval(metric, (value - exact) / share, level, self._pool)
+            low, high = self.posterior.interval(metric, (value - exact) / share, level, self.pool)
             span = exact + share * low, exact + share * high
             return intervals.hull(span, self.bounds(metric, level)) if self.posterior.needs_bounds else span
         if self._replicates is None:
             return intervals.refit_interval(self, metric, level)
         problem, masses = self._replicates
-        pooled, _ = problem.grid.pooled_gains(metric, self._pool, problem.counts.groups, problem.strata)
+        pooled, _ = problem.grid.pooled_gains(metric, self.pool, problem.counts.groups, problem.strata)
         values = share * np.tensordot(masses, pooled, 2) / problem.counts.users_weight
         return intervals.replicate_interval(values, value, level)
 
     @property
-    def _pool(self) -> float:
+    def pool(self) -> float:
         """The number of candidates that gains refer to: the one there is, or their mean."""
         return self.counts.n_items if self.n_items is None else self.n_items
 
@@ -205,9 +205,9 @@ class RankDistribution:
             first += float(known.weight @ (gain / known.column("targets")))
         if self.fitted is not None and not from_counts:
             groups, rows = self.fitted.groups, self.rows
-            squares += float((self.masses * self.grid.pooled_gains(metric, self._pool, groups, rows)[1]).sum())
+            squares += float((self.masses * self.grid.pooled_gains(metric, self.pool, groups, rows)[1]).sum())
             by_user = groups._replace(weight=groups.weight / groups.targets)
-            first += float((self.masses * self.grid.pooled_gains(metric, self._pool, by_user, rows)[0]).sum())
+            first += float((self.masses * self.grid.pooled_gains(metric, self.pool, by_user, rows)[0]).sum())
         total = squares - 2 * value * first + value**2 * float((counts.weight / counts.column("targets") ** 2).sum())
         return total * counts.mean_weight
 
@@ -217,7 +217,7 @@ class RankDistribution:
         Within a stratum, a case with a smaller j or T has another gain and another rank: the mean gain of the stratum at its
         mean distribution misses how they go together. It serves where nothing better is known.
         """
-        fitted, n_items = self.fitted, self._pool
+        fitted, n_items = self.fitted, self.pool
         if fitted is None:
             return 0.0
         groups = fitted.groups

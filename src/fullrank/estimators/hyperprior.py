@@ -10,6 +10,9 @@ With several targets per user, the rank distribution of the j-th best of T targe
 has its own mean, and the coefficients of bins b and c covary as coupling[b, c] · covariance, so that bins share what they
 learn and an error they share stays in the interval.
 
+Models of one catalogue have much in common: what each of them is, beyond that, differs less than any two models do. Where
+several are compared, their coefficients covary by what they share (:meth:`HyperPrior.for_models`).
+
 Behind a compared part the law is that of how many of the rest are better, and its bins say how many of those compared
 were, and how late. Means then move with what the compared part shows (:func:`compared_trend`).
 
@@ -85,12 +88,25 @@ class Kind:
     covariance: FloatArray
     coupling: FloatArray  # bins × bins: factors of the covariance within and between bins
     view: int = 0
+    shared: FloatArray | None = None  # covariance of what all bins have in common, beside their own
 
     @cached_property
     def precision(self) -> tuple[FloatArray, float]:
         """The inverse covariance and its log-determinant."""
         inverse = np.linalg.inv(self.covariance)
         return (inverse + inverse.T) / 2, -float(np.linalg.slogdet(self.covariance)[1])
+
+    def joint_precision(self, bins: IntArray) -> tuple[FloatArray, float]:
+        """The inverse covariance of the coefficients of these bins, all in a row, and its log-determinant."""
+        coupling = self.coupling[np.ix_(bins, bins)]
+        if self.shared is not None:
+            joint = np.kron(coupling, self.covariance) + np.kron(np.ones_like(coupling), self.shared)
+            inverse = np.linalg.inv(joint)
+            return (inverse + inverse.T) / 2, -float(np.linalg.slogdet(joint)[1])
+        between = np.linalg.inv(coupling)
+        precision, log_det = self.precision
+        log_det = len(bins) * log_det + len(precision) * float(np.linalg.slogdet(between)[1])
+        return np.asarray(np.kron((between + between.T) / 2, precision)), log_det
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +127,8 @@ class HyperPrior:
     trust: float = 1.0
     #: The prior of all strata together that laws by strata follow, and how far in logs.
     follows: "tuple[HyperPrior, float] | None" = None
+    #: What models of one catalogue share, and how each differs from the others.
+    common: Kind | None = None
 
     @classmethod
     def from_json(cls, text: str, name: str = "unseen") -> "HyperPrior":
@@ -121,20 +139,17 @@ class HyperPrior:
                 f"this is not a hyper-prior of fullrank: its format is {document.get('format')!r}, not {FORMAT!r}."
             )
         found = document["priors"][name]
-        kinds = tuple(
-            Kind(**{**each, **{key: np.array(each[key], float) for key in _ARRAYS}}) for each in found["kinds"]
-        )
+        kinds = tuple(map(_read_kind, found["kinds"]))
         about = {key: found[key] for key in _PLAIN if key in found}
+        if "common" in found:
+            about["common"] = _read_kind(found["common"])
         return cls(name, kinds, tuple(map(tuple, found["scales"])), tuple(found["sizes"]), **about)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain lists and numbers, rounded to what matters."""
-        kinds = [
-            {"name": kind.name, "view": kind.view, "weight": round(kind.weight, 6)}
-            | {key: _rounded(getattr(kind, key)) for key in _ARRAYS}
-            for kind in self.kinds
-        ]
-        return {key: getattr(self, key) for key in (*_PLAIN, "sizes", "scales")} | {"kinds": kinds}
+        out = {key: getattr(self, key) for key in (*_PLAIN, "sizes", "scales")}
+        out["kinds"] = [_written_kind(kind) for kind in self.kinds]
+        return out if self.common is None else out | {"common": _written_kind(self.common)}
 
     def describe(self) -> str:
         """What the prior was learned from, in one line.
@@ -184,10 +199,7 @@ class HyperPrior:
         out = []
         for number, kind in enumerate(self.kinds):
             mean = kind.means[bins] + (z * kind.slope if trend is None else trend @ kind.slope)
-            coupling = np.linalg.inv(kind.coupling[np.ix_(bins, bins)])
-            precision, log_det = kind.precision
-            joint = np.kron((coupling + coupling.T) / 2, precision)
-            log_det = len(bins) * log_det + mean.shape[1] * float(np.linalg.slogdet(coupling)[1])
+            joint, log_det = kind.joint_precision(bins)
             # to and fro: the modes of neighbours in the list are near one another, and each is found from the one before
             for factor, weight in self.scales[:: (1, -1)[number % 2]]:
                 scale = factor * wider
@@ -204,6 +216,13 @@ class HyperPrior:
     def following(self, together: "HyperPrior") -> "HyperPrior":
         """Return this prior of laws by strata as one that follows another of all strata together."""
         return replace(self, follows=(together, FOLLOWED[self.name]))
+
+    def for_models(self, number: int) -> "HyperPrior":
+        """Return a prior of so many models of one catalogue, a bin for each of them, from what is known to be common."""
+        if self.common is None:
+            raise ValueError("this prior does not say what models of one catalogue have in common.")
+        means = np.repeat(self.common.means, number, axis=0)
+        return replace(self, kinds=(replace(self.common, means=means, coupling=np.eye(number)),), common=None)
 
     def for_several(self, several: "HyperPrior") -> "HyperPrior":
         """Return the kinds of this prior for one target, with the bins of (j, T) of one learned from several targets.
@@ -275,6 +294,16 @@ def anything(bins: int, coefficients: int) -> list[tuple[float, FloatArray, Floa
 def priors_to_json(priors: Mapping[str, HyperPrior]) -> str:
     """Write priors by name: ``unseen``, ``all``, ``several``."""
     return json.dumps({"format": FORMAT, "priors": {name: prior.to_dict() for name, prior in priors.items()}})
+
+
+def _read_kind(found: Mapping[str, Any]) -> Kind:
+    return Kind(**{**found, **{key: np.array(found[key], float) for key in (*_ARRAYS, "shared") if key in found}})
+
+
+def _written_kind(kind: Kind) -> dict[str, Any]:
+    arrays = _ARRAYS if kind.shared is None else (*_ARRAYS, "shared")
+    about = {"name": kind.name, "view": kind.view, "weight": round(kind.weight, 6)}
+    return about | {key: _rounded(getattr(kind, key)) for key in arrays}
 
 
 def _rounded(values: FloatArray) -> Any:

@@ -299,13 +299,21 @@ class Posterior:
         Given π, each case's rank follows its own posterior; their mean is one EM step from π, which the prior's ``spread``
         takes further from the median, and their variance adds Σ c_o Var[M(R) | o]/M².
         """
+        total, variance = self.total(metric, n_items)
+        middle = float(np.median(total))
+        if self.trend is None and middle > 0:
+            total = middle * (np.maximum(total, 0.0) / middle) ** self.prior.spread
+        return _around(total, variance) / self.problem.counts.users_weight
+
+    def total(self, metric: Metric, n_items: float) -> tuple[FloatArray, FloatArray]:
+        """Return the sum of all gains in every draw, given the outcomes, and its variance."""
         counts, grid = self.problem.counts, self.problem.grid
+        if self.trend is not None:  # gains of a stratum differ in shape, and those that matter most are compared most
+            return self._sum_given_outcomes(self.gains_given_outcomes(metric, n_items))
         weight, rows = counts.groups.weight, self.problem.strata
         pooled, squared = grid.pooled_gains(metric, n_items, counts.groups, rows)
         parts = self.data.parts
         number = len(self.draws)
-        if self.trend is not None:  # gains of a stratum differ in shape, and those that matter most are compared most
-            return _around(*self._sum_given_outcomes(self.gains_given_outcomes(metric, n_items))) / counts.users_weight
         total, variance = np.zeros(number), np.zeros(number)
         some = slice(None, None, THINNED)
         explained = np.zeros((len(parts), len(total[some])))
@@ -325,11 +333,7 @@ class Posterior:
             # Var[gain | outcome] is E[gain²] less what outcomes explain of it, a share that hardly differs between draws
             unexplained = 1 - np.mean(explained[row] / np.maximum(second[some], 1e-300))
             variance += max(float(unexplained), 0.0) * second
-        variance *= self.shared_negatives(metric, n_items) * counts.mean_weight
-        middle = float(np.median(total))
-        if middle > 0:
-            total = middle * (np.maximum(total, 0.0) / middle) ** self.prior.spread
-        return _around(total, variance) / counts.users_weight
+        return total, variance * (self.shared_negatives(metric, n_items) * counts.mean_weight)
 
     def shared_negatives(self, metric: Metric, n_items: float) -> float:
         """Return by how much shared negatives raise the variance that is left within cases when π is known; at least 1.
@@ -509,6 +513,11 @@ def _typical(members: Sequence[Member], model: SplineModel, compared: bool) -> F
     if not compared:
         out = np.exp(out - out.max(axis=1, keepdims=True))
     return np.asarray(out / out.sum(axis=1, keepdims=True))
+
+
+def law_of_each(members: Sequence[Member], model: SplineModel, data: Outcomes) -> FloatArray:
+    """Return the law of every stratum that is typical of the members, one EM step closer to the data."""
+    return _step(_typical(members, model, compared=False), data)
 
 
 def _reported(

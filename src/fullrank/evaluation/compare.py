@@ -10,9 +10,10 @@ import numpy as np
 
 from fullrank._checks import by_name
 from fullrank._types import FloatArray, Pair
-from fullrank.estimators import Estimate, Estimator, LogSpline, Naive, describe, parse_estimator
+from fullrank.estimators import Estimate, Estimator, LogSpline, Naive, RankDistribution, describe, parse_estimator
 from fullrank.estimators.intervals import check_interval, z_of
 from fullrank.estimators.problem import is_exhaustive
+from fullrank.estimators.together import fit_together
 from fullrank.evaluation.pairing import Influence, case_spread, covariances, expected_counts, influences, same_cases
 from fullrank.metrics import Metric, metrics_to_report, parse_metric
 from fullrank.ranks.counts import RankCounts
@@ -21,6 +22,8 @@ from fullrank.report import Comparison, Difference, Report, Row
 from fullrank.report.words import joined, ratio
 
 DRAWS = 20_000
+#: How far apart, in logs, two values are when models that were fitted together say little of their difference.
+NEAR = 0.2
 #: How many times as many negatives are tried when models cannot be told apart.
 FACTORS = (1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 
@@ -40,6 +43,10 @@ def compare(
     ``target="cases"`` asks what the full ranking of these very cases would show; ``"population"`` how models would rank
     among all users that these are a sample of. Models whose counts hold as many cases of every user block are taken to be
     evaluated on the same cases, others as independent.
+
+    Models of one target per user that LogSpline was fitted to under fullrank's prior are fitted again, together: what models
+    of one catalogue have in common cannot change their order then (see :mod:`fullrank.estimators.together`). Differences,
+    P(best) and the order are of that fit; values and their intervals are each model's own, whichever others there are.
 
     A difference's interval is made from those of its two parts and their correlation (Zou & Donner 2008, "MOVER"): the
     correlation comes from user blocks, and for ``"cases"`` only as much of it as shared negatives must explain (see
@@ -103,7 +110,8 @@ def comparisons(
     }  # fmt: skip
     held = list(rows_of(estimates, metrics, level, target) if rows is None else rows)
     by_metric = ([row for row in held if str(row.metric) == str(metric)] for metric in metrics)
-    return [_compared(each, seen, shared) for each, seen in zip(by_metric, found, strict=True)]
+    fitted = fit_together([*estimates.values()])
+    return [_compared(each, seen, fitted, shared) for each, seen in zip(by_metric, found, strict=True)]
 
 
 def rows_of(estimates: Mapping[str, Estimate], metrics: Sequence[Metric], level: float, target: str) -> Iterator[Row]:
@@ -148,16 +156,28 @@ def holm(p_values: Sequence[float]) -> FloatArray:
     return out
 
 
-def _compared(rows: Sequence[Row], found: Sequence[Influence] | None, shared: dict[str, Any]) -> Comparison:
-    """Compare the models of these rows, all of one metric; ``shared`` is what all comparisons of the models have."""
-    level, names = shared["level"], [row.model for row in rows]
+def _compared(
+    rows: Sequence[Row],
+    found: Sequence[Influence] | None,
+    fitted: Sequence[RankDistribution | None],
+    shared: dict[str, Any],
+) -> Comparison:
+    """Compare the models of these rows, all of one metric; ``shared`` is what all comparisons of the models have.
+
+    ``fitted``: the models as they are among one another, where that is known.
+    """
+    level, names, metric = shared["level"], [row.model for row in rows], rows[0].metric
     value, low, high = np.array([(row.value, *(row.interval or ())) for row in rows]).T
     down, up = _one_sided(value, low, high, level)
     together = _correlations(found, (down + up) / 2, shared["target"])
-    order = np.argsort(-value, kind="stable")
+    factor, alike = _among_others(rows, fitted, shared)
+    factor = np.clip(factor, 1 - _part(down, value), 1 + _part(up, value))
+    centre, down, up = value * factor, down * factor, up * factor
+    together = np.clip(together + alike - np.maximum(together, 0.0) * np.maximum(alike, 0.0), -1.0, 1.0)
+    order = np.argsort(-centre, kind="stable")
     which = list(combinations(order, 2))
     raw = [
-        _difference(float(value[i] - value[k]), (down[i], up[i]), (down[k], up[k]), together[i, k], level)
+        _difference(float(centre[i] - centre[k]), (down[i], up[i]), (down[k], up[k]), together[i, k], level)
         for i, k in which
     ]
     adjusted = holm([each[-1] for each in raw])
@@ -165,14 +185,59 @@ def _compared(rows: Sequence[Row], found: Sequence[Influence] | None, shared: di
         Difference(names[i], names[k], *each, float(p_holm))
         for (i, k), each, p_holm in zip(which, raw, adjusted, strict=True)
     )
-    best = _best(value, down, up, together)
+    best = _best(centre, down, up, together)
     models = tuple(names[i] for i in order)
     return Comparison(
-        metric=rows[0].metric, models=models, values={names[i]: float(value[i]) for i in order},
+        metric=metric, models=models, values={names[i]: float(value[i]) for i in order},
         intervals={names[i]: (float(low[i]), float(high[i])) for i in order},
         best={names[i]: float(best[i]) for i in order}, pairs=pairs, groups=_groups(models, pairs, level),
         naive={row.model: row.naive for row in rows if row.naive is not None}, **shared,
     )  # fmt: skip
+
+
+def _among_others(
+    rows: Sequence[Row], fitted: Sequence[RankDistribution | None], shared: dict[str, Any]
+) -> tuple[FloatArray, FloatArray]:
+    """Return by which factor each value moves when models are fitted together, and how much their errors go together.
+
+    How models that are near one another compare is taken from there, and their level from each alone: among models that are
+    all near, factors have a geometric mean of one, and a model that is far from all others stays where it is. Errors go
+    together as the draws of all models do, as far as they come from not knowing the rank distribution, and not from single
+    cases or from the choice of cases.
+    """
+    metric = rows[0].metric
+    factor, together = np.ones(len(rows)), np.zeros((len(rows), len(rows)))
+    which, moved, logs, spreads = [], [], [], []
+    for place, (row, each) in enumerate(zip(rows, fitted, strict=True)):
+        if each is None or each.posterior is None or metric.whole_auc or metric in each.audit or row.interval is None:
+            continue
+        there = each.expect(metric)
+        if min(row.value, there) <= 0:
+            continue
+        total, variance = each.posterior.total(metric, each.pool)
+        part = total.var() / max(total.var() + variance.mean(), 1e-300)
+        if shared["target"] == "population":
+            low, high = shared["estimates"][row.model].interval(metric, level=shared["level"], target="cases")
+            part *= min((high - low) / max(row.interval[1] - row.interval[0], 1e-300), 1.0) ** 2
+        if part <= 0:  # nothing is open, or only which cases there are
+            continue
+        which.append(place)
+        moved.append(there / row.value)
+        logs.append(np.log(np.maximum(total, 1e-300)))
+        spreads.append(math.sqrt(part))
+    if len(which) < 2:
+        return factor, together
+    own = np.log([rows[place].value for place in which])
+    near = np.exp(-0.5 * ((own[:, None] - own) / NEAR) ** 2)
+    factor[which] = moved / np.exp(near @ np.log(moved) / near.sum(1))
+    together[np.ix_(which, which)] = near * np.corrcoef(logs) * np.outer(spreads, spreads)
+    np.fill_diagonal(together, 0.0)
+    return factor, np.nan_to_num(together)
+
+
+def _part(some: FloatArray, whole: FloatArray) -> FloatArray:
+    """Return some/whole, and zero where there is nothing."""
+    return np.divide(some, whole, out=np.zeros_like(whole), where=whole > 0)
 
 
 def _one_sided(value: Any, low: Any, high: Any, level: float) -> tuple[Any, Any]:

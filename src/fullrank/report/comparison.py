@@ -15,6 +15,11 @@ from fullrank.report.words import as_json, clean, decimals, interval_text, joine
 
 #: Name and version of the JSON of a comparison.
 SCHEMA = "fullrank.comparison/1"
+#: Said where differences are not those of the values.
+TOGETHER = (
+    "Differences and P(best) are of all models fitted together, since models of one catalogue have much in common; "
+    "values are each model's own."
+)
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,8 @@ class Comparison:
     """Models by one metric, best first.
 
     ``values``, ``intervals`` and ``best`` (the probability that a model is the best one) are by model, ``pairs`` all
-    :class:`Difference`\\ s, ``groups`` the ranking: models of one group cannot be told apart from its first.
+    :class:`Difference`\\ s, ``groups`` the ranking: models of one group cannot be told apart from its first. Values are each
+    model's own; differences and the order may be those of models fitted together (see :func:`fullrank.compare`).
     """
 
     metric: Metric
@@ -79,8 +85,14 @@ class Comparison:
 
     @property
     def winner(self) -> str:
-        """The model with the highest value."""
+        """The model that comes first: that with the highest value, where models are not fitted together."""
         return self.models[0]
+
+    @property
+    def basis(self) -> str:
+        """What differences are of, in a sentence, where they are not those of the values; else nothing."""
+        moved = (self.values[each.model] - self.values[each.other] - each.difference for each in self.pairs)
+        return TOGETHER if any(abs(each) > 0.5 * 10**-self.digits for each in moved) else ""
 
     @property
     def sure(self) -> bool:
@@ -235,7 +247,7 @@ class Comparison:
         if len(self.models) > 2:
             ranking = " > ".join(" = ".join(map(clean, group)) for group in self.groups)
             out.append(f"Ranking (=: cannot be told apart from the first of the group): {ranking}.")
-        return [text for text in out if text]
+        return [text for text in [*out, self.basis] if text]
 
     def difference(self, model: str, other: str) -> str:
         """Write the difference of two models as a sentence; nothing where their values are equal."""
@@ -265,6 +277,8 @@ def verdict(rows: Sequence[Row], level: float = 0.95, held: Comparison | None = 
         return Verdict("Nothing was evaluated")
     name = clean(rows[0].metric)
     known = sorted((row.shown() for row in rows if not math.isnan(row.value)), key=lambda row: -row.value)
+    if held is not None and {row.model for row in known} <= set(held.models):
+        known.sort(key=lambda row: held.models.index(row.model))
     if not known:
         return Verdict(f"No model has a finite {name}")
     first, others, digits = known[0], known[1:], decimals(row.value for row in known)
@@ -275,7 +289,7 @@ def verdict(rows: Sequence[Row], level: float = 0.95, held: Comparison | None = 
         naive = f"uncorrected {number(first.naive, digits)}" if far else ""
         return Verdict(f"{leader} has {name} of {value}", "; ".join(filter(None, (sure, naive))))
     value = ", ".join(filter(None, (value, sure)))
-    equal = [row.model for row in known if row.value == first.value]
+    equal = [row.model for row in known if row.value == first.value and not _apart(held, first.model, row.model)]
     if len(equal) > 1:
         return Verdict(f"{joined(equal)} tie on {name}", value)
     best = ""
@@ -292,6 +306,11 @@ def verdict(rows: Sequence[Row], level: float = 0.95, held: Comparison | None = 
     other = max(sampled, key=lambda each: each[0])[1] if len(sampled) == len(known) else first.model
     wrong = "" if other == first.model else f"; uncorrected ranks would have named {named(other)}"
     return Verdict(f"{leader} leads on {name}", f"{value}{wrong}")
+
+
+def _apart(held: Comparison | None, one: str, two: str) -> bool:
+    """Whether a comparison finds a difference between two models, be it small."""
+    return held is not None and one != two and {one, two} <= set(held.models) and held.pair(one, two).difference != 0
 
 
 def _ends(row: Mapping[str, Any]) -> Pair:

@@ -147,7 +147,7 @@ class Report:
         return self.row(model, metric).value
 
     def winner(self, metric: Metric | str) -> Winner:
-        """Name the model with the highest value of the metric; the name also knows how sure that is.
+        """Name the model that leads on the metric, as the comparison finds it; the name also knows how sure that is.
 
         >>> import fullrank as fr
         >>> ranks = {"A": [1] * 600 + [2, 3, 5, 9, 20, 50] * 60, "B": [1] * 200 + [2, 3, 5, 9, 20, 50] * 120}
@@ -158,8 +158,8 @@ class Report:
         """
         rows = self._rows(metric)
         best = max(rows, key=lambda row: -math.inf if math.isnan(row.value) else row.value)
-        winner = Winner(best.model)
         found = self.comparison.get(str(best.metric))
+        winner = Winner(best.model if found is None else found.winner)
         if found is not None:
             winner.probability = float(found.best[winner])
             winner.tied = tuple(row.model for row in rows if row.model in found.tied_with(winner))
