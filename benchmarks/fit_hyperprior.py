@@ -9,7 +9,9 @@ models. For one target among unseen candidates there are three views: recommende
 those of sequences as one.
 
 Where models are compared, it matters what those of one catalogue have in common: their coefficients are mean + slope · z, a
-part that all models of a catalogue share, and one of each model's own, with a covariance each, fitted in the same way.
+part that all models of a catalogue share, and one of each model's own, with a covariance each, fitted in the same way. This
+is for unseen candidates: where training items are candidates, heads are thinned by how models treat those, each in its way,
+and what models share found winners less often.
 
 With several targets per user every file has a spline for each bin of (j, T), and the covariance of bins b and c is
 coupling[b, c] · covariance. Few catalogues have been ranked that way, so the covariance and the slope are those of all files
@@ -384,7 +386,7 @@ def fit(files: list[File], protocol: str, made: str, one_target: list[File]) -> 
         SPREAD[protocol],
         card,
         TRUST[protocol],
-        common=None if protocol == "several" else common(files),
+        common=common(files) if protocol == "unseen" else None,
     )
 
 
@@ -425,7 +427,7 @@ def write_card(priors: dict[str, HyperPrior]) -> None:
     lines += ["", "Catalogues by kind:", "", "| kind | `unseen` and `all` | `several` |", "|---|---|---|"]
     for each in sorted(set(cards["unseen"]["kinds"]) | set(cards["several"]["kinds"])):
         lines.append(f"| {each} | {cards['unseen']['kinds'].get(each, 0)} | {cards['several']['kinds'].get(each, 0)} |")
-    lines += ["", "Where models are compared, `unseen` and `all` also say what models of one catalogue have in common, learned from the same files without those of "
+    lines += ["", "Where models are compared, `unseen` also says what models of one catalogue have in common, learned from the same files without those of "
               "popularity and of sequences (see [Comparing models](comparing.md))."]  # fmt: skip
     lines += ["", "Behind every prior stand two more shapes, a smooth and a rough one, for rank distributions of any kind at all: when the evidence is not clearly "
               "against them, the report warns and the intervals reach as far as the assumption-free bounds. How the prior does for recommenders that are "

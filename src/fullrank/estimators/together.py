@@ -21,7 +21,7 @@ from fullrank.estimators.problem import Estimate
 from fullrank.estimators.splines import Outcomes
 
 #: More models than this are compared as they are alone: the joint fit takes the cube of their number.
-MOST_MODELS = 24
+MOST_MODELS = 40
 
 
 def fit_together(estimates: Sequence[Estimate]) -> list[RankDistribution | None]:

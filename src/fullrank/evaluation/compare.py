@@ -44,9 +44,10 @@ def compare(
     among all users that these are a sample of. Models whose counts hold as many cases of every user block are taken to be
     evaluated on the same cases, others as independent.
 
-    Models of one target per user that LogSpline was fitted to under fullrank's prior are fitted again, together: what models
-    of one catalogue have in common cannot change their order then (see :mod:`fullrank.estimators.together`). Differences,
-    P(best) and the order are of that fit; values and their intervals are each model's own, whichever others there are.
+    Models of one target per user among unseen candidates that LogSpline was fitted to under fullrank's prior are fitted
+    again, together: what models of one catalogue have in common cannot change their order then (see
+    :mod:`fullrank.estimators.together`). Differences, P(best) and the order are of that fit; values and their intervals are
+    each model's own, whichever others there are.
 
     A difference's interval is made from those of its two parts and their correlation (Zou & Donner 2008, "MOVER"): the
     correlation comes from user blocks, and for ``"cases"`` only as much of it as shared negatives must explain (see
