@@ -213,7 +213,7 @@ def _among_others(
         if each is None or each.posterior is None or metric.whole_auc or metric in each.audit or row.interval is None:
             continue
         there = each.expect(metric)
-        if min(row.value, there) <= 0:
+        if not (row.value > 0 and there > 0):  # one's own metric may be negative, or no number
             continue
         total, variance = each.posterior.total(metric, each.pool)
         part = total.var() / max(total.var() + variance.mean(), 1e-300)
