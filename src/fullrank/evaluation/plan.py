@@ -225,8 +225,8 @@ def plan(
     estimate, a report), else what recommenders usually show. Cases are made up from the guess and designs are rehearsed
     on them (:mod:`fullrank.evaluation.planner`). ``gather_cost``: how many times dearer an item scored alone is than one
     in a whole row; where sampling then costs more than ranking everything, the plan says so. ``fr.evaluate(…,
-    design="adaptive", precision=…)`` carries the plan out, corrects it as it goes, and audits the result, which takes about
-    a tenth more.
+    design="adaptive", precision=…)`` carries the plan out, corrects it as it goes, and audits the result, which takes some
+    40 % more.
 
     >>> import fullrank as fr
     >>> plan = fr.plan(n_items=20_000, cases=3_000, metric="ndcg@10", precision=0.1)
