@@ -140,6 +140,14 @@ def test_everything_fits_together(three):
         found.pair("A", "D")
 
 
+def test_models_that_are_not_fitted_together_differ_by_their_values(three):
+    found = fr.compare(three, "ndcg@10", estimator="mle")
+    assert found.winner == max(found.values, key=found.values.get)
+    assert not found.basis
+    for pair in found.pairs:
+        assert pair.difference == pytest.approx(found.values[pair.model] - found.values[pair.other])
+
+
 def test_known_ranks_are_exact_for_the_cases_and_paired_for_the_population():
     a, b = true_ranks(3.0), true_ranks(3.2, seed=1)
     counts = {name: fr.RankCounts.from_ranks(ranks, N, "full") for name, ranks in {"A": a, "B": b}.items()}

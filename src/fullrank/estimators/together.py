@@ -15,8 +15,7 @@ import numpy as np
 
 from fullrank._threads import ONE_BLAS_THREAD
 from fullrank.estimators.estimate import RankDistribution
-from fullrank.estimators.posterior import Draws, Posterior, law_of_each, weigh_members
-from fullrank.estimators.posterior import draw as draw_from
+from fullrank.estimators.posterior import Draws, Posterior, draw, law_of_each, weigh_members
 from fullrank.estimators.problem import Estimate
 from fullrank.estimators.splines import Outcomes
 
@@ -39,7 +38,7 @@ def fit_together(estimates: Sequence[Estimate]) -> list[RankDistribution | None]
     prior = first.prior.for_models(len(posteriors))
     with ONE_BLAS_THREAD:
         found = weigh_members(first.model, prior, np.arange(len(posteriors)), data, None)
-        draws, _ = draw_from(found.members, first.model, data, exactly=False)
+        draws, _ = draw(found.members, first.model, data, exactly=False)
         laws = law_of_each(found.members, first.model, data)
     for row, (place, estimate, posterior) in enumerate(alike):
         own = replace(posterior, draws=Draws([draws.mass[row]], [draws.likely[row]]))

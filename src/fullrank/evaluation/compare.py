@@ -49,9 +49,9 @@ def compare(
     :mod:`fullrank.estimators.together`). Differences, P(best) and the order are of that fit; values and their intervals are
     each model's own, whichever others there are.
 
-    A difference's interval is made from those of its two parts and their correlation (Zou & Donner 2008, "MOVER"): the
-    correlation comes from user blocks, and for ``"cases"`` only as much of it as shared negatives must explain (see
-    :mod:`fullrank.evaluation.pairing`), so that samples drawn independently are compared as such.
+    A difference's interval is made from those of its two parts and their correlation (Zou & Donner 2008, "MOVER"): what
+    models fitted together share, and what user blocks show; for ``"cases"`` only as much of that as shared negatives must
+    explain (see :mod:`fullrank.evaluation.pairing`), so that samples drawn independently are compared as such.
 
     >>> import fullrank as fr
     >>> sampled = {"A": [1] * 600 + [2, 3, 5, 9, 20, 50] * 60, "B": [1] * 200 + [2, 3, 5, 9, 20, 50] * 120}

@@ -138,7 +138,8 @@ class Results:
         for metric in metrics:
             known = {model: found[model, metric] for model in models if (model, metric) in found}
             best = max(known, key=lambda model: known[model].value) if len(known) > 1 else None  # used at once
-            best = self.comparison[metric].winner if best and metric in self.comparison else best
+            if best is not None and metric in self.comparison:
+                best = self.comparison[metric].winner
             for model, (_, _, cells) in zip(models, table, strict=True):
                 worse = self.comparison[metric].better_than(model) if metric in self.comparison else []
                 marks = "".join(letter for other, letter in letters.items() if other in worse)
