@@ -76,10 +76,13 @@ LEADING_COMPARED, BEYOND_COMPARED = 5, 0.05
 #: Factors of the covariance, and their weights: heavy tails.
 WIDE = ((0.5, 0.4), (1.0, 0.3), (3.0, 0.2), (12.0, 0.1))
 SCALES = {"unseen": WIDE, "all": WIDE, "several": ((1.0, 0.8), (4.0, 0.2))}
-#: Of each prior: how far intervals are stretched, and power of the evidence (see HyperPrior).
-#: Left-out families would do with a spread of 1.1 among unseen candidates and with several targets, too, but recommenders of
-#: kinds that are not behind the prior need more (other_models.py), and few catalogues have been ranked with several targets.
-SPREAD = {"unseen": 1.15, "all": 1.5, "several": 1.25}
+#: Of each prior: how far values lie from their middle, in logs, below and above it, and beyond which distance only its root
+#: counts (see HyperPrior.calibrated), chosen on ten folds of whole families. Left-out families would do with 1.15 for
+#: several targets, too, but few catalogues have been ranked that way, and recommenders of kinds that are not behind the
+#: prior need more (other_models.py).
+SPREAD = {"unseen": (1.0, 1.15), "all": (1.5, 1.5), "several": (1.25, 1.25)}
+FAR = {"unseen": 0.6, "all": None, "several": None}
+#: Power of the evidence (see HyperPrior).
 TRUST = {"unseen": 0.5, "all": 1.0, "several": 1.0}
 ROOT = Path(__file__).resolve().parent
 SHIPPED = ROOT.parent / "src/fullrank/estimators/hyperprior.json"
@@ -384,6 +387,7 @@ def fit(files: list[File], protocol: str, made: str, one_target: list[File]) -> 
         SCALES[protocol],
         (min(sizes), max(sizes)),
         SPREAD[protocol],
+        FAR[protocol],
         card,
         TRUST[protocol],
         common=common(files) if protocol == "unseen" else None,

@@ -1,6 +1,7 @@
 """LogSpline: against a second, stupid implementation, against known truths, and where SPEC promises exactness."""
 
 import json
+import math
 from dataclasses import replace
 from itertools import pairwise
 
@@ -334,12 +335,12 @@ def test_the_estimate_errs_least_among_draws_of_all_members_and_intervals_are_th
 
     Among the prior's own members the likelihood weighs to the power ``trust`` within a view, and views weigh alike; what
     they weigh together is as it was. Every draw takes an EM step, the share of cases up to a rank is the one with the least
-    mean relative error, and where few cases are expected it is lowered. What draws say of a metric is spread further by the
-    prior's ``spread``, and what outcomes leave open of every case is added.
+    mean relative error, and where few cases are expected it is lowered. What draws say of a metric is taken further from the
+    middle or nearer to it, as the prior's ``spread`` and ``far`` say, and what outcomes leave open of every case is added.
     """
     monkeypatch.setattr("fullrank.estimators.posterior.DRAWS", 16_000)
     _, counts = simulated(4, 600, 3000)
-    prior = shipped()
+    prior = replace(shipped(), far=0.2)  # nearer than the shipped prior's, so that it matters at every rank
     dist = fr.LogSpline(prior).fit(counts)
     post, rng = dist.posterior, np.random.default_rng(5)
     A, seen = post.data.parts[0]
@@ -379,11 +380,19 @@ def test_the_estimate_errs_least_among_draws_of_all_members_and_intervals_are_th
         assert dist.cdf(rank) == pytest.approx(cases / (1 + 0.5 * left / cases) / len(counts), rel=0.06), rank
         said = rng.choice(F, 40_000, p=share / share.sum())
         noise = np.sqrt(left * said / len(counts)) * rng.standard_normal(len(said))
-        said = np.median(said) * (said / np.median(said)) ** prior.spread + noise
+        said = [calibrated(each, np.median(said), *prior.spread, prior.far) for each in said] + noise
         low, middle, high = np.quantile(said, [0.025, 0.5, 0.975])
         expected = dist.cdf(rank) * low / middle, dist.cdf(rank) * high / middle
         assert dist.interval(f"recall@{rank}") == pytest.approx(expected, rel=0.06), rank
     assert dist.fit_info.objective == pytest.approx(np.logaddexp.reduce(evidence), abs=0.01)
+
+
+def calibrated(value, middle, below, above, far):
+    """One value taken as far from the middle as the prior's calibration says, step by step."""
+    distance = math.log(value / middle) * (above if value > middle else below)
+    if abs(distance) > far:
+        distance = math.copysign(math.sqrt(abs(distance) * far), distance)
+    return middle * math.exp(distance)
 
 
 def test_the_prior_is_that_of_the_counts_candidates():

@@ -32,7 +32,7 @@ import numpy as np
 from fullrank._types import FloatArray, IntArray
 from fullrank.ranks.counts import RankCounts
 
-FORMAT = "fullrank.HyperPrior/5"
+FORMAT = "fullrank.HyperPrior/6"
 #: The first j or T of each octave; the last octave has no end.
 OCTAVES = np.array([1, 2, 3, 5, 9, 17, 33])
 #: Bins of (j, T): an octave of T and one of j, not beyond T's.
@@ -118,8 +118,11 @@ class HyperPrior:
     scales: tuple[tuple[float, float], ...]  # (factor of the covariance, weight)
     #: The smallest and the largest catalogue behind the prior.
     sizes: tuple[float, float]
-    #: Calibration: what π says of a metric is taken to spread so many times as far, on the log scale.
-    spread: float = 1.0
+    #: Calibration: what π says of a metric is taken to lie so many times as far from its middle, in logs, below and above.
+    spread: tuple[float, float] = (1.0, 1.0)
+    #: Beyond this distance in logs, only the root of the distance counts: heavy tails serve to find the right member, and
+    #: real rank distributions do not fill them.
+    far: float | None = None
     #: What it was learned from: families, catalogues, files, models, date.
     card: Mapping[str, Any] = field(default_factory=dict)
     #: Power of the evidence by which members are weighed: below one, since a real rank distribution is a draw from none of
@@ -141,6 +144,7 @@ class HyperPrior:
         found = document["priors"][name]
         kinds = tuple(map(_read_kind, found["kinds"]))
         about = {key: found[key] for key in _PLAIN if key in found}
+        about["spread"] = tuple(about["spread"])
         if "common" in found:
             about["common"] = _read_kind(found["common"])
         return cls(name, kinds, tuple(map(tuple, found["scales"])), tuple(found["sizes"]), **about)
@@ -181,6 +185,21 @@ class HyperPrior:
         """
         low, high = np.log(self.sizes)
         return float(max(low - np.log(n_items), np.log(n_items) - high, 0.0))
+
+    def calibrated(self, ratio: FloatArray) -> FloatArray:
+        """Take values relative to their middle as far from it as left-out catalogues are (``spread`` and ``far``).
+
+        >>> prior = HyperPrior("mine", (), (), (100, 10_000), spread=(1.0, 2.0), far=1.0)
+        >>> np.log(prior.calibrated(np.exp([-4.0, -0.5, 0.25, 2.0]))).round(3).tolist()
+        [-2.0, -0.5, 0.5, 2.0]
+        """
+        with np.errstate(divide="ignore"):
+            distance = np.log(np.maximum(ratio, 0.0))
+        below = distance < 0
+        distance = np.abs(distance) * np.where(below, *self.spread)
+        if self.far is not None:
+            distance = np.where(distance > self.far, np.sqrt(distance * self.far), distance)
+        return np.asarray(np.exp(np.where(below, -distance, distance)))
 
     def trend(self, n_items: float) -> float:
         """Return z = log N − 9, taken at the edge for sizes beyond those seen."""
@@ -275,7 +294,7 @@ def guide_lift(counts: RankCounts, late: bool = False) -> float:
 
 #: What is written of a kind, and of a prior, beside its sizes, scales and kinds.
 _ARRAYS = ("means", "slope", "covariance", "coupling")
-_PLAIN = ("card", "spread", "trust")
+_PLAIN = ("card", "spread", "far", "trust")
 
 
 def anything(bins: int, coefficients: int) -> list[tuple[float, FloatArray, FloatArray, float]]:

@@ -296,13 +296,13 @@ class Posterior:
     def values(self, metric: Metric, n_items: float) -> FloatArray:
         """Return the metric of these cases: a few values for every draw.
 
-        Given π, each case's rank follows its own posterior; their mean is one EM step from π, which the prior's ``spread``
-        takes further from the median, and their variance adds Σ c_o Var[M(R) | o]/M².
+        Given π, each case's rank follows its own posterior; their mean is one EM step from π, whose distance from the median
+        is :meth:`~HyperPrior.calibrated`, and their variance adds Σ c_o Var[M(R) | o]/M².
         """
         total, variance = self.total(metric, n_items)
         middle = float(np.median(total))
         if self.trend is None and middle > 0:
-            total = middle * (np.maximum(total, 0.0) / middle) ** self.prior.spread
+            total = middle * self.prior.calibrated(total / middle)
         return _around(total, variance) / self.problem.counts.users_weight
 
     def total(self, metric: Metric, n_items: float) -> tuple[FloatArray, FloatArray]:
