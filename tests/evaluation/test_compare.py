@@ -1,7 +1,9 @@
 """Comparing models: against plain formulas, exactness, and simulation with known truth."""
 
+import dataclasses
 import itertools
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from fullrank.evaluation.pairing import (
     influences,
     same_cases,
 )
+from fullrank.report.comparison import Comparison
 
 N = 2000
 
@@ -144,8 +147,59 @@ def test_models_that_are_not_fitted_together_differ_by_their_values(three):
     found = fr.compare(three, "ndcg@10", estimator="mle")
     assert found.winner == max(found.values, key=found.values.get)
     assert not found.basis
+    assert not found.joint
+    assert "together" not in str(found)
     for pair in found.pairs:
         assert pair.difference == pytest.approx(found.values[pair.model] - found.values[pair.other])
+
+
+def test_the_table_shows_the_values_that_differences_are_of(three):
+    found = fr.compare(three, "ndcg@10")
+    assert list(found.joint) == list(found.models)
+    assert sorted(found.joint.values(), reverse=True) == list(found.joint.values())
+    for pair in found.pairs:
+        assert pair.difference == pytest.approx(found.joint[pair.model] - found.joint[pair.other])
+    head, body = found.table()
+    column = head.index("together")
+    assert [float(line[column]) for line in body] == pytest.approx([*found.joint.values()], abs=5e-5)
+    loaded = Comparison.from_dict(found.to_dict())
+    assert loaded.table() == found.table()
+    assert loaded.small_print() == found.small_print()
+
+
+def test_what_the_fits_warn_of_and_what_intervals_assume_is_said():
+    rng = np.random.default_rng(0)
+    true = (1e6 ** rng.beta(1, 1.2, 5000)).astype(int)
+    sampled = 1 + rng.binomial(99, (true - 1) / 999_999)
+    ranks = {"A": sampled, "B": np.minimum(sampled + 1, 100)}  # B: off by one, so that nothing is ever at rank 1
+    counts = {name: fr.RankCounts.from_ranks(each, 1_000_000, "uni99") for name, each in ranks.items()}
+    for metric in ("ndcg@10", "recall@10"):  # squares of B's spread overflow, or vanish
+        found = fr.compare(counts, metric)
+        said = " ".join(str(found).split())
+        assert "! B: these ranks do not look like those of any recommender" in said
+        assert "! A and B: a catalogue of 1,000,000 items is larger than any" in said
+        assert "Intervals assume rank distributions like those of recommenders seen before." in said
+        assert found.winner == "A"
+
+
+def test_the_verdict_names_who_is_at_least_as_likely_the_best(three):
+    found = fr.compare(three, "ndcg@10")
+    first, second = found.models[:2]
+    likelier = dataclasses.replace(found, best={**found.best, first: 0.40, second: 0.45})
+    assert f"is best with probability 0.40 ({second}: 0.45)" in str(likelier.verdict)
+
+
+def test_what_would_separate_two_models_is_asked_with_the_correlation_of_their_errors(three, monkeypatch):
+    found = fr.compare(three, "ndcg@10")
+    pair = found.pair(*found.groups[0][:2])
+    used = []
+    module = sys.modules["fullrank.evaluation.compare"]
+    monkeypatch.setattr(module, "_spread_below", lambda one, two, ρ: used.append(ρ) or _spread_below(one, two, ρ))
+    again = fr.compare(three, "ndcg@10")
+    made_with = used[[(each.model, each.other) for each in again.pairs].index((pair.model, pair.other)) * 2]
+    used.clear()
+    again.more(pair.model, pair.other)
+    assert set(used) == {made_with}
 
 
 def test_known_ranks_are_exact_for_the_cases_and_paired_for_the_population():
@@ -290,7 +344,9 @@ def test_when_cases_are_too_few_it_says_how_many():
     pair = found.pairs[0]
     needed = float(words.split("about ")[1].split(" ×")[0].replace(",", ""))
     assert needed == pytest.approx((1.96 * (pair.high - pair.low) / 3.92 / pair.difference) ** 2, rel=0.1)
-    assert fr.compare(counts, "ndcg@10").more(*found.models) == ""  # exact for these cases: nothing to settle
+    exact = fr.compare(counts, "ndcg@10")  # for these cases nothing is open
+    assert exact.more(*found.models) == f"{exact.models[0]} and {exact.models[1]} are told apart already."
+    assert exact.assumption == ""
 
 
 def test_case_spread_of_other_cases_adds_up():

@@ -3,6 +3,7 @@
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import combinations, takewhile
 from typing import Any
 
@@ -19,7 +20,7 @@ from fullrank.metrics import Metric, metrics_to_report, parse_metric
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import Design
 from fullrank.report import Comparison, Difference, Report, Row
-from fullrank.report.words import joined, ratio
+from fullrank.report.words import assumed, joined, ratio
 
 DRAWS = 20_000
 #: How far apart, in logs, two values are when models that were fitted together say little of their difference.
@@ -105,14 +106,21 @@ def comparisons(
     if same and len(counts) > 1 and open_:
         found = zip(*(influences(each, metrics) for each in estimates.values()), strict=True)
     names = [*dict.fromkeys(describe(each.estimator) for each in estimates.values())][:3]
+    fitted: list[Any] = [each for each in estimates.values() if getattr(each, "posterior", None) is not None]
     shared: dict[str, Any] = {
         "level": level, "target": target, "paired": same, "about": "; ".join(described(counts) + names),
-        "notes": tuple(_unlike(counts, same)), "estimates": dict(estimates), "remedy": _remedy,
+        "assumption": f"{assumed(any(each.estimator.prior for each in fitted))}." if fitted else "",
+        "notes": (*_unlike(counts, same), *dict.fromkeys(warnings_of(estimates))), "estimates": dict(estimates),
     }  # fmt: skip
     held = list(rows_of(estimates, metrics, level, target) if rows is None else rows)
     by_metric = ([row for row in held if str(row.metric) == str(metric)] for metric in metrics)
-    fitted = fit_together([*estimates.values()])
-    return [_compared(each, seen, fitted, shared) for each, seen in zip(by_metric, found, strict=True)]
+    together = fit_together([*estimates.values()])
+    return [_compared(each, seen, together, shared) for each, seen in zip(by_metric, found, strict=True)]
+
+
+def warnings_of(estimates: Mapping[str, Estimate]) -> list[str]:
+    """Return what the fits warn of, each with the name of its model."""
+    return [f"{model}: {note}" for model, each in estimates.items() for note in each.fit_info.notes]
 
 
 def rows_of(estimates: Mapping[str, Estimate], metrics: Sequence[Metric], level: float, target: str) -> Iterator[Row]:
@@ -188,11 +196,14 @@ def _compared(
     )
     best = _best(centre, down, up, together)
     models = tuple(names[i] for i in order)
+    correlations = {(names[i], names[k]): float(together[i, k]) for i, k in which}
     return Comparison(
         metric=metric, models=models, values={names[i]: float(value[i]) for i in order},
         intervals={names[i]: (float(low[i]), float(high[i])) for i in order},
+        joint={names[i]: float(centre[i]) for i in order} if (factor != 1).any() else {},
         best={names[i]: float(best[i]) for i in order}, pairs=pairs, groups=_groups(models, pairs, level),
-        naive={row.model: row.naive for row in rows if row.naive is not None}, **shared,
+        naive={row.model: row.naive for row in rows if row.naive is not None},
+        remedy=partial(_remedy, correlations=correlations), **shared,
     )  # fmt: skip
 
 
@@ -279,9 +290,9 @@ def _spread_below(one: Pair, two: Pair, ρ: float) -> float:
     if not np.isfinite([*one, *two]).all():
         return math.inf
     a, b = one[0], two[1]
-    if ρ <= 0:
-        return math.sqrt(a * a + b * b - 2 * ρ * a * b)
-    return math.sqrt((1 - ρ) * (a * a + b * b) + ρ * ((sum(one) - sum(two)) / 2) ** 2)
+    alike = (sum(one) - sum(two)) / 2
+    squared = a * a + b * b - 2 * ρ * a * b if ρ <= 0 else (1 - ρ) * (a * a + b * b) + ρ * alike * alike
+    return math.sqrt(squared) if squared < math.inf else math.inf  # where squares overflow, nothing is known
 
 
 def _best(value: FloatArray, down: FloatArray, up: FloatArray, together: FloatArray) -> FloatArray:
@@ -306,12 +317,11 @@ def _groups(models: tuple[str, ...], pairs: tuple[Difference, ...], level: float
     return tuple(tuple(group) for group in groups)
 
 
-def _remedy(comparison: Comparison, pair: Difference) -> str:
-    """Say what would separate two models, if they differ by as much as estimated."""
-    d, names = abs(pair.difference), joined([pair.model, pair.other])
-    if d == 0 or comparison.told_apart(pair.model, pair.other) or not comparison.estimates:
-        return ""
-    metric, two = comparison.metric, [comparison.estimates[name] for name in (pair.model, pair.other)]
+def _remedy(comparison: Comparison, pair: Difference, correlations: Mapping[tuple[str, str], float]) -> str:
+    """Say what would separate two models, if they differ by as much as estimated and their errors go on to correlate so."""
+    d, both = abs(pair.difference), (pair.model, pair.other)
+    names = joined(both)
+    metric, two = comparison.metric, [comparison.estimates[name] for name in both]
     # Holm asks more of a pair than the level alone: by as much as its p-value was raised
     z = z_of(1 - (1 - comparison.level) * (pair.p_value / pair.p_holm if pair.p_holm > 0 else 1.0))
     cases = 0.0
@@ -327,26 +337,19 @@ def _remedy(comparison: Comparison, pair: Difference) -> str:
     N = max(each.counts.n_items for each in two)
     tried = ((factor, [each.counts.design.scaled(factor, round(N)) for each in two]) for factor in FACTORS)
     usable = list(takewhile(lambda each: None not in each[1], tried))
-    ρ = _shared(pair, comparison)
+    # over the population, what correlates is the choice of cases, which more negatives leave as it is
+    ρ = 0.0 if comparison.target == "population" else correlations.get(both, correlations.get(both[::-1], 0.0))
+    moved = [comparison.joint.get(name, comparison.values[name]) / (comparison.values[name] or 1.0) for name in both]
 
     def separates(larger: tuple[float, list[Design]]) -> bool:
-        one, other = (_foreseen(each, metric, design) for each, design in zip(two, larger[1], strict=True))
+        spreads = (_foreseen(each, metric, design) for each, design in zip(two, larger[1], strict=True))
+        one, other = ((below * by, above * by) for (below, above), by in zip(spreads, moved, strict=True))
         return z * math.hypot(_spread_below(one, other, ρ), cases) <= d
 
     first = bisect_left(usable, True, key=separates)  # the spread falls with the factor
     if first == len(usable):
         return f"Only the full ranking would separate {names}, if they differ by {d:.4f}."
     return f"About {usable[first][0]:g} × as many negatives would separate {names}, if they differ by {d:.4f}."
-
-
-def _shared(pair: Difference, comparison: Comparison) -> float:
-    """Return the correlation that the interval of the difference was made with."""
-    ends = ((comparison.values[name], *comparison.intervals[name]) for name in (pair.model, pair.other))
-    one, two = ((value - low, high - value) for value, low, high in ends)
-    alone, alike = (one[0] ** 2 + two[1] ** 2), ((sum(one) - sum(two)) / 2) ** 2
-    if comparison.target == "population" or alone <= alike:
-        return 0.0
-    return float(np.clip((alone - (pair.difference - pair.low) ** 2) / (alone - alike), 0.0, 0.99))
 
 
 def _foreseen(estimate: Any, metric: Metric, design: Design) -> Pair:

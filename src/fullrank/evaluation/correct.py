@@ -16,7 +16,7 @@ from fullrank.estimators import Estimate, Estimator, LogSpline, parse_estimator
 from fullrank.estimators.bounds import bounds_of
 from fullrank.estimators.estimate import PointEstimate, RankDistribution, describe
 from fullrank.estimators.problem import is_exhaustive
-from fullrank.evaluation.compare import comparisons, described, rows_of
+from fullrank.evaluation.compare import comparisons, described, rows_of, warnings_of
 from fullrank.metrics import Metric, metrics_to_report
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import Design
@@ -117,7 +117,7 @@ def report_on(
         bounds = _bounds(estimates[row.model], row.metric, level, target, interval)
         reason = runs[row.model].stop_reason if row.model in runs else None
         rows.append(replace(row, interval=interval, bounds=bounds, estimator=describe(chosen), stop_reason=reason))
-    warnings = dict.fromkeys(f"{model}: {note}" for model, each in estimates.items() for note in each.fit_info.notes)
+    warnings = dict.fromkeys(warnings_of(estimates))
     comparable = 1 < len(estimates) <= MOST_COMPARED and all(row.interval is not None for row in rows)
     compared = comparisons(estimates, wanted, level, target, rows=rows) if comparable else []
     warnings.update(dict.fromkeys(note for each in compared for note in each.notes))

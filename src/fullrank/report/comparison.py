@@ -11,14 +11,31 @@ from fullrank.metrics import Metric
 from fullrank.report.notebook import card
 from fullrank.report.row import Row, metric_called, pair
 from fullrank.report.tables import LETTERS, RAISED, Results, text_table
-from fullrank.report.words import as_json, clean, decimals, interval_text, joined, named, number, signed, wrapped
+from fullrank.report.words import (
+    as_json,
+    clean,
+    decimals,
+    interval_text,
+    joined,
+    merged_notes,
+    named,
+    number,
+    signed,
+    wrapped,
+)
 
 #: Name and version of the JSON of a comparison.
 SCHEMA = "fullrank.comparison/1"
-#: Said where differences are not those of the values.
-TOGETHER = (
-    "Differences and P(best) are of all models fitted together, since models of one catalogue have much in common; "
-    "values are each model's own."
+#: What is written as it is; a file from before the assumption was part of it lacks that.
+_PLAIN = ("level", "target", "paired", "about", "assumption")
+#: Said where differences are not those of the values: beside a matrix of differences, and below a table of both.
+FITTED_TOGETHER = (
+    "Differences are of all models fitted together, since models of one catalogue have much in common; the values are each "
+    "model's own."
+)
+COLUMN_TOGETHER = (
+    "Column `together`: the value when all models are fitted together, since models of one catalogue have much in common. "
+    "The order, differences and P(best) are of these; the value beside the interval is each model's own."
 )
 
 
@@ -77,6 +94,10 @@ class Comparison:
     paired: bool = True
     about: str = ""
     notes: tuple[str, ...] = ()
+    #: What intervals assume, in a sentence; empty where they assume nothing.
+    assumption: str = ""
+    #: The values of all models fitted together, which the order and differences are of; empty where those are ``values``.
+    joint: Mapping[str, float] = field(default_factory=dict)
     #: The uncorrected metric by model, where the design has one.
     naive: Mapping[str, float] = field(default_factory=dict)
     estimates: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -90,9 +111,9 @@ class Comparison:
 
     @property
     def basis(self) -> str:
-        """What differences are of, in a sentence, where they are not those of the values; else nothing."""
-        moved = (self.values[each.model] - self.values[each.other] - each.difference for each in self.pairs)
-        return TOGETHER if any(abs(each) > 0.5 * 10**-self.digits for each in moved) else ""
+        """What differences are of, in a sentence, where they are visibly not those of the values; else nothing."""
+        moved = (abs(value - self.values[model]) for model, value in self.joint.items())
+        return FITTED_TOGETHER if any(each > 0.5 * 10**-self.digits for each in moved) else ""
 
     @property
     def sure(self) -> bool:
@@ -129,7 +150,12 @@ class Comparison:
 
     def more(self, model: str, other: str) -> str:
         """Say what would separate two models that differ by as much as estimated, found by a refit that takes a second."""
-        return "" if self.remedy is None else self.remedy(self, self.pair(model, other))
+        pair, names = self.pair(model, other), joined([model, other])
+        if abs(pair.difference) < 0.5 * 10**-self.digits:
+            return f"{names} do not differ in {self.digits} decimals."
+        if self.told_apart(model, other):
+            return f"{names} are told apart already."
+        return "" if self.remedy is None or not self.estimates else self.remedy(self, pair)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data, under the schema ``fullrank.comparison/1``."""
@@ -137,11 +163,11 @@ class Comparison:
         return {
             "schema": SCHEMA,
             "metric": str(self.metric),
-            **{key: getattr(self, key) for key in ("level", "target", "paired", "about", "winner", "sure")},
+            **{key: getattr(self, key) for key in (*_PLAIN, "winner", "sure")},
             "models": [
                 {
                     "model": model, "value": self.values[model], "low": self.intervals[model][0],
-                    "high": self.intervals[model][1], "naive": self.naive.get(model),
+                    "high": self.intervals[model][1], "together": self.joint.get(model), "naive": self.naive.get(model),
                     "probability_best": self.best[model], "group": places[model],
                 }
                 for model in self.models
@@ -162,14 +188,15 @@ class Comparison:
             values={model: float(row["value"]) for model, row in rows.items()},
             intervals={model: _ends(row) for model, row in rows.items()},
             best={model: float(row["probability_best"]) for model, row in rows.items()},
-            naive={model: float(row["naive"]) for model, row in rows.items() if row.get("naive") is not None},
+            joint=_known(rows, "together"),
+            naive=_known(rows, "naive"),
             pairs=tuple(
                 Difference(row["model"], row["other"], row["difference"], *_ends(row), *(row[part] for part in parts))
                 for row in document["pairs"]
             ),
             groups=tuple(tuple(group) for group in document["groups"]),
             notes=tuple(document["notes"]),
-            **{key: document[key] for key in ("level", "target", "paired", "about")},
+            **{key: document[key] for key in _PLAIN if key in document},
         )  # fmt: skip
 
     def to_json(self, indent: int | None = 2) -> str:
@@ -213,15 +240,29 @@ class Comparison:
         return verdict(self.rows, self.level, self)
 
     def table(self) -> tuple[list[str], list[list[str]]]:
-        """Return head and body of the ranking: groups, letters, values and what they beat, intervals, P(best)."""
+        """Return head and body of the ranking: groups, letters, values and what they beat, intervals, P(best).
+
+        Where models were fitted together, the values that this gives them stand before P(best).
+        """
         letters = dict(zip(self.models, LETTERS, strict=False))
-        head = ["", "#", "model", str(self.metric), f"{self.level:.0%} interval", "P(best)"]
+        joint = self.joint if self.basis else {}
+        head = [
+            "",
+            "#",
+            "model",
+            str(self.metric),
+            f"{self.level:.0%} interval",
+            *["together"] * bool(joint),
+            "P(best)",
+        ]
         body = []
         for place, model in ((place, model) for place, group in enumerate(self.groups, 1) for model in group):
             marks = "".join(letters.get(other, "") for other in self.better_than(model)).translate(RAISED)
             value = number(self.values[model], self.digits) + marks
             ends = interval_text(pair(self.intervals[model]), self.digits)
-            body.append([f"{place}.", letters.get(model, ""), clean(model), value, ends, f"{self.best[model]:.3f}"])
+            there = [number(joint[model], self.digits)] if joint else []
+            line = [f"{place}.", letters.get(model, ""), clean(model), value, ends, *there, f"{self.best[model]:.3f}"]
+            body.append(line)
         return head, body
 
     def __str__(self) -> str:
@@ -233,8 +274,8 @@ class Comparison:
     def lines(self, width: int = 80) -> list[str]:
         """Write the comparison in lines of at most ``width`` columns."""
         head, body = self.table()
-        words = [line for text in self.sentences() for line in wrapped(text, width)]
-        notes = [line for note in self.notes for line in wrapped(note, width, "! ")]
+        words = [line for text in [*self.sentences(), *self.small_print()] for line in wrapped(text, width)]
+        notes = [line for note in merged_notes(self.notes, self.models) for line in wrapped(note, width, "! ")]
         table = text_table(head, body, width, words=4, elastic=2)
         return [*wrapped(str(self.verdict), width), *wrapped(self.about, width), *table, *words, *notes]
 
@@ -247,7 +288,11 @@ class Comparison:
         if len(self.models) > 2:
             ranking = " > ".join(" = ".join(map(clean, group)) for group in self.groups)
             out.append(f"Ranking (=: cannot be told apart from the first of the group): {ranking}.")
-        return [text for text in [*out, self.basis] if text]
+        return [text for text in out if text]
+
+    def small_print(self) -> list[str]:
+        """Say what a column of the table means, and what the intervals assume."""
+        return [COLUMN_TOGETHER] * bool(self.basis) + [self.assumption] * bool(self.assumption)
 
     def difference(self, model: str, other: str) -> str:
         """Write the difference of two models as a sentence; nothing where their values are equal."""
@@ -264,7 +309,8 @@ class Comparison:
     def _repr_html_(self) -> str:
         head, body = self.table()
         table = (head[2:], [line[2:] for line in body[:60]])
-        return card(str(self.verdict), {}, table=table, notes=[*self.sentences(), *self.notes])
+        notes = merged_notes(self.notes, self.models)
+        return card(str(self.verdict), {}, table=table, notes=[*self.sentences(), *self.small_print(), *notes])
 
 
 def verdict(rows: Sequence[Row], level: float = 0.95, held: Comparison | None = None) -> Verdict:
@@ -295,7 +341,13 @@ def verdict(rows: Sequence[Row], level: float = 0.95, held: Comparison | None = 
     best = ""
     if held is not None and first.model in held.models:
         tied = [row.model for row in others if row.model in held.tied_with(first.model)]
-        best = f", and is best with probability {min(held.best[first.model], 0.99):.2f}"
+        likeliest = max(held.best, key=lambda model: held.best[model])
+        more = (
+            f" ({named(likeliest)}: {held.best[likeliest]:.2f})"
+            if held.best[likeliest] > held.best[first.model]
+            else ""
+        )
+        best = f", and is best with probability {min(held.best[first.model], 0.99):.2f}{more}"
     else:
         low = math.inf if first.interval is None else first.interval[0]
         reach = {row.model: row.interval[1] for row in others if row.interval and not (first.exact and row.exact)}
@@ -311,6 +363,11 @@ def verdict(rows: Sequence[Row], level: float = 0.95, held: Comparison | None = 
 def _apart(held: Comparison | None, one: str, two: str) -> bool:
     """Whether a comparison finds a difference between two models, be it small."""
     return held is not None and one != two and {one, two} <= set(held.models) and held.pair(one, two).difference != 0
+
+
+def _known(rows: Mapping[str, Mapping[str, Any]], key: str) -> dict[str, float]:
+    """Read one number of each model from JSON, where there is one."""
+    return {model: float(row[key]) for model, row in rows.items() if row.get(key) is not None}
 
 
 def _ends(row: Mapping[str, Any]) -> Pair:

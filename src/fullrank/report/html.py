@@ -21,7 +21,7 @@ from fullrank.report.charts import inline, svg
 from fullrank.report.comparison import Comparison
 from fullrank.report.digest import MOST_MODELS, MOST_PAIRED, Digest
 from fullrank.report.panels import KINDS, PAGE, difference_panel, load, panels_of
-from fullrank.report.words import clean, percent, ranged, ratio, short_design, signed
+from fullrank.report.words import clean, merged_notes, percent, ranged, ratio, short_design, signed
 
 MOST_FACTS = 60
 
@@ -44,6 +44,7 @@ def _templates() -> Any:
         "clean": clean, "percent": percent, "ranged": ranged, "ratio": ratio, "signed": signed, "colour": PAGE.colour,
         "whole": "{:,}".format, "whole_percent": "{:.0%}".format, "sentence": _sentence, "whom": _whom, "design": _design,
         "name": markup("<bdi>{}</bdi>").format,  # that somebody chose: its writing direction stays its own
+        "merged": merged_notes,
         "filled": lambda sections: [each for each in sections if each[-1].strip()],
     }  # fmt: skip
     return pages

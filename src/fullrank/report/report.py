@@ -16,7 +16,7 @@ from fullrank.report.comparison import Comparison, Verdict, verdict
 from fullrank.report.notebook import MOST_ROWS, card
 from fullrank.report.row import Row, finite
 from fullrank.report.tables import Results, digits_of, result_table, text_table
-from fullrank.report.words import as_json, clean, merged_notes, wrapped
+from fullrank.report.words import as_json, assumed, clean, merged_notes, wrapped
 
 #: Name and version of the JSON that :meth:`Report.to_json` writes; a change of meaning changes the number.
 SCHEMA = "fullrank.report/2"
@@ -121,11 +121,8 @@ class Report:
         if not any(most - least > MUCH_WIDER * (high - low) for (low, high), (least, most) in both):
             return ""
         prior = self.provenance.get("prior")
-        whose = "the prior that was given" if prior == "own" else "recommenders seen before"
-        assumed = f"Intervals assume rank distributions like those of {whose}"
-        if prior is None:
-            assumed = "Intervals show what chance leaves open, not the bias of the estimator"
-        return f"{assumed}; the data alone allow the bounds."
+        what = "Intervals show what chance leaves open, not the bias of the estimator"
+        return f"{what if prior is None else assumed(prior == 'own')}; the data alone allow the bounds."
 
     def metric(self, metric: Metric | str | None = None) -> Metric:
         """Find the metric of a name: the report's own, else :func:`fullrank.parse_metric`'s; without a name, the first."""

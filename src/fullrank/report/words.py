@@ -108,6 +108,12 @@ def short_design(design: str) -> str:
     return design.partition(" without")[0]
 
 
+def assumed(own_prior: bool) -> str:
+    """Say what intervals under a prior assume, as the beginning of a sentence."""
+    whose = "the prior that was given" if own_prior else "recommenders seen before"
+    return f"Intervals assume rank distributions like those of {whose}"
+
+
 def merged_notes(notes: Iterable[object], models: Sequence[str]) -> list[str]:
     """Merge notes that several models share: ``A: few.`` and ``B: few.`` become ``A and B: few.``"""
     about: dict[str, list[str]] = {}
