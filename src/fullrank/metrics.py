@@ -113,12 +113,17 @@ class Metric:
         elif self.name == "precision":
             gain = top / (_needed(n_items, "Precision without @k") + T - 1 if self.k is None else float(self.k))
         elif self.name == "recall":
-            gain = top * (j == 1) if self.word in _FIRST_HIT else top / T
+            gain = top * (j == 1) if self.first_hit else top / T
         elif self.name == "ap":
-            gain = top * (j == 1) / R if self.word in _FIRST_HIT else top * (j / R) / kept
+            gain = top * (j == 1) / R if self.first_hit else top * (j / R) / kept
         else:
             gain = top / np.log2(R + 1) / _ideal_dcg(kept)
         return np.asarray(gain, dtype=np.float64)
+
+    @property
+    def first_hit(self) -> bool:
+        """Whether only the best of a user's targets counts, as in ``hr`` and ``mrr``; with one target all words agree."""
+        return self.word in _FIRST_HIT
 
     @property
     def uncut(self) -> bool:

@@ -83,3 +83,17 @@ def test_evaluate_names_the_pools_it_was_given(world):
     assert among_all.provenance["candidates"] == "all"
     assert among_all.provenance["prior"] == "compared"  # training items are compared in full
     assert {each.counts.candidates for each in among_all.estimates.values()} == {"all"}
+
+
+def test_values_that_the_data_rule_out_are_warned_of():
+    rng = np.random.default_rng(0)
+    sampled = 1 + rng.binomial(99, rng.beta(0.5, 3, 2000) ** 2)
+    report = fr.correct({"A": sampled}, 20_000, "uni99", ["recall@10", "ndcg@10"], estimator="naive")
+    assert "A: recall@10 and ndcg@10 lie outside the bounds that the data allow" in " ".join(report.notes)
+    assert not any("outside the bounds" in note for note in fr.correct({"A": sampled}, 20_000, "uni99").notes)
+
+
+def test_an_interval_of_nothing_is_widened_to_the_bounds_where_ranks_heap_up():
+    [row] = fr.correct({"A": [100] * 100}, 5000, "uni99", "recall@10").rows
+    assert row.high == pytest.approx(row.bounds[1])
+    assert row.high > 0.03

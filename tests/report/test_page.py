@@ -1,5 +1,6 @@
 """The page: one file, complete, well formed; whatever is in the report is escaped and bounded."""
 
+import html
 import math
 import os
 import re
@@ -15,6 +16,8 @@ import scipy.sparse as sp
 
 import fullrank as fr
 from fullrank.evaluation import report_on
+from fullrank.report.digest import Digest
+from fullrank.report.panels import PAGE, panels_of
 
 pytest.importorskip("altair")
 pytest.importorskip("vl_convert")
@@ -361,7 +364,7 @@ def test_what_top_knows_is_called_exact_and_what_it_does_not_is_shown():
     assert "Ranks up to 10 are exact, and with them metrics up to @10" in said
     assert "Shaded: the blind spot, ranks 11 to 140" in said
     assert "exact to 10" in text
-    assert "beaten by none" in said
+    assert "none of its sampled negatives beats a target there" in " ".join(said.split())
     assert "first negatives beat" not in said  # that is how adaptive samples are spent
     recall_50 = text.split('id="figure-2"')[1].split("</figure>")[0]
     assert "<small>exact</small>" in text.split('id="figure-1"')[1].split("</figure>")[0]
@@ -400,3 +403,35 @@ def test_the_page_says_which_data_and_which_seed():
     assert "<bdi>seed</bdi></dt><dd>0</dd>" in text
     assert "null" not in text
     assert "{" not in text.split('id="design"')[1]
+
+
+def test_what_metrics_mean_and_how_many_users_there_are_is_said_of_several_targets_per_user():
+    rng = np.random.default_rng(0)
+    about = {"users": np.repeat(np.arange(300), 2), "order": np.tile([1, 2], 300), "targets": np.full(600, 2)}
+    ranks = np.sort(rng.integers(1, 60, (300, 2)), axis=1).ravel()
+    counts = fr.RankCounts.from_ranks(ranks, 5000, "uni99", **about)
+    report = fr.correct({"A": counts}, metrics=["hit@10", "recall@10", "mrr@10", "ndcg@10"])
+    said = html.unescape(" ".join(re.sub(r"<[^>]*>", "", report.to_html()).split()))
+    assert "held-out items of 300 users" in said
+    assert "hit@K is 1 if the user's best item has R ≤ K, else 0" in said
+    assert "recall@K is the share of the user's items with R ≤ K" in said
+    assert "With one held-out item per user" not in said
+    titles = [panel.title for panel in panels_of(Digest(report), PAGE, "curves")]
+    assert titles == ["hit@K", "recall@K", "mrr@K", "ndcg@K"]
+    one = fr.correct({"A": [1, 2, 3, 9] * 90}, 1000, "uni99", ["hit@10", "recall@10"])
+    assert [panel.title for panel in panels_of(Digest(one), PAGE, "curves")] == ["hit@K"]
+
+
+def test_the_items_of_the_page_are_those_of_the_rows_and_bounds_beyond_the_chart_have_an_arrow():
+    true = np.random.default_rng(0).beta(0.3, 1.5, 2000) ** 3
+    sampled = {name: 1 + np.random.default_rng(seed).binomial(99, true) for seed, name in enumerate("AB")}
+    report = fr.correct(sampled, 20_000, "uni99", "recall@10")
+    rows = [replace(row, items_scored=1_000_000) for row in report.rows]  # audits and timing are in the rows
+    told = replace(report, rows=rows)
+    assert "2,000,000 items were scored" in told.to_html()
+    arrow = "reaches beyond the chart where there is an arrow"
+    for shown, cut in ((told, False), (replace(told, rows=[replace(row, naive=None) for row in rows]), True)):
+        [panel] = panels_of(Digest(shown), PAGE, "results")  # uncorrected values lie beyond the bounds
+        ends = [row["further"] for row in panel.chart.layer[0].to_dict()["data"]["values"]]
+        assert [each is not None for each in ends] == [cut, cut]
+        assert (arrow in shown.to_html()) == cut

@@ -32,6 +32,9 @@ from fullrank.estimators.problem import (
 from fullrank.metrics import Metric, Recall, parse_metric, rank_offset
 from fullrank.ranks.counts import RankCounts
 
+#: An interval of a rough sample that ends before so much of a case does reaches as far as the bounds.
+LEAST_OF_A_CASE = 0.5
+
 
 @dataclass(frozen=True, eq=False)
 class PointEstimate:
@@ -172,7 +175,9 @@ class RankDistribution:
                 return value, value
             low, high = self.posterior.interval(metric, (value - exact) / share, level, self.pool)
             span = exact + share * low, exact + share * high
-            return intervals.hull(span, self.bounds(metric, level)) if self.posterior.needs_bounds else span
+            # stretching next to nothing leaves it next to nothing
+            empty = self.posterior.rough and max(map(abs, span)) * len(counts) < LEAST_OF_A_CASE
+            return intervals.hull(span, self.bounds(metric, level)) if self.posterior.needs_bounds or empty else span
         if self._replicates is None:
             return intervals.refit_interval(self, metric, level)
         problem, masses = self._replicates

@@ -2,7 +2,7 @@
 
 import os
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,8 +20,9 @@ from fullrank.evaluation.compare import comparisons, described, rows_of, warning
 from fullrank.metrics import Metric, metrics_to_report
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import Design
-from fullrank.report import Report, Run
+from fullrank.report import Report, Row, Run
 from fullrank.report.row import pair
+from fullrank.report.words import NOTHING, joined
 
 DEFAULT_METRICS = ("recall@10", "ndcg@10", "ap@10")
 #: More models than this are not compared pair by pair.
@@ -117,7 +118,7 @@ def report_on(
         bounds = _bounds(estimates[row.model], row.metric, level, target, interval)
         reason = runs[row.model].stop_reason if row.model in runs else None
         rows.append(replace(row, interval=interval, bounds=bounds, estimator=describe(chosen), stop_reason=reason))
-    warnings = dict.fromkeys(warnings_of(estimates))
+    warnings = dict.fromkeys([*warnings_of(estimates), *_outside(rows)])
     comparable = 1 < len(estimates) <= MOST_COMPARED and all(row.interval is not None for row in rows)
     compared = comparisons(estimates, wanted, level, target, rows=rows) if comparable else []
     warnings.update(dict.fromkeys(note for each in compared for note in each.notes))
@@ -134,6 +135,17 @@ def _bounds(estimate: Estimate, metric: Metric, level: float, target: str, inter
     if target == "population" and interval is not None and estimate.counts.all_compared.any():
         return min(found[0], interval[0]), max(found[1], interval[1])
     return found
+
+
+def _outside(rows: Iterable[Row]) -> Iterator[str]:
+    """Warn of values that the data rule out, as uncorrected ones commonly are."""
+    out: dict[str, list[str]] = {}
+    for row in rows:
+        if row.bounds is not None and not row.bounds[0] - NOTHING <= row.value <= row.bounds[1] + NOTHING:
+            out.setdefault(row.model, []).append(str(row.metric))
+    for model, metrics in out.items():
+        which = f"{joined(metrics)} lie{'s' * (len(metrics) == 1)}"
+        yield f"{model}: {which} outside the bounds that the data allow, so the estimator is off by at least the distance."
 
 
 def _provenance(estimates: Mapping[str, Estimate], estimator: Estimator, level: float, target: str) -> dict[str, Any]:

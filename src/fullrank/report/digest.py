@@ -19,7 +19,7 @@ from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import ALL
 from fullrank.report.row import Row, pair
 from fullrank.report.tables import digits_of
-from fullrank.report.words import NOTHING, clean, interval_text, merged_notes, number
+from fullrank.report.words import NOTHING, clean, interval_text, merged_notes, number, ranged
 
 #: Models in tables, models in charts of one panel each, models in the matrix of pairs; metrics; remarks; designs.
 MOST_MODELS = 40
@@ -87,8 +87,15 @@ class Digest:
         }
         self.digits = digits_of(rows)
         self.estimates = {name: each for name in self.models if (each := report.estimates.get(name)) is not None}
+        counts = [each.counts for each in self.estimates.values()]
+        #: Whether users have several held-out items, which metrics then add up over; and how many users there are.
+        self.several_targets = any(each.several_targets for each in counts)
+        self.users = ranged(*_ends(round(each.users_weight) for each in counts)) if self.several_targets else ""
         self.comparison = {name: each for name, each in report.comparison.items() if name in self.asked}
         self.designs, self.estimators = _few(row.design for row in rows), _few(row.estimator for row in rows)
+        self.items_scored = sum(
+            max((row.items_scored for row in rows if row.model == model), default=0) for model in self.estimates
+        )
         self.cases = sorted(row.cases for row in rows if row.cases)
         #: Whether all numbers are known, so that nothing was estimated; and what some number has.
         cells = [cell for column in self.columns.values() for cell in column if (cell.model, str(cell.metric)) in found]
@@ -108,6 +115,17 @@ class Digest:
         """Write ``0.120 to 0.145``, ``exact``, or a dash where there is nothing."""
         return interval_text(ends, self.digits[metric])
 
+    @property
+    def bounds_beyond(self) -> bool:
+        """Whether the bounds of some number reach beyond the axis of its chart."""
+        return any(
+            cell.bounds is not None and cell.bounds[1] > reach[1] + 1e-9 * (reach[1] - reach[0])
+            for column in self.columns.values()
+            if (reach := axis_of(column)) is not None
+            for cell in column
+            if not math.isnan(cell.value)
+        )
+
     def values(self, metric: str) -> dict[str, float]:
         """Return the values of all models by one metric, NaN where there is none."""
         return {cell.model: cell.value for cell in self.columns[metric]}
@@ -120,8 +138,12 @@ class Digest:
     def families(self) -> list[Metric]:
         """The metrics that have a curve over K, without their K, each once; of the user's own, those with a cut-off."""
         cut = [each for each in self.asked.values() if each.name != "auc" and (each.function is None or each.k)]
-        first = {each.name: each for each in reversed(cut)}
-        return [replace(first[name], k=None) for name in dict.fromkeys(each.name for each in cut)]
+        first = {self.family(each): each for each in reversed(cut)}
+        return [replace(first[name], k=None) for name in dict.fromkeys(map(self.family, cut))]
+
+    def family(self, metric: Metric) -> tuple[str, bool]:
+        """Return what metrics of one curve have in common: hit and recall are one only where users have one target."""
+        return metric.name, self.several_targets and metric.first_hit
 
     def curves(self, family: Metric) -> list[Curve]:
         """Return the metric at K = 1..50 of each drawn model that has an estimate."""
@@ -141,6 +163,18 @@ class Digest:
                 band = []
             out.append(Curve(model, ks, tuple(_clear(estimate.expect(family @ k)) for k in ks), tuple(band)))
         return out
+
+
+def axis_of(cells: Sequence[Row]) -> Pair | None:
+    """Return from where to where an axis of these numbers goes, which bounds do not stretch; ``None`` without numbers."""
+    known = [row for row in cells if not math.isnan(row.value)]
+    ends = [e for row in known for e in (row.value, *(row.interval or ()), row.naive, row.truth) if e is not None]
+    if not ends:
+        return None
+    low, high = min(0.0, *ends), max(0.0, *ends)
+    if min(ends) > 0.6 * high:  # far from zero and close together (AUC): dots need no zero, and differences need room
+        low = min(ends) - 0.2 * (high - min(ends) or high)
+    return low, high if high > low else low + 1.0
 
 
 def rank_bins(estimate: Any) -> list[Bin]:
@@ -196,6 +230,11 @@ def last_rank(counts: RankCounts, rounded: Any = math.floor) -> int:
 def _clear(value: float) -> float:
     """Return the number; zero for one that is zero but for rounding, or not finite."""
     return float(value) if math.isfinite(value) and abs(value) > NOTHING else 0.0
+
+
+def _ends(numbers: Iterable[int]) -> tuple[int, int]:
+    found = list(numbers)
+    return min(found), max(found)
 
 
 def _few(words: Iterable[str]) -> tuple[str, ...]:

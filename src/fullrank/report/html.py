@@ -65,7 +65,7 @@ def page(report: Any) -> str:
     """Write a report as a page."""
     shown = Digest(report)
     panels = {kind: panels_of(shown, PAGE, kind) for kind in KINDS}
-    counts = _totals([estimate.counts for estimate in shown.estimates.values()])
+    counts = _totals([estimate.counts for estimate in shown.estimates.values()], shown.items_scored)
     title = str(report.provenance.get("data") or report.provenance.get("split") or "")
     provenance = _provenance(report, shown)
     return render("report.html", shown=shown, panels=panels, counts=counts, title=title, provenance=provenance)
@@ -86,11 +86,13 @@ def _design(designs: Sequence[str]) -> tuple[str, str]:
     return name, whole.replace("stop ", "stop\u00a0") * (whole != name)
 
 
-def _totals(counts: Sequence[RankCounts]) -> dict[str, Any] | None:
-    """Add up what was seen of all models, and what ranking everything would have taken; with guides, what they brought."""
+def _totals(counts: Sequence[RankCounts], scored: int) -> dict[str, Any] | None:
+    """Add up what was seen of all models, and what ranking everything would have taken; with guides, what they brought.
+
+    ``scored``: what the models were asked for, audits and timing included.
+    """
     if not counts:
         return None
-    scored = sum(each.items_scored for each in counts)
     full = max(sum(len(each) * max(each.n_items - 1, 1) for each in counts), 1)
     low, high = min(each.pool_range[0] for each in counts), max(each.pool_range[1] for each in counts)
     beyond = [each.design.beyond is not None for each in counts]

@@ -18,7 +18,7 @@ from fullrank._checks import require
 from fullrank.metrics import Metric
 from fullrank.ranks.counts import RankCounts
 from fullrank.ranks.design import ALL
-from fullrank.report.digest import MOST_DRAWN, Bin, Curve, Digest, Size, blind_spot, exact_to, rank_bins, sizes
+from fullrank.report.digest import MOST_DRAWN, Bin, Curve, Digest, Size, axis_of, blind_spot, exact_to, rank_bins, sizes
 from fullrank.report.row import Row
 from fullrank.report.words import clean, decimals, number, percent, ranged, signed
 
@@ -99,25 +99,23 @@ def panels_of(shown: Digest, style: Style, kind: str) -> list[Panel]:
 def results_panel(shown: Digest, metric: str, style: Style, colours: Mapping[str, str]) -> Panel:
     """Draw a row per model: value and interval, faintly the bounds, hollow the uncorrected metric, a bar the truth.
 
-    Bounds do not stretch the axis: where they reach further than all the rest, the band goes to the edge. With many models
-    rows are low, names stand on an axis and numbers in the table below.
+    Bounds do not stretch the axis: where they reach further than all the rest, the band goes to the edge and ends in an
+    arrow. With many models rows are low, names stand on an axis and numbers in the table below.
     """
     alt = load()
     rows = [cell for cell in shown.columns[metric] if not math.isnan(cell.value)]
     many = len(rows) > MOST_DRAWN
-    ends = [e for row in rows for e in (row.value, *(row.interval or ()), row.naive, row.truth) if e is not None]
-    low, high = min(0.0, *ends), max(0.0, *ends)
-    if min(ends) > 0.6 * high:  # far from zero and close together (AUC): dots need no zero, and differences need room
-        low = min(ends) - 0.2 * (high - min(ends) or high)
-    high = high if high > low else low + 1.0
+    low, high = axis_of(rows) or (0.0, 1.0)
     data: list[dict[str, Any]] = []
     for place, row in enumerate(rows):
         lower, upper = row.spread or (None, None)
         least, most = (None, None) if row.bounds is None else (min(max(end, low), high) for end in row.bounds)
+        cut = row.bounds is not None and row.bounds[1] > high + 1e-9 * (high - low)
         inner = row.interval or (row.value, row.value)  # a dotted line runs from its end to the uncorrected metric
         data.append({
             "row": place, "name": clean(shown.labels[row.model], LONGEST), "colour": colours[row.model],
             "value": row.value, "low": lower, "high": upper, "least": least, "most": most, "truth": row.truth,
+            "further": high if cut else None,
             "from": None if row.naive is None else min(max(row.naive, inner[0]), inner[1]),
             "naive": row.naive if _apart(shown, metric, row) else None, "tip": _tip(shown, metric, row),
         })  # fmt: skip
@@ -131,6 +129,9 @@ def results_panel(shown: Digest, metric: str, style: Style, colours: Mapping[str
         base.mark_rule(strokeDash=[1, 3], color=style.muted).encode(x=alt.X("from:Q"), x2=alt.X2("naive:Q")),
         base.mark_rule(strokeWidth=band, opacity=0.16).encode(
             x=alt.X("least:Q"), x2=alt.X2("most:Q"), color=by_colour()
+        ),
+        base.mark_point(shape="triangle-right", size=6 * band, filled=True, opacity=0.6, xOffset=band / 2).encode(
+            x=alt.X("further:Q"), color=by_colour()
         ),
         interval,
         hollow.encode(x=alt.X("naive:Q"), **tips()),
@@ -259,7 +260,7 @@ def curve_panel(shown: Digest, family: Metric, curves: Sequence[Curve], colours:
             texts[curve.model, k] = number(value, digits) + band.get(k, "")
             tip = f"{labels[curve.model]}: {name}@{k} = {texts[curve.model, k]}"
             lines.append({"k": k, "value": value, **about, "tip": tip})
-    wanted = {m.k for m in shown.asked.values() if m.name == family.name}
+    wanted = {m.k for m in shown.asked.values() if shown.family(m) == shown.family(family)}
     by_model = alt.Detail("model:N")
     dots = chart_of([one for one in lines if one["k"] in wanted]).mark_point(filled=True, opacity=1, size=40)
     line = chart_of(lines).encode(x=x, y=y, color=by_colour())

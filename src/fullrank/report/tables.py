@@ -118,11 +118,11 @@ class Results:
     def _caption(self) -> str:
         """Say what the numbers and marks mean."""
         whose = "of these cases" if self.target == "cases" else "over the population of users"
-        what = f" ({self.about})" if self.about else ""
+        what = f": {self.about}" if self.about else ""
         ends = f", with {self.level:.0%} intervals" if any(row.spread for row in self.rows) else ""
         return (
-            f"Full-ranking metrics {whose}{what}{ends}. The best is in bold; superscripts name the models that one is "
-            f"significantly better than (p <= {1 - self.level:.3g} after Holm's adjustment)."
+            f"Full-ranking metrics {whose}{ends}{what}. The best is in bold; superscripts name the models that one is "
+            f"significantly better than (p at most {1 - self.level:.3g} after Holm's adjustment)."
         )
 
     def _table(self, digits: int, cell: Callable[..., str]) -> tuple[list[str], list[tuple[str, str, list[str]]]]:

@@ -12,6 +12,8 @@ from fullrank._types import Pair
 
 #: What is smaller than this is what arithmetic leaves of zero.
 NOTHING = 1e-12
+#: What is smaller than this share of the largest number does not decide how many digits all of them have.
+NEGLIGIBLE = 1e-6
 _UNFIT = {"Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp"}
 _JOINERS = "\u200c\u200d"  # part of emoji and of Indic and Persian spelling
 
@@ -63,9 +65,14 @@ def signed(value: float, digits: int = 4) -> str:
 
 
 def decimals(values: Iterable[float]) -> int:
-    """Return the decimals that give the smallest value three digits: four to six for shares, fewer for large numbers."""
+    """Return the decimals that give the smallest value three digits: four to six for shares, fewer for large numbers.
+
+    A value that is next to nothing beside the largest asks for no digits of its own.
+    """
     sizes = [abs(value) for value in values if abs(value) > NOTHING] or [1.0]  # none of NaN
-    return min(max(2 - math.floor(math.log10(min(sizes))), 4 if max(sizes) <= 1 else 0), 6)
+    largest = max(sizes)
+    smallest = min(size for size in sizes if size > NEGLIGIBLE * largest)
+    return min(max(2 - math.floor(math.log10(smallest)), 4 if largest <= 1 else 0), 6)
 
 
 def ratio(times: float) -> str:
