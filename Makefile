@@ -29,7 +29,7 @@ demo: .venv/.core  ## see in a few seconds what fullrank is for
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/fullrank demo
 
 install: .venv/.report  ## .venv/bin/fullrank, with charts and pages
-	@echo "ready: .venv/bin/fullrank --help"
+	@echo "ready: .venv/bin/fullrank --help (or: source .venv/bin/activate, then: fullrank --help)"
 
 # tests start a hundred interpreters, each of which would compile all of fullrank anew; neighbours go to the same worker,
 # whose fixtures and caches they share, until one of the two has nothing left to do
