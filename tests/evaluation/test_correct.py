@@ -97,3 +97,22 @@ def test_an_interval_of_nothing_is_widened_to_the_bounds_where_ranks_heap_up():
     [row] = fr.correct({"A": [100] * 100}, 5000, "uni99", "recall@10").rows
     assert row.high == pytest.approx(row.bounds[1])
     assert row.high > 0.03
+
+
+@pytest.mark.parametrize("users", [None, [7] * 50])
+def test_one_user_says_nothing_of_a_population_and_bounds_do_not_either(users):
+    report = fr.correct([3] * (50 if users else 1), 10, "full", "recall@2", users=users, target="population")
+    assert (report.rows[0].interval, report.rows[0].bounds) == (None, None)
+    assert "exact" not in str(report)
+
+
+def test_a_report_does_not_give_hits_where_recall_is_asked_for_of_several_targets():
+    about = {"users": np.repeat(np.arange(300), 2), "order": np.tile([1, 2], 300), "targets": np.full(600, 2)}
+    ranks = np.sort(np.random.default_rng(0).integers(1, 60, (300, 2)), axis=1).ravel()
+    counts = fr.RankCounts.from_ranks(ranks, 5000, "uni99", **about)
+    report = fr.correct({"A": counts}, metrics="hr@10")
+    assert report.value("A", "hit@10") == report.value("A", "hr@10")
+    with pytest.raises(ValueError, match="the report has no recall@10: its metrics are hr@10"):
+        report.value("A", "recall@10")
+    one = fr.correct({"A": [1, 2, 9] * 50}, 500, "uni99", "hr@10")
+    assert one.value("A", "recall@10") == one.value("A", "hr@10")

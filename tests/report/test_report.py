@@ -137,9 +137,9 @@ def test_what_intervals_assume_is_said_once_where_the_data_alone_allow_much_more
     report = fr.correct({"A": sampled(), "B": sampled(seed=1)}, 3000, "uni99", metrics=["ndcg@10", "recall@5"])
     assert str(report).count("Intervals assume rank distributions like those of recommenders seen before") == 1
     assert report.notes == ()
-    assert "the data alone allow the bounds" in report.to_html()
+    assert "the data alone say no more than the bounds" in report.to_html()
     assert report.to_html().count("Intervals assume") == 1
-    assert "the data alone allow" in report._repr_html_()
+    assert "the data alone say" in report._repr_html_()
     other = fr.correct({"A": sampled()}, 3000, "uni99", metrics="ndcg@10", estimator="mle")
     assert other.assumption.startswith("Intervals show what chance leaves open, not the bias of the estimator")
     assert fr.correct({"A": [1, 2, 30]}, n_items=50, design="full", metrics="recall@10").assumption == ""

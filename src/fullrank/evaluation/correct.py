@@ -128,7 +128,7 @@ def report_on(
 
 def _bounds(estimate: Estimate, metric: Metric, level: float, target: str, interval: Pair | None) -> Pair | None:
     """Return what the data alone allow of these cases, or of the population."""
-    if metric.whole_auc:
+    if metric.whole_auc or (target == "population" and interval is None):  # one user says nothing of others
         return interval
     found = bounds_of(estimate, metric, level)
     # about the population known ranks show no more than their interval does, which assumes nothing

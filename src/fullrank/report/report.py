@@ -122,7 +122,7 @@ class Report:
             return ""
         prior = self.provenance.get("prior")
         what = "Intervals show what chance leaves open, not the bias of the estimator"
-        return f"{what if prior is None else assumed(prior == 'own')}; the data alone allow the bounds."
+        return f"{what if prior is None else assumed(prior == 'own')}; the data alone say no more than the bounds."
 
     def metric(self, metric: Metric | str | None = None) -> Metric:
         """Find the metric of a name: the report's own, else :func:`fullrank.parse_metric`'s; without a name, the first."""
@@ -167,10 +167,17 @@ class Report:
         rows = [row for row in self.rows if str(row.metric) == str(metric)]
         if not rows:
             wanted = parse_metric(metric)
-            rows = [row for row in self.rows if row.metric == wanted]
+            rows = [row for row in self.rows if row.metric == wanted and self._same(row.metric, wanted)]
         if not rows:
             raise ValueError(f"the report has no {metric}: its metrics are {', '.join(self.metrics)}.")
         return rows
+
+    def _same(self, one: Metric, other: Metric) -> bool:
+        """Whether equal metrics are one number here: with several targets per user, hr@10 and recall@10 are not."""
+        several = "several" in str(self.provenance.get("prior", "")) or any(
+            each.counts.several_targets for each in self.estimates.values()
+        )
+        return not several or one.first_hit == other.first_hit
 
     def to_markdown(self, digits: int = 3) -> str:
         """Write a Markdown table with intervals; superscripts name the models that one is significantly better than."""
