@@ -62,6 +62,11 @@ def did_you_mean(word: Any, known: Iterable[str], otherwise: str = ".", within: 
     return f"; did you mean {within.format(near[0])!r}?" if near else otherwise
 
 
+def plural(count: Any, noun: str) -> str:
+    """Write how many there are of something, as in "1 case" and "2 cases"."""
+    return f"{int(count):,} {noun}{'s' * (count != 1)}"
+
+
 def first_where(bad: Any) -> int | None:
     """Return the first place where ``bad`` holds, or None where it holds nowhere."""
     places = np.flatnonzero(bad)

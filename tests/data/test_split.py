@@ -133,8 +133,8 @@ def test_an_empty_train_and_users_without_history_are_allowed():
         ({"items": [4, 0, 3]}, r"`train` has 4 items, got 4 in case 0"),
         ({"items": [1, 0, 3]}, r"target item 1 of user 0 \(case 0\) is also in `train`; leave"),
         ({"items": [1, 1, 3]}, r"is also in `train` \(and 1 more\)"),
-        ({"users": [1, 0, 1], "items": [3, 3, 3]}, r"target item 3 of user 1 is there twice \(case 2 repeats"),
-        ({"users": [0, 1]}, r"`users` has 2 entries and `items` 3"),
+        ({"users": [1, 0, 1], "items": [3, 3, 3]}, r"target item 3 of user 1 appears twice \(case 2 repeats"),
+        ({"users": [0, 1]}, r"`users` and `items` must have the same length, got 2 and 3 entries"),
         ({"users": [], "items": []}, r"no test cases"),
         ({"users": [[0, 1, 1]]}, r"`users` must .*shape \(1, 3\)"),
         ({"weights": [1, 1]}, r"`weights` must .*shape \(2,\)"),
@@ -320,6 +320,36 @@ def test_given_test_with_a_sparse_matrix_keeps_its_positions():
     assert given_test(interactions(TRAIN), interactions(([2], [0]), n_users=3, n_items=4)) == toy
 
 
+def test_a_repeated_pair_counts_once_however_it_is_given():
+    data, test = ([0, 0, 0, 1], [1, 1, 2, 0]), ([1, 0, 1], [2, 0, 2])
+    given = Split.from_interactions(data, "given", test=test, notes=("mine",))
+    frames = Split.from_frames(*({"user": users, "item": items} for users, items in (data, test)))
+    assert given == frames
+    assert given.train.data.tolist() == [1, 1, 1]
+    assert (given.users.tolist(), given.items.tolist()) == ([1, 0], [2, 0])
+    note = "1 of the 3 rows of `test` repeat a pair, which counts once."
+    assert (given.notes, frames.notes) == (("mine", note), (note,))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda data, **given: Split.from_frames(data, {"user": [1], "item": [1]}, **given),
+        lambda data, **given: Split.from_interactions(data, "given", test={"user": [1], "item": [1]}, **given),
+        lambda data, **given: Split.from_interactions(data, "random", **given),
+        lambda data, **given: k_core(data, 1, 1, **given),
+    ],
+)
+def test_keywords_that_nobody_reads_are_refused(call):
+    data = {"user": [0, 0, 1], "item": [0, 2, 2]}
+    for word, value, meant in (("n_item", 10, "'n_items'"), ("usr", "user", "'user")):
+        with pytest.raises(TypeError, match=f"`{word}` is not a keyword here; did you mean {meant}"):
+            call(data, **{word: value})
+    with pytest.raises(TypeError, match=r"is not a keyword here; the keywords are .*user, item, rating, timestamp"):
+        call(data, quux=1)
+    call(data, user="user", n_items=10)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -329,6 +359,7 @@ def test_given_test_with_a_sparse_matrix_keeps_its_positions():
         (lambda: Split.from_interactions(([0, 0], [0, 1]), "random", test=([0], [1])), "they go together"),
         (lambda: Split.from_interactions(([0, 0], [0, 1]), "ratio", share=1.0), "`share` must .*got 1.0"),
         (lambda: Split.from_interactions(([0, 0], [0, 1]), "ratio", share=np.nan), "`share` must .*got nan"),
+        (lambda: Split.from_interactions(([0, 0], [0, 1]), "ratio", share="0.2"), "`share` must .*got '0.2'"),
         (
             lambda: Split.from_interactions(([0, 0], [0, 1]), "random", min_items=1),
             "`min_items` must .*got 1",
@@ -336,7 +367,6 @@ def test_given_test_with_a_sparse_matrix_keeps_its_positions():
         (lambda: Split.from_interactions(([0, 0], [0, 1]), "random", min_items=3), "no user has 3 or more"),
         (lambda: Split.from_interactions(([], []), "random"), "nothing to hold out"),
         (lambda: Split.from_interactions(([0, 0], [0, 1]), "random", rng=-1), "`rng` must .*got -1"),
-        (lambda: given_test(([0, 0], [0, 1]), ([0, 0], [1, 1])), "twice"),
         (lambda: given_test(([0, 0], [0, 1]), ([], [])), "no test cases"),
     ],
 )

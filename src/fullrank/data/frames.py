@@ -6,19 +6,21 @@ positions 0, 1, 2, …  The names are kept beside them, so that a position can a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from fullrank._checks import check_whole, first_where
+from fullrank._checks import check_whole, did_you_mean, first_where, plural
 from fullrank._columns import checked_columns, frame_columns
 from fullrank._types import Array, BoolArray, IntArray
 
 #: What interactions hold, in the order of a tuple, and of most files.
 COLUMNS = ("user", "item", "rating", "timestamp")
+#: The keywords of `interactions`, which others hand on to it.
+KEYWORDS = (*COLUMNS, "n_users", "n_items")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -47,7 +49,8 @@ class Interactions:
     def __repr__(self) -> str:
         known = {"rating": self.ratings, "time": self.timestamps}
         extra = "".join(f", with {what}" for what, values in known.items() if values is not None)
-        return f"Interactions({len(self):,} rows, {self.n_users:,} users, {self.n_items:,} items{extra})"
+        sizes = (plural(len(self), "row"), plural(self.n_users, "user"), plural(self.n_items, "item"))
+        return f"Interactions({', '.join(sizes)}{extra})"
 
     @classmethod
     def encoded(
@@ -132,6 +135,14 @@ def interactions(
         n_users, n_items = data.shape
     columns = raw_columns(data, user=user, item=item, rating=rating, timestamp=timestamp)
     return Interactions.encoded(columns, n_users, n_items)
+
+
+def check_keywords(columns: Collection[str], *others: str) -> None:
+    """Refuse a keyword that `interactions` does not have; ``others`` are those of the function that was given it."""
+    known = (*others, *KEYWORDS)
+    if unknown := next((each for each in columns if each not in KEYWORDS), None):
+        hint = did_you_mean(unknown, known, f"; the keywords are {', '.join(known)}.")
+        raise TypeError(f"`{unknown}` is not a keyword here{hint}")
 
 
 def raw_columns(data: Any, **overrides: str | None) -> dict[str, Array]:
@@ -277,6 +288,7 @@ def k_core(data: Any, users: int = 5, items: int = 5, *, iterate: bool = True, *
     """
     check_whole("users", users, 0)
     check_whole("items", items, 0)
+    check_keywords(columns, "users", "items", "iterate")
     kept = interactions(data, **columns).distinct()
     while True:
         before = len(kept)

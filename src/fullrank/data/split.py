@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from fullrank._checks import check_choice, check_whole, first_where, more
+from fullrank._checks import check_choice, check_whole, first_where, more, plural
 from fullrank._types import RNG, Array, FloatArray, IntArray
 from fullrank.data import frames
 from fullrank.data.frames import Interactions
@@ -79,13 +79,14 @@ class Split:
 
     def _check_cases(self) -> None:
         if len(self.users) != len(self.items):
-            raise ValueError(f"`users` has {len(self.users):,} entries and `items` {len(self.items):,}, not as many.")
+            sizes = f"got {len(self.users):,} and {len(self.items):,} entries"
+            raise ValueError(f"`users` and `items` must have the same length, {sizes}: one user and one item per case.")
         if not len(self.users):
             raise ValueError("there are no test cases: `users` and `items` are empty.")
         repeated = frames.repeats(self.users * self.n_items + self.items)
         if len(repeated):
             again = int(repeated.min())
-            twice = f"{self._target(again)} is there twice (case {again} repeats an earlier one{more(len(repeated))})"
+            twice = f"{self._target(again)} appears twice (case {again} repeats an earlier one{more(len(repeated))})"
             raise ValueError(f"{twice}; list every (user, target) once.")
         in_train = frames.stored_in(self.train, self.users, self.items)
         if (case := first_where(in_train)) is not None:
@@ -165,26 +166,24 @@ class Split:
         return hash(self.checksum)
 
     def __repr__(self) -> str:
-        of = "" if len(self.test_users) == self.cases else f" of {len(self.test_users):,} users"
-        train = f"{self.n_users:,} users × {self.n_items:,} items, {self.train.nnz:,} in train"
-        return f"Split({self.name!r}: {train}, {self.cases:,} cases{of})"
+        of = "" if len(self.test_users) == self.cases else f" of {plural(len(self.test_users), 'user')}"
+        train = f"{plural(self.n_users, 'user')} × {plural(self.n_items, 'item')}, {self.train.nnz:,} in train"
+        return f"Split({self.name!r}: {train}, {plural(self.cases, 'case')}{of})"
 
     @classmethod
     def from_frames(cls, train: Any, test: Any, *, name: str = "", **columns: Any) -> Split:
         """Take what was learned from and what is asked from two frames (pandas, polars, Arrow, or mappings of arrays).
 
         Columns are found as in `interactions`, which also says what `columns` may be. Users and items get one numbering,
-        kept in `user_ids` and `item_ids`; those that only `test` has get a position too. Rows of `test` that repeat a pair
-        count once, and are counted in the notes. A pair that is in both frames is an error, as in every split.
+        kept in `user_ids` and `item_ids`; those that only `test` has get a position too. Rows that repeat a pair count once;
+        those of `test` are counted in the notes. A pair that is in both frames is an error, as in every split.
 
         >>> Split.from_frames({"user_id": [7, 8], "item_id": ["a", "b"]}, {"user_id": [7], "item_id": ["b"]})
-        Split('': 2 users × 2 items, 2 in train, 1 cases)
+        Split('': 2 users × 2 items, 2 in train, 1 case)
         """
+        frames.check_keywords(columns, "name")
         known, asked = _numbered_together(train, test, columns, "`train` and `test`")
-        once = asked.distinct()
-        left = len(asked) - len(once)
-        notes = (f"{left:,} of the {len(asked):,} rows of `test` repeat a pair, which counts once.",) if left else ()
-        return _split_of(known, once, name, notes)
+        return _split_once(known, asked, name, ())
 
     @classmethod
     def from_interactions(
@@ -219,12 +218,13 @@ class Split:
         array([3])
         """
         check_choice("how", how, HOW)
+        frames.check_keywords(columns, "how", "test", "share", "min_items", "rng", "name", "notes")
         if (how == "given") != (test is not None):
             raise ValueError(f"`how` is {how!r}, `test` is {'missing' if test is None else 'there'}; they go together.")
         if how == "given":
             return given_test(data, test, name=name, notes=notes, **columns)
         check_whole("min_items", min_items, 2)
-        if how.endswith("ratio") and not 0 < share < 1:
+        if how.endswith("ratio") and not (isinstance(share, int | float | np.number) and 0 < share < 1):
             raise ValueError(f"`share` must be between 0 and 1, such as 0.2, got {share!r}.")
         found = frames.interactions(data, **columns).distinct()
         within = found.timestamps if how.startswith("last") else _random_keys(found, rng)
@@ -237,14 +237,15 @@ class Split:
 def given_test(data: Any, test: Any, *, name: str = "", notes: tuple[str, ...] = (), **columns: Any) -> Split:
     """Hold out exactly the pairs of `test`, in their order; whatever else is in `data` is train.
 
-    The held-out pairs may be among `data` (they are taken out) or not. Users and items that only occur in `test` get a
-    position too: their targets are cold.
+    The held-out pairs may be among `data` (they are taken out) or not. Rows that repeat a pair count once; those of `test`
+    are counted in the notes. Users and items that only occur in `test` get a position too: their targets are cold.
 
     >>> given_test(([0, 0, 1], [0, 1, 0]), ([1], [1])).seen(1)
     array([0], dtype=int32)
     """
+    frames.check_keywords(columns, "name", "notes")
     known, asked = _numbered_together(data, test, columns, "`data` and `test`")
-    return _split_of(known.take(~frames.among(known.keys, np.sort(asked.keys))), asked, name, notes)
+    return _split_once(known.take(~frames.among(known.keys, np.sort(asked.keys))), asked, name, notes)
 
 
 def _numbered_together(data: Any, test: Any, columns: dict[str, Any], where: str) -> tuple[Interactions, Interactions]:
@@ -284,6 +285,14 @@ def _random_keys(found: Interactions, rng: RNG) -> FloatArray:
     keys = np.empty(len(found))
     keys[np.lexsort((found.items, found.users))] = np.random.default_rng(rng).random(len(found))
     return keys
+
+
+def _split_once(known: Interactions, asked: Interactions, name: str, notes: tuple[str, ...]) -> Split:
+    """Make a split of given train and test, where a repeated pair counts once; those of test are counted in the notes."""
+    once = asked.distinct()
+    if left := len(asked) - len(once):
+        notes = (*notes, f"{left:,} of the {len(asked):,} rows of `test` repeat a pair, which counts once.")
+    return _split_of(known.distinct(), once, name, notes)
 
 
 def _split_of(train: Interactions, test: Interactions, name: str, notes: tuple[str, ...]) -> Split:
