@@ -85,7 +85,15 @@ def test_a_file_cut_at_any_byte_is_continued(world: tuple[Split, Any], tmp_path:
     reference = Observation(model, split, progress=False, checkpoint=path, batch=32).advance(Sample(9))
     whole = path.read_bytes()
     start = whole.index(b"\n") + 1
-    for size in [start, start + 1, start + 31, start + 33, *np.linspace(start, len(whole), 25).astype(int)]:
+    for size in [
+        1,
+        start - 1,
+        start,
+        start + 1,
+        start + 31,
+        start + 33,
+        *np.linspace(start, len(whole), 25).astype(int),
+    ]:
         path.write_bytes(whole[:size])
         same(Observation(model, split, progress=False, checkpoint=path, batch=50).advance(Sample(9)), reference)
 
@@ -102,7 +110,7 @@ def test_a_damaged_file_is_refused_and_left_alone(world: tuple[Split, Any], tmp_
         with pytest.raises(ValueError, match="is damaged at byte"):
             Observation(model, split, progress=False, checkpoint=path).advance(Sample(9))
         assert path.read_bytes() == broken
-    for text in (b"hello\n", b"{}\n", b"\x00" * 100, whole[:40]):
+    for text in (b"hello\n", b"{}\n", b"\x00" * 100, whole[:40] + b"?", whole[:40] + b"\n"):
         path.write_bytes(text)
         with pytest.raises(ValueError, match="not a checkpoint"):
             Observation(model, split, progress=False, checkpoint=path).advance(Sample(9))
@@ -147,6 +155,21 @@ def test_a_checkpoint_serves_one_run_at_a_time(world: tuple[Split, Any], tmp_pat
         return map(function, blocks)
 
     Observation(model, split, progress=False, checkpoint=path, map=nested).advance(Sample(9))
+
+
+def test_a_file_that_another_run_has_just_made_is_not_replaced(world: tuple[Split, Any], tmp_path: Path) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    split, model = world
+    path = tmp_path / "run"
+    with path.open("a+b") as other:  # it is about to write the header
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with pytest.raises(ValueError, match="in use by another run"):
+            Observation(model, split, progress=False, checkpoint=path).advance(Sample(9))
+        assert path.stat().st_ino == os.fstat(other.fileno()).st_ino
+        assert path.read_bytes() == b""
+    Observation(model, split, progress=False, checkpoint=path).advance(Sample(9))
+    with pytest.raises(ValueError, match=r"`path` must be a file, got '/dev/null'"):
+        Observation(model, split, progress=False, checkpoint="/dev/null").advance(Sample(9))
 
 
 def test_the_checkpoint_survives_a_bad_score(world: tuple[Split, Any], tmp_path: Path) -> None:

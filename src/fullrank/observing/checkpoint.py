@@ -1,8 +1,8 @@
 """What was already seen, on disk: a file that can be cut off at any byte and still be continued.
 
 The file is a header line (JSON: what the run is) followed by records, one per finished block, each with its length and a
-checksum. The header is written whole or not at all; a record that a kill cut short is recognised and dropped; a record
-damaged in any other way, or a header of another run, is refused with the reason.
+checksum. What a kill cut short, a record or the header itself, is recognised and written anew; a record damaged in any
+other way, or a header of another run, is refused with the reason. The file is locked before anything is read or written.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from fullrank._files import write_atomically
+from fullrank._files import writable
 from fullrank._types import IntArray
 from fullrank.observing.blocks import OUTCOME, Result
 
@@ -43,16 +43,23 @@ class Checkpoint:
     def __enter__(self) -> Checkpoint:
         if self._path is None:
             return self
-        header = {"format": _FORMAT, "version": _VERSION, "run": self._identity}
-        if not self._path.exists() or self._path.stat().st_size == 0:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(self._path, json.dumps(header).encode() + b"\n")
-        self._file = self._path.open("r+b")
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        # opened without being cut or replaced: another run may hold it
+        self._file = file = writable(self._path).open("a+b")
         try:
             self._lock()
-            self._check(self._file.readline(_MOST_HEADER))
+            header = {"format": _FORMAT, "version": _VERSION, "run": self._identity}
+            whole = json.dumps(header).encode() + b"\n"
+            file.seek(0)
+            kept = file.readline(_MOST_HEADER)
+            if kept != whole and whole.startswith(kept):  # the file is new, or was cut off in its first line
+                file.truncate(0)
+                file.write(whole)
+                file.flush()
+            else:
+                self._check(kept)
         except BaseException:
-            self._file.close()
+            file.close()
             raise
         return self
 
