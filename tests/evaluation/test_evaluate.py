@@ -8,9 +8,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from made_up import make_world
 
 import fullrank as fr
@@ -210,6 +212,68 @@ def test_scores_by_which_a_checkpoint_knows_a_function_are_part_of_the_budget(wo
     plain = fr.evaluate({"a": function}, split, METRICS, **options).rows[0]["items_scored"]
     kept = fr.evaluate({"a": function}, split, METRICS, checkpoint=tmp_path, **options).rows[0]["items_scored"]
     assert max(plain, kept) <= 1.01 * budget
+
+
+class _OfCornac:
+    """The parts of a Cornac model that are asked: it numbers users and items in an order of its own."""
+
+    __module__ = "cornac.models"
+    name = "model"
+
+    def __init__(self, scores, users, items):
+        rng = np.random.default_rng(0)
+        order = [rng.permutation(size) for size in scores.shape]
+        maps = (
+            {str(names[old]): new for new, old in enumerate(o)} for names, o in zip((users, items), order, strict=True)
+        )
+        self.train_set = SimpleNamespace(**dict(zip(("uid_map", "iid_map"), maps, strict=True)))
+        self.scores = scores[np.ix_(*order)]
+
+    def score(self, user):
+        return self.scores[user]
+
+
+@pytest.fixture
+def named_world():
+    rng = np.random.default_rng(0)
+    scores, train = rng.normal(size=(50, 80)), rng.random((50, 80)) < 0.1
+    train[np.arange(50), scores.argmax(1)] = False
+    users, items = np.array([f"u{u}" for u in range(50)]), np.array([f"i{i}" for i in range(80)])
+    split = fr.Split(sp.csr_matrix(train), np.arange(50), scores.argmax(1), user_ids=users, item_ids=items)
+    return scores, split
+
+
+@pytest.mark.parametrize("kind", ["cornac", "frame", "columns", "similarity", "factors"])
+def test_a_model_alone_is_read_with_the_split_as_one_in_a_mapping_is(named_world, kind):
+    scores, split = named_world
+    columns = {
+        "user_id": np.repeat(split.user_ids, 80),
+        "item_id": np.tile(split.item_ids, 50),
+        "score": scores.ravel(),
+    }
+    model = {
+        "cornac": lambda: _OfCornac(scores, split.user_ids, split.item_ids),
+        "frame": lambda: pytest.importorskip("polars").DataFrame(columns),
+        "columns": lambda: columns,
+        "similarity": lambda: SimpleNamespace(similarity=scores.T @ scores),
+        "factors": lambda: [scores, np.eye(80)],
+    }[kind]()
+    alone = fr.evaluate(model, split, "recall@1", design="full", progress=False)
+    (name,) = alone.models
+    in_mapping = fr.evaluate({name: model}, split, "recall@1", design="full", progress=False)
+    assert alone.rows == in_mapping.rows
+    if kind != "similarity":
+        assert alone.rows[0].value == 1.0
+
+
+def test_a_list_of_models_is_refused(named_world):
+    scores, split = named_world
+    pair = (scores, np.eye(80))
+    table = {"user_id": [0], "item_id": [1], "score": [0.5]}
+    fitted = fr.models.Popularity().fit(split.train)
+    for models in ([fitted, fitted], [pair, pair], [pair, pair, pair], [table, table], [fitted], (scores,)):
+        with pytest.raises(TypeError, match=r"`models` must be models by name, as in .* or one model, got a .* of \d"):
+            fr.evaluate(models, split)
 
 
 @pytest.mark.parametrize("design", ["adaptive", None])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 import sys
 import types
 from typing import Any
@@ -12,6 +13,7 @@ from fullrank.data.split import Split
 from fullrank.models.scorer import Factors, ItemItem, Pairs, Rows, Scorer, Table, as_scorer
 from fullrank.observing.observation import Observation
 from fullrank.ranks.design import Exhaustive, Sample
+from fullrank.ranks.guided import Guided
 
 N_USERS, N_ITEMS = 12, 25
 
@@ -90,6 +92,17 @@ def test_other_arrays(factors: Any, split: Split) -> None:
     agree(as_scorer(scores[0]), np.tile(scores[0], (N_USERS, 1)), split)
 
 
+def test_one_score_per_item_is_for_everybody_however_they_are_numbered(factors: Any, named: Split) -> None:
+    scores = (factors[0] @ factors[1].T)[0]
+    for scorer in (as_scorer(scores, named), as_scorer(scores), pickle.loads(pickle.dumps(as_scorer(scores)))):
+        assert repr(scorer) == "Factors(item scores, 25 items)"
+        agree(scorer, np.tile(scores, (N_USERS, 1)), named)
+    model, quiet = factors, {"progress": False}
+    by_guide = Observation(model, named, guide=scores, **quiet).advance(Guided(5, 9))
+    rows = Observation(model, named, guide=np.tile(scores, (N_USERS, 1)), **quiet).advance(Guided(5, 9))
+    np.testing.assert_array_equal(by_guide.ahead, rows.ahead)
+
+
 def test_shapes_that_do_not_fit_are_refused(factors: Any) -> None:
     U, V = factors
     with pytest.raises(ValueError, match=r"shape \(12, 4\) and item factors of shape \(4, 25\).*transpose"):
@@ -102,6 +115,10 @@ def test_shapes_that_do_not_fit_are_refused(factors: Any) -> None:
         as_scorer((U, V, U, V))
     with pytest.raises(TypeError, match="must be numbers, got"):
         as_scorer((U.astype(str), V))
+    table = {"user_id": [0], "item_id": [1], "score": [0.5]}
+    for models in ([Factors(U, V), Factors(U, V)], [(U, V), (U, V)], [(U, V), (U[:, :2], V)], [table, table], []):
+        with pytest.raises(TypeError, match=r"must be a pair of factors \(U, V\), or .* got a list of "):
+            as_scorer(models)
     with pytest.raises(TypeError, match=r"shape \(1, 2, 3\)"):
         as_scorer(np.zeros((1, 2, 3)))
 
@@ -155,6 +172,10 @@ def test_item_item_models(split: Split) -> None:
         ItemItem(dense[:3], split.train)
     with pytest.raises(ValueError, match="knows 20 items, but its users' histories hold 25"):
         ItemItem(dense[:20, :20], split.train)
+    narrow = ItemItem(dense, split.train[:, :20])  # its users have not met the last five items
+    expected = split.train[:, :20] @ dense[:20]
+    agree(narrow, expected, split)
+    assert np.shares_memory(narrow.history.indices, ItemItem(dense, narrow.history).history.indices)
 
 
 # ---------------------------------------------------------------------------------------------------- functions

@@ -26,6 +26,8 @@ from fullrank.evaluation.model_run import Job, ModelRun
 from fullrank.evaluation.planner import DEFAULT_PRECISION, Planner, check_precision
 from fullrank.metrics import Metric, metrics_to_report
 from fullrank.models import as_scorer
+from fullrank.models.adapters.structure import factors_in
+from fullrank.models.scorer import holds_scores
 from fullrank.observing.budget import Budget
 from fullrank.observing.guides import guide_of
 from fullrank.observing.inputs import seed_of
@@ -103,7 +105,7 @@ def evaluate(
             "checkpoint": _folder(checkpoint), "progress": progress,
         },
     )  # fmt: skip
-    named = _named(models)
+    named = _named(models, held_out)
     runs = _carried_out(job, named, budget)
     return _report(job, runs, [name for name in named if name not in runs], time.perf_counter() - started)
 
@@ -148,14 +150,16 @@ def _folder(checkpoint: str | Path | None) -> Path | None:
     return folder
 
 
-def _named(models: Any) -> dict[str, Any]:
-    if isinstance(models, Mapping):
+def _named(models: Any, split: Split) -> dict[str, Any]:
+    """Return models by name. A mapping of columns, and a pair of factors, is one model; a list of models has no names."""
+    if isinstance(models, Mapping) and not holds_scores(models):
         if not models:
             raise ValueError("`models` is empty: give models by name, as in {'EASE': model}.")
         return by_name(models)
-    if isinstance(models, list | tuple) and models and all(map(callable, models)):
-        raise TypeError("`models` must be models by name, as in {'EASE': model}, or one model, got a list of them.")
-    scorer = as_scorer(models)
+    if isinstance(models, list | tuple) and factors_in(models) is None:
+        got = f"a {type(models).__name__} of {len(models)}"
+        raise TypeError(f"`models` must be models by name, as in {{'EASE': model}}, or one model, got {got}.")
+    scorer = as_scorer(models, split)
     return {str(getattr(scorer, "name", None) or "model"): scorer}
 
 

@@ -23,6 +23,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import scipy.sparse as sp
 
+from fullrank._columns import find_column
 from fullrank._types import Array, IntArray
 from fullrank.data.frames import canonical_csr
 
@@ -61,7 +62,7 @@ class Factors:
     items: Array
     bias: Array | None = None
     name: str = "factors"
-    n_users: int = field(init=False)
+    n_users: int | None = field(init=False)  # None where everybody has the same scores
     n_items: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -74,7 +75,7 @@ class Factors:
         kind = np.result_type(users, items)
         users, items = users.astype(kind, copy=False), items.astype(kind, copy=False)
         bias = bias_of(self.bias, len(items), kind, self.name)
-        _settle(self, users=users, items=items, bias=bias, n_users=len(users), n_items=len(items))
+        settle(self, users=users, items=items, bias=bias, n_users=len(users), n_items=len(items))
 
     def score(self, users: IntArray, items: IntArray) -> Array:
         """Score by dot products."""
@@ -88,7 +89,7 @@ class Factors:
         return {key: _address(each) if isinstance(each, np.ndarray) else each for key, each in vars(self).items()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        _settle(self, **{key: each() if isinstance(each, partial) else each for key, each in state.items()})
+        settle(self, **{key: each() if isinstance(each, partial) else each for key, each in state.items()})
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -111,7 +112,10 @@ class ItemItem:
                 f"{history.shape[1]:,}; fit it on the split's own `train`."
             )
         history = canonical_csr(history).astype(similarity.dtype, copy=False)
-        _settle(self, similarity=similarity, history=history, n_users=history.shape[0], n_items=similarity.shape[0])
+        if history.shape[1] < similarity.shape[0]:  # nobody has met the items at the end
+            parts, width = (history.data, history.indices, history.indptr), similarity.shape[0]
+            history = sp.csr_matrix(parts, shape=(history.shape[0], width))
+        settle(self, similarity=similarity, history=history, n_users=history.shape[0], n_items=similarity.shape[0])
 
     def score(self, users: IntArray, items: IntArray) -> Array:
         """Multiply histories by similarities and pick the items."""
@@ -133,7 +137,7 @@ class Table:
 
     def __post_init__(self) -> None:
         scores = matrix_of(self.scores, "scores")
-        _settle(self, scores=scores, n_users=scores.shape[0], n_items=scores.shape[1])
+        settle(self, scores=scores, n_users=scores.shape[0], n_items=scores.shape[1])
 
     def score(self, users: IntArray, items: IntArray) -> Array:
         """Look the pairs up."""
@@ -202,7 +206,7 @@ class Pairs:
                     raise ValueError(f"{error} {other}") from None
                 raise error from None
         self._check_steady(int(users[0]), asked, scores.ravel())
-        _settle(self, flat=flat)
+        settle(self, flat=flat)
 
     def _check_steady(self, user: int, items: IntArray, scores: Array) -> None:
         """Refuse a function that gives an item, asked for twice, two scores: a rank among them would be one of many."""
@@ -283,7 +287,7 @@ def as_scorer(model: Any, split: Any = None, *, name: str | None = None) -> Any:
     return found
 
 
-def _settle(value: Any, **fields: Any) -> None:
+def settle(value: Any, **fields: Any) -> None:
     """Set fields of a frozen value: while it is made, or when it finds out what it was asked to find out."""
     for name, each in fields.items():
         object.__setattr__(value, name, each)
@@ -371,3 +375,17 @@ def is_array(model: Any) -> bool:
 def is_frame(model: Any) -> bool:
     """Say whether something is a frame, or a mapping of arrays."""
     return isinstance(model, Mapping) or hasattr(model, "columns") or hasattr(model, "column_names")
+
+
+def holds_scores(model: Any) -> bool:
+    """Say whether something is a frame with columns of users, items and scores, or a mapping of such columns."""
+    if isinstance(model, Mapping):
+        if not all(is_array(each) or isinstance(each, list) or hasattr(each, "to_numpy") for each in model.values()):
+            return False  # models by name
+        names = model
+    elif is_frame(model):
+        names = getattr(model, "column_names", None) or model.columns
+    else:
+        return False
+    known = [name for name in names if isinstance(name, str)]
+    return all(find_column(known, what) is not None for what in ("user", "item", "score"))

@@ -13,15 +13,31 @@ from fullrank._checks import first_where
 from fullrank._columns import checked_columns, frame_columns
 from fullrank._types import Array, IntArray
 from fullrank.data.frames import locate
-from fullrank.models.scorer import Factors, ItemItem, Rows, Table, float_type, is_array, is_frame, matrix_of, to_numpy
+from fullrank.models.scorer import (
+    Factors,
+    ItemItem,
+    Rows,
+    Table,
+    float_type,
+    holds_scores,
+    is_array,
+    is_frame,
+    matrix_of,
+    settle,
+    to_numpy,
+)
 
 
 def from_arrays(model: Any, name: str | None) -> Any:
     """Take a pair (U, V), a users × items matrix or one score per item as a scorer; ``None`` for anything else."""
     if isinstance(model, tuple | list):
-        if len(model) not in (2, 3):
-            raise TypeError(f"`model` must be a pair of factors (U, V), got a {type(model).__name__} of {len(model)}.")
-        users, items, *bias = (to_numpy(getattr(part, "weight", part)) for part in model)  # torch.nn.Embedding
+        parts = factors_in(model)
+        if parts is None:
+            got = f"a {type(model).__name__} of {len(model)}"
+            kinds = ", ".join(type(part).__name__ for part in model) if 0 < len(model) <= 3 else ""
+            wanted = "a pair of factors (U, V), or (U, V, item_bias)"
+            raise TypeError(f"`model` must be {wanted}, got {got}{kinds and f' ({kinds})'}.")
+        users, items, *bias = parts
         return Factors(users, items, bias[0] if bias else None, name=name or "factors")
     if sp.issparse(model):
         return Table(model, name=name or "scores")
@@ -30,10 +46,23 @@ def from_arrays(model: Any, name: str | None) -> Any:
     scores = to_numpy(model)
     if scores.ndim == 1:  # the same for every user: factors of width 0, which take no memory, and a bias
         users, items = (np.zeros((n, 0), float_type(scores.dtype)) for n in (np.iinfo(np.int32).max, len(scores)))
-        return Factors(users, items, scores, name=name or "item scores")
+        everybody = Factors(users, items, scores, name=name or "item scores")
+        settle(everybody, n_users=None)
+        return everybody
     if scores.ndim == 2:
         return Rows(_Matrix(matrix_of(scores, "scores")), scores.shape[1], scores.shape[0], name=name or "scores")
     raise TypeError(f"`model` must be users × items scores, or one per item, got an array of shape {scores.shape}.")
+
+
+def factors_in(model: Any) -> list[Array] | None:
+    """Return the arrays of a pair (U, V), or (U, V, item_bias); ``None`` for a list of anything else, such as models."""
+    if not isinstance(model, tuple | list) or len(model) not in (2, 3) or any(map(holds_scores, model)):
+        return None
+    try:
+        parts = [to_numpy(getattr(part, "weight", part)) for part in model]  # torch.nn.Embedding has a weight
+    except (TypeError, ValueError, RuntimeError):  # what NumPy and torch say of lists of unlike parts
+        return None
+    return parts if all(part.dtype != object and 1 <= part.ndim <= 2 for part in parts) else None
 
 
 def recognise(model: Any, split: Any, name: str) -> Factors | ItemItem | None:
