@@ -64,7 +64,7 @@ def did_you_mean(word: Any, known: Iterable[str], otherwise: str = ".", within: 
 
 def plural(count: Any, noun: str) -> str:
     """Write how many there are of something, as in "1 case" and "2 cases"."""
-    return f"{int(count):,} {noun}{'s' * (count != 1)}"
+    return f"{int(count):,} {noun}{'s' * (int(count) != 1)}"
 
 
 def first_where(bad: Any) -> int | None:

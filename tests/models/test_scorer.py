@@ -3,6 +3,7 @@ from __future__ import annotations
 import pickle
 import sys
 import types
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -144,8 +145,53 @@ def test_frames(factors: Any, split: Split, named: Split) -> None:
         as_scorer(pd.concat([half, half.head(2)]), split)
     with pytest.raises(ValueError, match="holds item 99; the split has 25"):
         as_scorer(pd.DataFrame({"user_id": [0], "item_id": [99], "score": [1.0]}), split)
-    with pytest.raises(TypeError, match="no `user_ids` to translate"):
+    with pytest.raises(
+        TypeError, match=r"has users with names such as 'u\d+', and the split has no `user_ids` to transl"
+    ):
         as_scorer(pd.DataFrame(byname), split)
+
+
+def test_frames_whose_names_are_not_those_of_the_split(factors: Any, split: Split, named: Split) -> None:
+    scores = factors[0] @ factors[1].T
+    places = np.repeat(np.arange(N_USERS), N_ITEMS), np.tile(np.arange(N_ITEMS), N_USERS)
+    users, items, values = named.user_ids[places[0]], named.item_ids[places[1]], scores.ravel()
+
+    def columns(**other: Any) -> dict[str, Any]:
+        return {"user": users, "item": items, "score": values, **other}
+
+    with pytest.raises(
+        ValueError, match=r"knows none of the split's users: it has names such as 0, and .* 'u11'; take"
+    ):
+        as_scorer(columns(user=places[0]), named)
+    with pytest.raises(ValueError, match="`EASE` knows none of the split's items: it has names such as 0"):
+        as_scorer(columns(item=places[1]), named, name="EASE")
+    fewer = {what: column[2 * N_ITEMS :] for what, column in columns().items()}
+    with pytest.raises(
+        ValueError, match=r"`scores` has no row for user 'u11' \(and 1 more\), who has a test case: score"
+    ):
+        as_scorer(fewer, named)
+    strange = np.where(places[1] == 3, "x", items), np.where(places[0] == 5, "y", users)
+    with pytest.warns(UserWarning, match="names 1 of 25 items that the split does not have: 12 rows of 300 left out"):
+        found = as_scorer(columns(item=strange[0]), named)
+    np.testing.assert_array_equal(np.isneginf(all_scores(found)).sum(0), np.where(np.arange(N_ITEMS) == 3, N_USERS, 0))
+    fewer_cases = replace(named, users=named.users[:5], items=named.items[:5])
+    with pytest.warns(UserWarning, match="names 1 of 12 users and 1 of 25 items that"):
+        as_scorer(columns(user=strange[1], item=strange[0]), fewer_cases)
+    with pytest.raises(ValueError, match="`scores` has no rows"):
+        as_scorer(columns(user=[], item=[], score=[]), named)
+    with pytest.raises(TypeError, match="`scores` must hold numbers as scores, got 'good'"):
+        as_scorer(columns(score=["good"] * len(values)), named)
+    with pytest.raises(ValueError, match="`scores` holds user -1; positions start at 0"):
+        as_scorer({"user": [0, -1], "item": [0, 1], "score": [1.0, 2.0]})
+    agree(as_scorer({"user": places[0].astype(float), "item": places[1], "score": values}, split), scores, split)
+
+
+def test_what_is_no_split_is_refused(factors: Any, split: Split) -> None:
+    for what in (lambda: as_scorer(factors, split.train), lambda: Observation(factors, split.train)):
+        with pytest.raises(TypeError, match=r"`split` must be a Split, got a csr_matrix: make one with `fr.Split\("):
+            what()
+    with pytest.raises(TypeError, match=r"got the string 'ml-1m': load it with `fr.load\('ml-1m'\)`"):
+        Observation(factors, "ml-1m")  # type: ignore[arg-type]
 
 
 def test_item_item_models(split: Split) -> None:

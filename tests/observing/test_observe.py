@@ -668,6 +668,10 @@ def test_bad_options_are_refused(world: tuple[Split, Any]) -> None:
         Sample(5),
         candidates=sp.csr_matrix((3, 3)),
     )
+    strange = {str(user): [1] for user in range(300)}
+    refused(
+        ValueError, r"a list for '0' \(and 299 more\), which is no user", model, split, Sample(5), candidates=strange
+    )
     refused(TypeError, "`candidates` must be .* got a int", model, split, Sample(5), candidates=3)
     refused(ValueError, "`batch` must be a whole number of at least 1 or None, got 0", model, split, Sample(5), batch=0)
     refused(TypeError, "`map` must be a function like the built-in `map`.* got 3", model, split, Sample(5), map=3)

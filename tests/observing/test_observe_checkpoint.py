@@ -331,3 +331,25 @@ def test_cases_of_a_user_stay_together() -> None:
     with pytest.raises(ValueError, match="nothing was observed yet"):
         seen.counts()
     assert len(seen.advance(Sample(5), cases=[0, 1]).counts()) == 2
+
+
+def test_cases_are_positions_or_a_mask() -> None:
+    split = Split(sp.csr_matrix((3, 40)), [0, 0, 1, 2], [1, 2, 3, 4])
+    for cases in ([2, 3], np.array([False, False, True, True]), [False, False, True, True], np.array([3, 2], np.uint8)):
+        seen = Observation(np.arange(40.0), split, progress=False).advance(Sample(5), cases=cases)
+        assert np.flatnonzero(seen.begun).tolist() == [2, 3]
+    seen = Observation(np.arange(40.0), split, progress=False)
+    for cases, said in (
+        ([1.7], "float64 values of shape"),
+        ([True, False], r"bool values of shape \(2,\)"),
+        ("all", "<U3 values"),
+        ([[2, 3]], r"int64 values of shape \(1, 2\)"),
+        ([[2], [1, 3]], "a list"),
+    ):
+        with pytest.raises(
+            TypeError, match=f"`cases` must be positions from 0 to 3, or a mask .* the 4 cases, got {said}"
+        ):
+            seen.advance(Sample(5), cases=cases)
+    for wrong in (10**6, -1):
+        with pytest.raises(ValueError, match=f"`cases` must be positions from 0 to 3, or a mask .*, got {wrong}"):
+            seen.advance(Sample(5), cases=[2, wrong])

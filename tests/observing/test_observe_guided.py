@@ -218,7 +218,14 @@ def test_candidates_of_a_retrieval_stage_come_in_any_form(world, tmp_path):
     names = np.array([f"user {u}" for u in range(USERS)]), np.array([f"item {i}" for i in range(ITEMS)])
     known = replace(split, user_ids=names[0], item_ids=names[1])
     table = {"user": [*names[0][users], "nobody"], "item": [*names[1][order.ravel()], "item 3"]}
-    assert fr.observe(model, known, design, guide=table, **QUIET) == wanted
+    with pytest.warns(
+        UserWarning, match=r"`guide` names 1 of 91 users that the split does not have: 1 row of 2,251 left out"
+    ):
+        assert fr.observe(model, known, design, guide=table, **QUIET) == wanted
+    with pytest.raises(
+        ValueError, match=r"`guide` knows none of the split's users: it has names such as \d+, and .* 'user 0'"
+    ):
+        fr.observe(model, known, design, guide=ranked, **QUIET)
     scored = {"user": users, "item": order.ravel(), "score": -ranks}  # a scorer: popular items come between
     assert fr.observe(model, split, design, guide=scored, **QUIET) != wanted
     with pytest.raises(ValueError, match="no column looks like the item"):
@@ -374,6 +381,11 @@ def test_training_items_compared_in_full(world):
         ({"guide": "best"}, "`guide` must be a scorer, lists of items or 'popularity', got 'best'"),
         ({"guide": [[1]]}, "`guide` must have a list for each of the split's 90 users, got 1 lists"),
         ({"guide": {0: [500]}}, "`guide` of user 0 must be items from 0 to 119, got 500"),
+        (
+            {"guide": {0: [1], 700: [2], 800: []}},
+            r"`guide` has a list for 700 \(and 1 more\), which is no user of the split",
+        ),
+        ({"guide": {}}, "`guide` lists no item for any user with a test case"),
         ({"guide": (np.ones((20, 2)), np.ones((ITEMS, 2)))}, "guide `.*` knows 20 users, but the split has 90"),
         ({"guide": (np.ones((USERS, 2)), np.ones((9, 2)))}, "guide `.*` knows 9 items, but the split has 120"),
         (

@@ -234,6 +234,15 @@ class Split:
         return _split_of(*_hold_out(found, within, share if how.endswith("ratio") else 0.0, min_items), name, notes)
 
 
+def check_split(given: Any, wanted: str = "a Split") -> None:
+    """Refuse anything but a split, and say how to make one."""
+    if isinstance(given, str):
+        raise TypeError(f"`split` must be {wanted}, got the string {given!r}: load it with `fr.load({given!r})`.")
+    if not isinstance(given, Split):
+        got = f"a {type(given).__name__}"
+        raise TypeError(f"`split` must be {wanted}, got {got}: make one with `fr.Split(train, users, items)`.")
+
+
 def given_test(data: Any, test: Any, *, name: str = "", notes: tuple[str, ...] = (), **columns: Any) -> Split:
     """Hold out exactly the pairs of `test`, in their order; whatever else is in `data` is train.
 

@@ -18,6 +18,7 @@ import numpy as np
 from fullrank._checks import by_name, check_number
 from fullrank.backends import resolve
 from fullrank.data import Split, load
+from fullrank.data.split import check_split
 from fullrank.estimators import Estimator, parse_estimator
 from fullrank.estimators.intervals import check_interval
 from fullrank.evaluation.correct import DEFAULT_METRICS, report_on
@@ -91,8 +92,7 @@ def evaluate(
     wanted = None if precision is None else check_precision(precision, absolute)
     first = getattr(chosen, "negatives", DEFAULT_START)
     held_out = load(split) if isinstance(split, str) else split
-    if not isinstance(held_out, Split):
-        raise TypeError(f"`split` must be a Split or the name of a data set, got a {type(split).__name__}.")
+    check_split(held_out, "a Split or the name of a data set")
     job = Job(
         planner=Planner(
             metrics_to_report(metrics), wanted or DEFAULT_PRECISION, absolute, level, target,

@@ -26,6 +26,7 @@ import scipy.sparse as sp
 from fullrank._columns import find_column
 from fullrank._types import Array, IntArray
 from fullrank.data.frames import canonical_csr
+from fullrank.data.split import check_split
 
 
 @runtime_checkable
@@ -269,10 +270,13 @@ def as_scorer(model: Any, split: Any = None, *, name: str | None = None) -> Any:
     | anything with ``score(users, items)``; any callable, of (b,), (b, m) or of flat pairs (b·m,), (b·m,) | `Pairs` |
 
     Users and items are positions in `split`. Where a library keeps its own order (LensKit, Cornac) or frames hold names,
-    the split's ``user_ids`` and ``item_ids`` translate; without them, names are positions.
+    the split's ``user_ids`` and ``item_ids`` translate; without them, names are positions. Rows of a frame whose user or
+    item the split does not have are left out, with a warning; every user with a test case must have a row.
     """
     from fullrank.models.adapters import recognise
 
+    if split is not None:
+        check_split(split)
     found = recognise(model, split, name)
     if found is None:
         got, hint = f"a {type(model).__module__}.{type(model).__qualname__}", ""

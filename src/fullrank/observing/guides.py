@@ -19,7 +19,7 @@ from fullrank._columns import checked_columns, frame_columns
 from fullrank._tables import read_table
 from fullrank._types import Array, BoolArray, IntArray
 from fullrank.data.split import Split
-from fullrank.models.adapters.structure import positions
+from fullrank.models.adapters.structure import places_of_rows
 from fullrank.models.scorer import as_scorer, digest_of, is_frame
 from fullrank.observing.blocks import Block, Result
 from fullrank.observing.inputs import check_sizes, lists_of
@@ -122,7 +122,12 @@ def guide_of(given: Any, split: Split) -> Guide | None:
             )
         given = read_table(Path(given))
     if (lists := _lists_in(given, split)) is not None:
-        return Guide("lists", lists=lists_of(lists, "guide", split))
+        listed = lists_of(lists, "guide", split)
+        if not np.diff(listed.indptr)[split.test_users].any():
+            raise ValueError(
+                "`guide` lists no item for any user with a test case: it would guide nowhere; leave it out."
+            )
+        return Guide("lists", lists=listed)
     scorer = as_scorer(given, split, name=None)
     name = str(getattr(scorer, "name", "guide"))
     check_sizes(scorer, split, f"guide `{name}`")
@@ -144,9 +149,8 @@ def _lists_in(given: Any, split: Split) -> Any:
         if "score" in columns:
             return None
         found = checked_columns(columns)
-        users, items = (positions(found[what], split, what, "guide") for what in ("user", "item"))
-        order = np.lexsort((found.get("rank", np.arange(len(users))), users))
-        order = order[(users[order] >= 0) & (items[order] >= 0)]  # names that the split has not are left out
+        users, items, known = places_of_rows(found, split, "guide")
+        order = np.lexsort((found["rank"][known] if "rank" in found else np.arange(len(users)), users))
         return np.split(items[order], np.cumsum(np.bincount(users[order], minlength=split.n_users))[:-1])
     if _is_of_one_user(given):
         return {user: given(user) for user in np.unique(split.users).tolist()}

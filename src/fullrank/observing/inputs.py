@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from fullrank._checks import first_where
+from fullrank._checks import first_where, more
 from fullrank.data.frames import canonical_csr
 from fullrank.data.split import Split
 from fullrank.observing.blocks import Pools
@@ -65,6 +65,12 @@ def pools_of(given: Any, split: Split) -> Pools:
 
 def lists_of(given: Any, what: str, split: Split) -> Any:
     """Return the items of every user, each once, as a CSR matrix that keeps their order; a dict may leave users out."""
+    if isinstance(given, dict) and (strange := [user for user in given if user not in range(split.n_users)]):
+        which = f"{strange[0]!r}{more(len(strange))}"
+        raise ValueError(
+            f"`{what}` has a list for {which}, which is no user of the split: users are positions from 0 to "
+            f"{split.n_users - 1}."
+        )
     lists = [given.get(user, ()) for user in range(split.n_users)] if isinstance(given, dict) else given
     if len(lists) != split.n_users:
         raise ValueError(

@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from fullrank._checks import TIES, check_choice, check_whole
+from fullrank._checks import TIES, check_choice, check_whole, first_where
 from fullrank._progress import bar
 from fullrank._types import RNG, BoolArray, FloatArray, IntArray
-from fullrank.data.split import Split
+from fullrank.data.split import Split, check_split
 from fullrank.models.scorer import Rows, as_scorer, digest_of
 from fullrank.observing.blocks import OUTCOME, Block, Result, unfinished
 from fullrank.observing.budget import Budget
@@ -79,6 +79,7 @@ class Observation:
         batch: int | None = None,
         name: str | None = None,
     ) -> None:
+        check_split(split)
         check_choice("ties", ties, TIES)
         check_whole("batch", batch, 1, none=True)
         self._map = getattr(map, "map", map)
@@ -139,7 +140,9 @@ class Observation:
     # ------------------------------------------------------------------------------------------------ observing
 
     def advance(self, design: Design | str, budget: Budget | None = None, cases: Any = None) -> Observation:
-        """Observe cases (``None``: all of them) under a design, each going on from where it was; return this object.
+        """Observe cases under a design, each going on from where it was; return this object.
+
+        ``cases`` are positions in the split, or a mask with an entry for each; ``None``: all of them.
 
         The outcome of a case is then that of the new design from the start, provided that it stopped at the end of a stage
         of the new design or before its first. A ``budget`` is asked after every block of users; when it is spent, and on
@@ -248,13 +251,30 @@ class Observation:
     def _whole_users(self, cases: Any) -> IntArray:
         if cases is None:
             return np.arange(len(self.split.users))
-        chosen = np.unique(np.asarray(cases, dtype=np.int64))
+        chosen = np.unique(self._positions(cases))
         users = self.split.users
         if self.targets[chosen].sum() != len(chosen) and np.isin(users, users[chosen]).sum() != len(chosen):
             raise ValueError(
                 "`cases` must hold all cases of each of their users: targets of one user are ranked together."
             )
         return chosen
+
+    def _positions(self, cases: Any) -> IntArray:
+        """Return the positions of cases that are given by a mask or as positions; anything else is refused."""
+        n = len(self.split.users)
+        try:
+            given = np.atleast_1d(np.asarray(cases))
+        except ValueError:  # lists of unlike length
+            given = np.atleast_1d(np.array(None))
+        if given.dtype == bool and given.shape == (n,):
+            return np.flatnonzero(given)
+        allowed = f"`cases` must be positions from 0 to {n - 1}, or a mask with one entry for each of the {n:,} cases"
+        if given.ndim != 1 or (given.dtype.kind not in "iu" and len(given)):
+            values = f"{given.dtype} values of shape {given.shape}"
+            raise TypeError(f"{allowed}, got {values if given.dtype != object else f'a {type(cases).__name__}'}.")
+        if (place := first_where((given < 0) | (given >= n))) is not None:
+            raise ValueError(f"{allowed}, got {given[place]}.")
+        return given.astype(np.int64)
 
     def _refuse_other_draws(self, design: Design, chosen: IntArray) -> None:
         if self.design is None or not self.begun[chosen].any():

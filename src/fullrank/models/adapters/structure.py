@@ -3,16 +3,20 @@
 implicit's models have ``user_factors`` and ``item_factors``, or an item × item ``similarity``; so do fullrank's own.
 """
 
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from fullrank._checks import first_where
+from fullrank._checks import first_where, more, plural
 from fullrank._columns import checked_columns, frame_columns
-from fullrank._types import Array, IntArray
-from fullrank.data.frames import locate
+from fullrank._tables import is_number
+from fullrank._types import Array, BoolArray, IntArray
+from fullrank.data.frames import locate, whole_names
+from fullrank.data.readers import LARGEST_POSITION
 from fullrank.models.scorer import (
     Factors,
     ItemItem,
@@ -86,9 +90,14 @@ def from_frame(model: Any, split: Any, name: str | None) -> Table | None:
         return None
     name = name or "scores"
     found = checked_columns(frame_columns(model, ("user", "item", "score")))
-    users, items = (positions(found[what], split, what, name) for what in ("user", "item"))
-    known = (users >= 0) & (items >= 0)
-    users, items, scores = users[known], items[known], found["score"].astype(np.float64)[known]
+    users, items, known = places_of_rows(found, split, name)
+    scores = _numbers_of(found["score"], name)[known]
+    if split is not None and (without := np.setdiff1d(split.test_users, users)).size:
+        user = split.names("user", without[0]).item()
+        raise ValueError(
+            f"`{name}` has no row for user {user!r}{more(len(without))}, who has a test case: score every user with one, "
+            "or leave such users out of the split."
+        )
     shape = tuple(int(each.max(initial=-1)) + 1 for each in (users, items))
     shape = shape if split is None else (split.n_users, split.n_items)
     rows = sp.csr_matrix((np.arange(1, len(scores) + 1, dtype=np.float64), (users, items)), shape=shape)
@@ -98,16 +107,55 @@ def from_frame(model: Any, split: Any, name: str | None) -> Table | None:
     return Table(rows, name=name)
 
 
-def positions(names: Array, split: Any, what: str, name: str) -> IntArray:
-    """Turn names into positions; names the split does not know become −1 and are left out."""
+def _numbers_of(scores: Array, name: str) -> Array:
+    """Return a column of scores as float64; scores that are no numbers are refused."""
+    try:
+        return scores.astype(np.float64)
+    except ValueError:
+        wrong = next(text for text in scores.tolist() if not is_number(text))
+        raise TypeError(f"`{name}` must hold numbers as scores, got {wrong!r}.") from None
+
+
+def places_of_rows(found: Mapping[str, Array], split: Any, name: str) -> tuple[IntArray, IntArray, BoolArray]:
+    """Return the users and items of rows as positions in the split, and which rows these are.
+
+    Rows of users and items that the split does not know are left out, with a warning that counts them: a model may know
+    more than is asked of it. Where the split knows none of the users, or none of the items, the names are wrong.
+    """
+    if not len(found["user"]):
+        raise ValueError(f"`{name}` has no rows.")
+    users, items = (_positions(whole_names(found[what], what), split, what, name) for what in ("user", "item"))
+    known = (users >= 0) & (items >= 0)
+    if not known.all():
+        unknown = " and ".join(
+            f"{len(np.unique(found[what][places < 0])):,} of {plural(len(np.unique(found[what])), what)}"
+            for what, places in (("user", users), ("item", items))
+            if (places < 0).any()
+        )
+        left = f"{plural((~known).sum(), 'row')} of {len(known):,} left out"
+        warnings.warn(f"`{name}` names {unknown} that the split does not have: {left}.", stacklevel=4)
+    return users[known], items[known], known
+
+
+def _positions(names: Array, split: Any, what: str, name: str) -> IntArray:
+    """Turn names into positions; names that the split does not know become −1, and must not be all of them."""
     ids = getattr(split, f"{what}_ids", None)
     if ids is not None:
-        return locate(names, ids)
+        places = locate(names, ids)
+        if (places < 0).all():
+            here, there = names[:1].tolist()[0], ids[:1].tolist()[0]
+            raise ValueError(
+                f"`{name}` knows none of the split's {what}s: it has names such as {here!r}, and the split such as "
+                f"{there!r}; take those in `split.{what}_ids`."
+            )
+        return places
     if names.dtype.kind not in "iu":
-        raise TypeError(f"`{name}` names {what}s by {names.dtype}, and the split has no `{what}_ids` to translate.")
-    size = getattr(split, f"n_{what}s", None)
-    if size is not None and (r := first_where((names < 0) | (names >= size))) is not None:
-        raise ValueError(f"`{name}` holds {what} {names[r]}; the split has {size:,}: it must be from 0 to {size - 1}.")
+        such = f"names such as {names[:1].tolist()[0]!r}"
+        raise TypeError(f"`{name}` has {what}s with {such}, and the split has no `{what}_ids` to translate them.")
+    size = getattr(split, f"n_{what}s", LARGEST_POSITION)
+    if (r := first_where((names < 0) | (names >= size))) is not None:
+        where = "positions start at 0" if split is None else f"the split has {size:,}: it must be from 0 to {size - 1}"
+        raise ValueError(f"`{name}` holds {what} {names[r]}; {where}.")
     return names.astype(np.int64)
 
 
