@@ -184,6 +184,18 @@ def test_strings_are_not_positions():
         interactions((["a"], [0]), n_users=3)
 
 
+@pytest.mark.parametrize("size", ["3", -3, 2.5])
+def test_sizes_are_whole_numbers(size):
+    with pytest.raises(ValueError, match=f"`n_items` must be a whole number of at least 0, got {size!r}"):
+        interactions(([0], [1]), n_items=size)
+
+
+def test_a_sparse_matrix_has_as_many_items_as_was_said():
+    assert interactions(sp.csr_matrix((2, 3)), n_items=10).n_items == 10
+    assert Split.from_interactions(sp.csr_matrix(np.ones((2, 3))), "random", n_items=10).n_items == 10
+    assert Split.from_frames(sp.csr_matrix(([1.0], ([0], [1])), shape=(2, 3)), ([0], [5]), n_items=10).n_items == 10
+
+
 def test_sparse_matrices_keep_their_shape():
     found = interactions(sp.coo_array(([2.0], ([1], [4])), shape=(3, 6)))
     assert (found.n_users, found.n_items, found.ratings.tolist()) == (3, 6, [2.0])

@@ -174,6 +174,7 @@ def test_bad_input_is_one_sentence(changes, message):
         ({"train": [1, 2, 3]}, r"`train` must .*got a list of int64 values and shape \(3,\)"),
         ({"train": TRAIN.astype(complex)}, r"`train` must .*of complex128 values"),
         ({"weights": ["x", "y", "z"]}, r"`weights` must hold numbers"),
+        ({"notes": "mine"}, r"`notes` must be a sequence of sentences, got the string 'mine'"),
     ],
 )
 def test_wrong_types(changes, message):
@@ -188,7 +189,7 @@ def test_a_matrix_with_columns_out_of_range_is_refused():
         split(train=broken)
 
 
-@pytest.mark.parametrize("user", [-1, 3])
+@pytest.mark.parametrize("user", [-1, 3, 0.5, "a"])
 def test_lookup_out_of_range(user):
     with pytest.raises(ValueError, match="must be from 0 to 2"):
         split().seen(user)

@@ -116,6 +116,14 @@ def test_shapes_that_do_not_fit_are_refused(factors: Any) -> None:
         as_scorer((U, V, U, V))
     with pytest.raises(TypeError, match="must be numbers, got"):
         as_scorer((U.astype(str), V))
+    assert as_scorer((U, V, None)).bias is None
+    for what, model in (
+        ("the scores", np.ones(N_ITEMS, complex)),
+        ("the scores", sp.csr_matrix(np.ones((N_USERS, N_ITEMS), complex))),
+        ("the item bias of model `factors`", (U, V, ["a"] * N_ITEMS)),
+    ):
+        with pytest.raises(TypeError, match=f"{what} must be numbers, got "):
+            as_scorer(model)
     table = {"user_id": [0], "item_id": [1], "score": [0.5]}
     for models in ([Factors(U, V), Factors(U, V)], [(U, V), (U, V)], [(U, V), (U[:, :2], V)], [table, table], []):
         with pytest.raises(TypeError, match=r"must be a pair of factors \(U, V\), or .* got a list of "):
@@ -177,6 +185,8 @@ def test_frames_whose_names_are_not_those_of_the_split(factors: Any, split: Spli
     fewer_cases = replace(named, users=named.users[:5], items=named.items[:5])
     with pytest.warns(UserWarning, match="names 1 of 12 users and 1 of 25 items that"):
         as_scorer(columns(user=strange[1], item=strange[0]), fewer_cases)
+    with pytest.raises(ValueError, match=r"`split.item_ids` has 'i0' at two positions"):
+        as_scorer(columns(), replace(named, item_ids=np.where(named.item_ids == "i1", "i0", named.item_ids)))
     with pytest.raises(ValueError, match="`scores` has no rows"):
         as_scorer(columns(user=[], item=[], score=[]), named)
     with pytest.raises(TypeError, match="`scores` must hold numbers as scores, got 'good'"):

@@ -672,6 +672,12 @@ def test_bad_options_are_refused(world: tuple[Split, Any]) -> None:
     refused(
         ValueError, r"a list for '0' \(and 299 more\), which is no user", model, split, Sample(5), candidates=strange
     )
+    for items in ([0.5, 1.7], [True] * 400, ["1", "2"]):
+        said = "`candidates` must list items by their positions"
+        refused(TypeError, said, model, split, Sample(5), candidates=[items] * 300)
+    mask = np.ones((300, 400), dtype=int)
+    refused(TypeError, "holds 0 and 1 .* give a mask as booleans", model, split, Sample(5), candidates=mask)
+    refused(ValueError, "`compare_train` must be True or False, got 'no'", model, split, Sample(5), compare_train="no")
     refused(TypeError, "`candidates` must be .* got a int", model, split, Sample(5), candidates=3)
     refused(ValueError, "`batch` must be a whole number of at least 1 or None, got 0", model, split, Sample(5), batch=0)
     refused(TypeError, "`map` must be a function like the built-in `map`.* got 3", model, split, Sample(5), map=3)

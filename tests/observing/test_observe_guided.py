@@ -228,6 +228,9 @@ def test_candidates_of_a_retrieval_stage_come_in_any_form(world, tmp_path):
         fr.observe(model, known, design, guide=ranked, **QUIET)
     scored = {"user": users, "item": order.ravel(), "score": -ranks}  # a scorer: popular items come between
     assert fr.observe(model, split, design, guide=scored, **QUIET) != wanted
+    for wrong, said in ((list(map(str, ranks)), "got '1'"), (np.where(ranks == 3, np.nan, ranks), "got a missing one")):
+        with pytest.raises(TypeError, match=f"`guide` must have a number as the rank of every row, {said}"):
+            fr.observe(model, split, design, guide={**ranked, "rank": wrong}, **QUIET)
     with pytest.raises(ValueError, match="no column looks like the item"):
         fr.observe(model, split, design, guide={"user": users}, **QUIET)
 

@@ -131,10 +131,15 @@ def interactions(
     """
     if isinstance(data, Interactions):
         return data
-    if sp.issparse(data):
-        n_users, n_items = data.shape
+    n_users, n_items = sizes_of(data, n_users, n_items)
     columns = raw_columns(data, user=user, item=item, rating=rating, timestamp=timestamp)
     return Interactions.encoded(columns, n_users, n_items)
+
+
+def sizes_of(data: Any, n_users: int | None, n_items: int | None) -> tuple[int | None, int | None]:
+    """Return how many users and items there are: as many as was said, else as a sparse matrix has."""
+    rows, columns = data.shape if sp.issparse(data) else (None, None)
+    return rows if n_users is None else n_users, columns if n_items is None else n_items
 
 
 def check_keywords(columns: Collection[str], *others: str) -> None:
@@ -179,6 +184,7 @@ def encode(
     """
     ids = whole_names(ids, what)
     if size is not None:
+        check_whole(f"n_{what}s", size, 0)
         if ids.dtype.kind != "i":
             raise TypeError(f"`n_{what}s` was given, so `{what}` must hold positions (integers), not strings.")
         if (row := first_where((ids < 0) | (ids >= size))) is not None:

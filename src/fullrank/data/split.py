@@ -57,6 +57,10 @@ class Split:
                 settle(self, f"{what}_ids", np.asarray(ids))
                 if np.shape(ids) != (size,):
                     raise ValueError(f"`{what}_ids` has shape {np.shape(ids)}; `train` needs shape ({size},).")
+        if isinstance(self.notes, str):
+            raise TypeError(
+                f"`notes` must be a sequence of sentences, got the string {self.notes!r}: put it in a list."
+            )
         settle(self, "notes", tuple(self.notes))
         self._check_cases()
         if self.weights is not None:
@@ -144,8 +148,8 @@ class Split:
 
     def seen(self, user: int) -> Array:
         """Return the items of `user` in `train`, ascending (a view: do not write to it)."""
-        if not 0 <= user < self.n_users:
-            raise ValueError(f"`user` must be from 0 to {self.n_users - 1}, got {user}.")
+        if not isinstance(user, int | np.integer) or not 0 <= user < self.n_users:
+            raise ValueError(f"`user` must be from 0 to {self.n_users - 1}, got {user!r}.")
         return np.asarray(self.train.indices[self.train.indptr[user] : self.train.indptr[user + 1]])
 
     @cached_property
@@ -262,7 +266,7 @@ def _numbered_together(data: Any, test: Any, columns: dict[str, Any], where: str
     both_encoded = isinstance(data, Interactions) and isinstance(test, Interactions)
     if both_encoded and data.user_ids is test.user_ids and data.item_ids is test.item_ids:
         return frames.same_sizes(data, test)
-    n_users, n_items = data.shape if sp.issparse(data) else (columns.get("n_users"), columns.get("n_items"))
+    n_users, n_items = frames.sizes_of(data, columns.get("n_users"), columns.get("n_items"))
     names = {what: column for what, column in columns.items() if not what.startswith("n_")}
     both = [frames.raw_columns(each, **names) for each in (data, test)]
     users, user_ids, n_users = frames.encode_together([each["user"] for each in both], "user", n_users, where=where)

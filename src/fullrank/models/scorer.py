@@ -312,6 +312,7 @@ def _address(array: Array) -> Array | partial[Array]:
 def matrix_of(values: Any, what: str) -> Any:
     """Return a matrix of numbers as a C-ordered array, or a canonical CSR matrix, of float32 or float64."""
     if sp.issparse(values):
+        _check_numbers(values.dtype, f"the {what}")
         csr = canonical_csr(values)
         return csr.astype(float_type(csr.dtype), copy=False)
     array = floats(values, f"the {what}")
@@ -323,9 +324,14 @@ def matrix_of(values: Any, what: str) -> Any:
 def floats(values: Any, what: str = "scores") -> Array:
     """Return numbers as a C-ordered array of float32 or float64."""
     array = to_numpy(values)
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"{what} must be numbers, got {array.dtype}.")
+    _check_numbers(array.dtype, what)
     return np.asarray(array, dtype=float_type(array.dtype), order="C")
+
+
+def _check_numbers(kind: np.dtype[Any], what: str) -> None:
+    """Refuse texts and objects, and complex numbers, of which none is above another."""
+    if kind.kind not in "fiub":
+        raise TypeError(f"{what} must be numbers, got {kind}.")
 
 
 def float_type(kind: Any) -> np.dtype[Any]:
@@ -338,7 +344,7 @@ def bias_of(bias: Any, n_items: int, kind: Any, name: str) -> Array | None:
     """Return a bias as an array with one number per item; None remains None."""
     if bias is None:
         return None
-    bias = np.ascontiguousarray(to_numpy(bias), dtype=kind)
+    bias = np.ascontiguousarray(floats(bias, f"the item bias of model `{name}`"), dtype=kind)
     if bias.shape != (n_items,):
         raise ValueError(f"model `{name}` must have one item bias per item, ({n_items},), got shape {bias.shape}.")
     return np.asarray(bias)

@@ -149,6 +149,10 @@ def _lists_in(given: Any, split: Split) -> Any:
         if "score" in columns:
             return None
         found = checked_columns(columns)
+        ranks = found.get("rank", np.zeros(0))
+        if ranks.dtype.kind not in "iuf" or np.isnan(ranks).any():
+            got = "a missing one" if ranks.dtype.kind == "f" else f"{ranks[:1].tolist()[0]!r}"
+            raise TypeError(f"`guide` must have a number as the rank of every row, got {got}.")
         users, items, known = places_of_rows(found, split, "guide")
         order = np.lexsort((found["rank"][known] if "rank" in found else np.arange(len(users)), users))
         return np.split(items[order], np.cumsum(np.bincount(users[order], minlength=split.n_users))[:-1])

@@ -56,6 +56,8 @@ def pools_of(given: Any, split: Split) -> Pools:
         pool = pool.copy()
         pool.eliminate_zeros()
     elif isinstance(given, dict | Sequence | np.ndarray) and not isinstance(given, str):
+        if isinstance(given, np.ndarray) and given.shape == shape and not (given > 1).any():
+            raise TypeError("`candidates` holds 0 and 1 for every user and item: give a mask as booleans, or sparse.")
         pool = lists_of(given, "candidates", split).sorted_indices()
     else:
         error, got = (ValueError, repr(given)) if isinstance(given, str) else (TypeError, f"a {type(given).__name__}")
@@ -77,7 +79,10 @@ def lists_of(given: Any, what: str, split: Split) -> Any:
             f"`{what}` must have a list for each of the split's {split.n_users} users, got {len(lists)} lists."
         )
     try:
-        arrays = [np.asarray(items, dtype=np.int64) for items in lists]
+        read = [np.asarray(items) for items in lists]
+        if any(items.dtype.kind not in "iuO" and items.size for items in read):
+            raise TypeError
+        arrays = [items.astype(np.int64) for items in read]
         once = [items[np.sort(np.unique(items, return_index=True)[1])] for items in arrays]
     except (TypeError, ValueError, IndexError):
         raise TypeError(f"`{what}` must list items by their positions, 0 to {split.n_items - 1}.") from None

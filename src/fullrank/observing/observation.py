@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from fullrank._checks import TIES, check_choice, check_whole, first_where
+from fullrank._checks import TIES, check_choice, check_flag, check_whole, first_where
 from fullrank._progress import bar
 from fullrank._types import RNG, BoolArray, FloatArray, IntArray
 from fullrank.data.split import Split, check_split
@@ -82,6 +82,7 @@ class Observation:
         check_split(split)
         check_choice("ties", ties, TIES)
         check_whole("batch", batch, 1, none=True)
+        check_flag("compare_train", compare_train)
         self._map = getattr(map, "map", map)
         if not callable(self._map):
             raise TypeError(f"`map` must be a function like the built-in `map`, or an object with `.map`, got {map!r}.")

@@ -15,7 +15,7 @@ from fullrank._checks import first_where, more, plural
 from fullrank._columns import checked_columns, frame_columns
 from fullrank._tables import is_number
 from fullrank._types import Array, BoolArray, IntArray
-from fullrank.data.frames import locate, whole_names
+from fullrank.data.frames import locate, repeats, whole_names
 from fullrank.data.readers import LARGEST_POSITION
 from fullrank.models.scorer import (
     Factors,
@@ -23,6 +23,7 @@ from fullrank.models.scorer import (
     Rows,
     Table,
     float_type,
+    floats,
     holds_scores,
     is_array,
     is_frame,
@@ -48,7 +49,10 @@ def from_arrays(model: Any, name: str | None) -> Any:
     if not is_array(model):
         return None
     scores = to_numpy(model)
-    if scores.ndim == 1:  # the same for every user: factors of width 0, which take no memory, and a bias
+    if scores.ndim == 1:
+        scores = floats(
+            scores, "the scores"
+        )  # the same for every user: factors of width 0, which take no memory, and a bias
         users, items = (np.zeros((n, 0), float_type(scores.dtype)) for n in (np.iinfo(np.int32).max, len(scores)))
         everybody = Factors(users, items, scores, name=name or "item scores")
         settle(everybody, n_users=None)
@@ -62,6 +66,7 @@ def factors_in(model: Any) -> list[Array] | None:
     """Return the arrays of a pair (U, V), or (U, V, item_bias); ``None`` for a list of anything else, such as models."""
     if not isinstance(model, tuple | list) or len(model) not in (2, 3) or any(map(holds_scores, model)):
         return None
+    model = model[:2] if model[-1] is None else model  # no bias
     try:
         parts = [to_numpy(getattr(part, "weight", part)) for part in model]  # torch.nn.Embedding has a weight
     except (TypeError, ValueError, RuntimeError):  # what NumPy and torch say of lists of unlike parts
@@ -141,6 +146,9 @@ def _positions(names: Array, split: Any, what: str, name: str) -> IntArray:
     """Turn names into positions; names that the split does not know become −1, and must not be all of them."""
     ids = getattr(split, f"{what}_ids", None)
     if ids is not None:
+        if len(again := repeats(ids)):
+            twice = ids[again[:1]].tolist()[0]
+            raise ValueError(f"`split.{what}_ids` has {twice!r} at two positions: give every {what} a name of its own.")
         places = locate(names, ids)
         if (places < 0).all():
             here, there = names[:1].tolist()[0], ids[:1].tolist()[0]
