@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -32,6 +34,12 @@ RECALL_ONLY = [fr.Mapping("linear"), fr.Mapping("bound")]
 NOT_EXACT = [fr.WeightedMLE(), fr.MaxEntropy(), fr.Mapping("beta"), fr.Mapping("beta", 0.5)]
 
 
+def all_sampled(R):
+    """A sample of all there are, not known to show the rank: what the formulas alone make of it."""
+    counts = fr.RankCounts.from_ranks(R, N, fr.Sample(N - 1, replace=False))
+    return counts.with_keys(rest=counts.column("pool"), drawn=N - 1, hits=counts.above, ahead=0, recent=0)
+
+
 def truth(metric, R, n_items):
     metric = fr.parse_metric(metric)
     return np.mean([naive.gain(metric.name, int(each), metric.k, n_items) for each in R])
@@ -40,8 +48,7 @@ def truth(metric, R, n_items):
 @pytest.mark.parametrize("estimator", EXACT, ids=str)
 def test_with_the_whole_catalogue_sampled_the_estimate_is_the_truth(estimator, rng):
     R = naive.power_law_ranks(500, N, rng)
-    counts = fr.RankCounts.from_ranks(R, N, fr.Sample(N - 1, replace=False))
-    fitted = estimator.fit(counts)
+    fitted = estimator.fit(all_sampled(R))
     for metric in METRICS:
         assert fitted.expect(metric) == pytest.approx(truth(metric, R, N), rel=1e-9), metric
 
@@ -49,7 +56,7 @@ def test_with_the_whole_catalogue_sampled_the_estimate_is_the_truth(estimator, r
 @pytest.mark.parametrize("estimator", RECALL_ONLY, ids=str)
 def test_mappings_are_exact_for_recall_and_precision(estimator, rng):
     R = naive.power_law_ranks(500, N, rng)
-    fitted = estimator.fit(fr.RankCounts.from_ranks(R, N, fr.Sample(N - 1, replace=False)))
+    fitted = estimator.fit(all_sampled(R))
     for k in range(1, N + 1):
         assert fitted.expect(fr.Recall @ k) == pytest.approx(np.mean(k >= R), rel=1e-12)
         assert fitted.expect(fr.Precision @ k) == pytest.approx(np.mean(k >= R) / k, rel=1e-12)
@@ -59,8 +66,22 @@ def test_mappings_are_exact_for_recall_and_precision(estimator, rng):
 def test_the_others_are_not_and_the_table_says_so(estimator, rng):
     """If one of these becomes exact, the table must say so."""
     R = naive.power_law_ranks(500, N, rng)
-    counts = fr.RankCounts.from_ranks(R, N, fr.Sample(N - 1, replace=False))
-    assert abs(estimator.fit(counts).expect("recall@10") - np.mean(R <= 10)) > 1e-6
+    assert abs(estimator.fit(all_sampled(R)).expect("recall@10") - np.mean(R <= 10)) > 1e-6
+
+
+@pytest.mark.parametrize("estimator", EXACT + NOT_EXACT + RECALL_ONLY, ids=str)
+@pytest.mark.parametrize("design", [fr.Sample(N - 1, False), fr.Adaptive(9, "all", 99, False)], ids=str)
+def test_a_sample_of_all_there_are_is_the_full_ranking_whatever_the_estimator(design, estimator, rng):
+    R, w = naive.power_law_ranks(200, N, rng), rng.random(200) + 0.1
+    counts = fr.RankCounts.from_ranks(R, N, design, drawn=np.full(200, N - 1), weights=w)
+    full = fr.RankCounts.from_ranks(R, N, "full", weights=w)
+    assert replace(counts, design=full.design) == full
+    fitted = estimator.fit(counts)
+    for metric in METRICS:
+        value = estimator.fit(full).expect(metric)
+        assert fitted.expect(metric) == pytest.approx(value, rel=1e-12), metric
+        assert fitted.interval(metric) == pytest.approx((value, value), rel=1e-12)
+        assert fitted.bounds(metric) == pytest.approx((value, value), rel=1e-12)
 
 
 @pytest.mark.parametrize("estimator", EXACT + NOT_EXACT + RECALL_ONLY, ids=str)

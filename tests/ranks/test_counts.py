@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ import fullrank as fr
 import naive
 from fullrank._archive import _digest
 from fullrank.estimators.problem import pool_bins
+from fullrank.ranks.cells import EVERY
 from fullrank.ranks.counts import BLOCKS, MAX_POOLS, RankCounts, unique_rows, user_blocks
 from fullrank.ranks.design import ALL
 from fullrank.ranks.groups import with_like_hits, with_like_samples
@@ -598,6 +600,31 @@ def test_cases_that_saw_every_candidate_have_known_ranks():
     assert counts.sizes.tolist() == [ALL]
     assert counts.items_scored == 68
     assert fr.MLE().fit(counts).mass([3, 5]).tolist() == [0.5, 0.5]
+
+
+def test_a_complete_sample_without_replacement_is_a_known_rank_whichever_way_it_comes(rng):
+    """Observed, counted elsewhere, or streamed by: the same ranks are the same counts."""
+    R = rng.integers(1, 51, 40)
+    design, model = fr.Sample(49, replace=False), (np.ones((40, 1)), -np.arange(50.0)[:, None])
+    split = fr.Split(sp.csr_matrix((40, 50)), users=np.arange(40), items=R - 1)
+    observed = fr.observe(model, split, design, progress=False)
+    assert observed.all_compared.all()
+    assert RankCounts.from_ranks(R, 50, design) == observed
+    acc = fr.Accumulator(design, 50)
+    acc.update(-np.arange(50.0) * np.ones((40, 1)), R - 1)
+    assert acc.counts == observed
+    # with replacement some items may have been drawn twice and others never
+    assert not RankCounts.from_ranks(R, 50, "uni49").all_compared.any()
+
+
+def test_of_other_pools_only_those_that_were_drawn_in_full_are_known():
+    counts = RankCounts.from_ranks([5, 5, 5], [50, 51, 50], fr.Sample(49, replace=False), drawn=[49, 49, 48])
+    seen = zip(counts.column("drawn").tolist(), counts.all_compared.tolist(), strict=True)
+    assert sorted(seen) == [(ALL, True), (48, False), (49, False)]
+    assert counts.items_scored == 49 + 49 + 48
+    behind = RankCounts.from_ranks([2, 2], 50, fr.Guided(9, 40), ahead=[3, 3], rest=40, drawn=[40, 40])
+    assert behind.all_compared.all()
+    assert behind.column("drawn").tolist() == [EVERY, EVERY]
 
 
 def test_adaptive_paths_make_valid_counts(rng):

@@ -54,6 +54,8 @@ def cells_of(
         late = per_case("recent", recent, M)
         refuse((late < UNKNOWN) | (late > a), "recent", late, "between 0 and `ahead`, or −1 where it is not known")
     slices = [slice(first, min(first + CHUNK, M)) for first in range(0, M, CHUNK)]
+    if not design.replace:
+        m = _complete_as_all(m, N - 1 if left is None else left, slices)
     # a case of weight zero says nothing, and a pool of such cases has no mean size
     chunks = [part if w[part].all() else part.start + np.flatnonzero(w[part]) for part in slices if w[part].any()]
     pools = _distinct_bins(N[part] for part in chunks)
@@ -77,6 +79,13 @@ def cells_of(
             lots = [_joined(lots)]
     keys, *summed = table.cells() if small else _joined(lots)
     return level, np.ascontiguousarray(keys.T), *summed
+
+
+def _complete_as_all(drawn: IntArray, size: IntArray, slices: Iterable[slice]) -> IntArray:
+    """Return ``drawn`` with ``ALL`` where a sample without replacement is all there are: the rank is then known."""
+    if not any((drawn[part] == size[part]).any() for part in slices):
+        return drawn
+    return np.where(drawn == size, ALL, drawn)
 
 
 class _Table:

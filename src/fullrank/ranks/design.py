@@ -270,7 +270,7 @@ class Adaptive(Design):
         last = seen_all | (m == stages[-1])
         later = f"a later stage: the case was beaten fewer than {self.stop_at} times, so '{self}' would have gone on"
         refuse(~last & (hits < self._stop), "drawn", m, later)
-        return np.where(seen_all, ALL, m)
+        return m
 
     @classmethod
     def parse(cls, word: str) -> Adaptive | None:

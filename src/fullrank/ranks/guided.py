@@ -164,8 +164,7 @@ class Guided(Design):
         """Open cases have so many negatives of the rest as the sampling says; all of a rest that has no more."""
         if drawn is None and self.max_negatives is None:
             drawn = np.minimum(int(self.negatives), n_items - 1)
-        m = self.sampling.check(drawn, hits, n_items)
-        return np.where(m == n_items - 1, ALL, m)
+        return self.sampling.check(drawn, hits, n_items)
 
     def act_out(
         self, beaten: list[ArrayLike] | tuple[ArrayLike, ...], n_items: ArrayLike, rng: np.random.Generator

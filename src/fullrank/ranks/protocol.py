@@ -148,24 +148,25 @@ class Design(Protocol):
         return Sample(n_items, replace=False)
 
     def check(self, drawn: IntArray | None, hits: IntArray, n_items: IntArray) -> IntArray:
-        """Refuse outcomes that this design cannot have; return ``drawn``, with ``ALL`` where all candidates were compared.
+        """Refuse outcomes that this design cannot have; return how many negatives each case has, ``ALL`` for every one.
 
         ``drawn`` is the number of negatives of each case (``None``: not given), 0 or all of them where it was compared with
-        every candidate; ``hits`` how many of them beat the target; ``n_items`` the number of candidates.
+        every candidate; ``hits`` how many of them beat the target; ``n_items`` the number of candidates. That a sample
+        without replacement of all candidates shows the rank itself need not be said here: counts know it of every design.
         """
         if self.plain:
             first = self.stages(int(n_items.max()))[0]
             return possible(self, constant(first, len(hits)) if drawn is None else drawn, hits, n_items)
         m = possible(self, drawn, hits, n_items, least=0)
-        fits, every = np.zeros((2, len(m)), dtype=bool)
+        fits = np.zeros(len(m), dtype=bool)
         for N in np.unique(n_items):
             here = n_items == N
             sizes = self.stages(int(N))
-            every[here] = (m[here] == ALL) | ((m[here] == N - 1) & (not self.replace)) if ALL in sizes else False
-            fits[here] = np.isin(m[here], sizes)
+            every = (m[here] == N - 1) & (ALL in sizes and not self.replace)
+            fits[here] = np.isin(m[here], sizes) | every
         allowed = ", ".join(map(str, self.stages(int(n_items.max()))))
-        refuse(~(fits | every), "drawn", m, f"one of the sizes of '{self}': {allowed} (0: every candidate)")
-        return np.where(every, ALL, m)
+        refuse(~fits, "drawn", m, f"one of the sizes of '{self}': {allowed} (0: every candidate)")
+        return m
 
     def simulate(
         self, ranks: ArrayLike, n_items: ArrayLike, rng: np.random.Generator, before: Sequence[IntArray] = ()
