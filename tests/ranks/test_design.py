@@ -139,6 +139,43 @@ def test_designs_are_values(design):
         design.replace = True
 
 
+COUNTS = st.integers(1, 10**12)
+SHARES = st.floats(0, 1, exclude_min=True)
+SIZES = st.one_of(COUNTS, SHARES, SHARES.map(np.float32).filter(bool), COUNTS.map(np.int64))
+STOPS, FLAGS = st.integers(1, 10**6), st.booleans()
+
+
+def _made(kind, *fields):
+    """Designs of this kind, without the few whose sizes do not go together."""
+
+    def make(values):
+        try:
+            return kind(*values)
+        except ValueError as error:
+            assert "below" in str(error)  # noqa: PT017 (`max_negatives` or `deepest`)
+            return None
+
+    return st.tuples(*fields).map(make).filter(lambda design: design is not None)
+
+
+@given(
+    st.one_of(
+        st.just(fr.Exhaustive()),
+        _made(fr.Sample, COUNTS, FLAGS),
+        _made(fr.Top, st.integers(1, 1000), COUNTS, FLAGS),
+        _made(fr.Adaptive, SIZES, st.one_of(SIZES, st.just("all")), STOPS, FLAGS),
+        _made(fr.Guided, STOPS, COUNTS, st.none(), st.none() | STOPS, st.floats(0, 1), st.none() | STOPS),
+        _made(fr.Guided, STOPS, SIZES, st.one_of(SIZES, st.just("all")), st.none() | STOPS, st.floats(0, 1)),
+    )
+)
+def test_whatever_its_numbers_a_design_prints_and_parses_back(design):
+    again = fr.parse_design(str(design))
+    assert again == design
+    assert hash(again) == hash(design)
+    assert eval(repr(design), vars(fr)) == design
+    assert str(again) == str(design)
+
+
 def test_words():
     assert fr.parse_design("uni99") == fr.parse_design("uniform99") == fr.parse_design("uni_99") == fr.Sample(99)
     assert fr.parse_design("uni99 without replacement") == fr.Sample(99, replace=False)
@@ -165,6 +202,12 @@ def test_popularity_is_refused(word):
         (lambda: fr.Adaptive(0), "`negatives` must be a whole number of at least 1, got 0"),
         (lambda: fr.Adaptive(1.5), r"`negatives` as a share of the items must lie in \(0, 1\], not 1.5"),
         (lambda: fr.Adaptive(9, "most"), r"`max_negatives` must be a whole number, a share in \(0, 1\] or 'all'"),
+        (lambda: fr.Adaptive(np.int64(9), np.int64(5)), "`max_negatives` is 5, below `negatives` = 9: raise it"),
+        (lambda: fr.Sample(99, 3706), "`replace` must be True or False, got 3706"),
+        (lambda: fr.Sample(99, replace="no"), "`replace` must be True or False, got 'no'"),
+        (lambda: fr.Adaptive(9, 99, 1, 3706), "`replace` must be True or False, got 3706"),
+        (lambda: fr.Top(9, 99, replace=None), "`replace` must be True or False, got None"),
+        (lambda: fr.parse_design("guided 200 keep 1.2.3, then uni99"), "unknown design 'guided 200 keep 1.2.3, then"),
         (lambda: fr.Adaptive(9, 99, 0), "`stop_at` must be a whole number of at least 1, got 0"),
     ],
 )

@@ -36,6 +36,7 @@ def test_it_prints_and_parses_back(design, word):
         ({"first": 0}, "`first` must be a whole number of at least 1"),
         ({"stop_at": 0}, "`stop_at` must be a whole number of at least 1"),
         ({"keep_open": 1.5}, "`keep_open` must be a share between 0 and 1, got 1.5"),
+        ({"keep_open": "0.5"}, "`keep_open` must be a share between 0 and 1, got '0.5'"),
         ({"deepest": 0}, "`deepest` must be a whole number of at least 1"),
         ({"first": 50, "deepest": 40}, "`deepest` is 40, below `first` = 50"),
         ({"negatives": 0.1}, "`negatives` must be a whole number of at least 1"),
@@ -45,6 +46,21 @@ def test_it_prints_and_parses_back(design, word):
 def test_what_it_refuses(given, message):
     with pytest.raises(ValueError, match=message):
         fr.Guided(**given)
+
+
+def test_what_stops_the_sample_is_said_once():
+    word = "guided 200 stop 10, then adaptive 99..0.1 stop 3"
+    with pytest.raises(ValueError, match=r"has 'stop 3' for the sample alone: .* 'guided 200 stop 3, then adaptive"):
+        fr.parse_design(word)
+    assert fr.parse_design(word.replace("stop 3", "stop 10")) == fr.Guided(200, 99, 0.1, 10)
+    assert fr.parse_design("guided 200, then adaptive 99..0.1 stop 1") == fr.Guided(200, 99, 0.1)
+
+
+@pytest.mark.parametrize("keep", [1 / 3, 1e-5, 1, np.float32(0.1)])
+def test_counts_of_a_share_kept_open_load_and_add(keep, tmp_path):
+    counts = fr.RankCounts.from_ranks([1], 20, fr.Guided(3, 2, keep_open=keep), ahead=[0], rest=[16], drawn=[2])
+    counts.save(tmp_path / "counts.npz")
+    assert len(fr.RankCounts.load(tmp_path / "counts.npz") + counts) == 2
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fullrank._checks import check_whole
+from fullrank._checks import check_flag, check_whole
 from fullrank._types import FloatArray, IntArray
 from fullrank.ranks.checks import constant, refuse
 from fullrank.ranks.laws import ALL, compared, log_hypergeom, sampled_law
@@ -107,6 +107,7 @@ class Sample(Design):
 
     def __post_init__(self) -> None:
         check_whole("negatives", self.negatives, 1)
+        check_flag("replace", self.replace)
 
     def __str__(self) -> str:
         return f"uni{self.negatives}{_WITHOUT * (not self.replace)}"
@@ -174,8 +175,9 @@ class Adaptive(Design):
             if getattr(self, name) is None:
                 object.__setattr__(self, name, default)
         check_whole("stop_at", self.stop_at, 1)
+        check_flag("replace", self.replace)
         for name in ("negatives", "max_negatives"):
-            _size(name, getattr(self, name))
+            object.__setattr__(self, name, _size(name, getattr(self, name)))
         start, ceiling = self.negatives, self.max_negatives
         if isinstance(start, int) and isinstance(ceiling, int) and ceiling < start:
             raise ValueError(f"`max_negatives` is {ceiling}, below `negatives` = {start}: raise it.")
@@ -276,7 +278,7 @@ class Adaptive(Design):
     def parse(cls, word: str) -> Adaptive | None:
         """``adaptive``, or ``adaptive 99..3199 stop 1``, with or without ``without replacement``."""
         begin, replace = _ending(word)
-        found = re.fullmatch(rf"adaptive(?: ({_SIZE})\.\.({_SIZE}|all))?(?: stop (\d+))?", begin)
+        found = re.fullmatch(rf"adaptive(?: ({SIZE})\.\.({SIZE}|all))?(?: stop (\d+))?", begin)
         if found is None:
             return None
         start, ceiling, stop = map(_number, found.groups())
@@ -321,6 +323,7 @@ class Top(Design):
     def __post_init__(self) -> None:
         check_whole("k", self.k, 1)
         check_whole("negatives", self.negatives, 1)
+        check_flag("replace", self.replace)
         if self.k > 1000:
             raise ValueError(f"`k` must be from 1 to 1000, got {self.k}: to rank further, use `Exhaustive()`.")
 
@@ -427,8 +430,8 @@ def _ending(word: str) -> tuple[str, bool]:
 
 #: How the words of a design end that draws no negative twice.
 _WITHOUT = " without replacement"
-#: A size as it prints: 99, 0.1, 1e-05
-_SIZE = r"\d+(?:\.\d+)?(?:e-\d+)?"
+#: A size or a share as it prints: 99, 0.1, 1e-05
+SIZE = r"\d+(?:\.\d+)?(?:e-\d+)?"
 
 
 def _number(text: str | None) -> Any:
@@ -438,13 +441,20 @@ def _number(text: str | None) -> Any:
     return int(text) if text.isdigit() else float(text)
 
 
-def _size(name: str, value: object) -> None:
-    if isinstance(value, float) and not 0 < value <= 1:
-        raise ValueError(f"`{name}` as a share of the items must lie in (0, 1], not {value!r}; write numbers as ints.")
-    if isinstance(value, str) and value != "all":
-        raise ValueError(f"`{name}` must be a whole number, a share in (0, 1] or 'all', not {value!r}.")
-    if not isinstance(value, float | str):
-        check_whole(name, value, 1)
+def _size(name: str, value: Any) -> int | float | str:
+    """Return a size as it will be read back, or refuse what is none."""
+    if isinstance(value, float | np.floating):
+        if not 0 < value <= 1:
+            raise ValueError(
+                f"`{name}` as a share of the items must lie in (0, 1], not {value!r}; write numbers as ints."
+            )
+        return float(value)
+    if isinstance(value, str):
+        if value != "all":
+            raise ValueError(f"`{name}` must be a whole number, a share in (0, 1] or 'all', not {value!r}.")
+        return value
+    check_whole(name, value, 1)
+    return int(value)
 
 
 def _of(size: int | float | str | None, n_items: int) -> int:

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from fullrank._checks import check_whole
 from fullrank._types import BoolArray, FloatArray, IntArray
 from fullrank.ranks.checks import refuse
-from fullrank.ranks.design import Adaptive, Sample
+from fullrank.ranks.design import SIZE, Adaptive, Sample
 from fullrank.ranks.laws import ALL
 from fullrank.ranks.protocol import Course, Design, register_design
 
@@ -65,12 +65,16 @@ class Guided(Design):
         check_whole("stop_at", self.stop_at, 1, none=True)
         if self.deepest is not None and self.deepest < self.first:
             raise ValueError(f"`deepest` is {self.deepest}, below `first` = {self.first}.")
-        if isinstance(self.keep_open, bool) or not 0 <= self.keep_open <= 1:
+        number = isinstance(self.keep_open, int | float | np.number) and not isinstance(self.keep_open, bool)
+        if not number or not 0 <= self.keep_open <= 1:
             raise ValueError(f"`keep_open` must be a share between 0 and 1, got {self.keep_open!r}.")
-        _ = self.sampling  # refuses what it cannot be
+        object.__setattr__(self, "keep_open", float(self.keep_open))
+        sampling = self.sampling  # which refuses what cannot be, and holds numbers as they are read back
+        object.__setattr__(self, "negatives", sampling.negatives)
+        object.__setattr__(self, "max_negatives", getattr(sampling, "max_negatives", None))
 
     def __str__(self) -> str:
-        about = {"to": self.deepest, "stop": self.stop_at, "keep": f"{self.keep_open:g}" if self.keep_open else None}
+        about = {"to": self.deepest, "stop": self.stop_at, "keep": self.keep_open or None}
         given = "".join(f" {word} {value}" for word, value in about.items() if value is not None)
         plain = self.max_negatives is None
         sizes = f"uni{self.negatives}" if plain else f"adaptive {self.negatives}..{self.max_negatives}"
@@ -80,7 +84,7 @@ class Guided(Design):
     def parse(cls, word: str) -> Guided | None:
         """``guided``, ``guided 200, then uni99`` or ``guided 200 to 1600 stop 10 keep 0.1, then adaptive 99..0.1``."""
         found = re.fullmatch(
-            r"guided(?: (\d+)(?: to (\d+))?)?(?: stop (\d+))?(?: keep ([\d.]+))?(?:, then (.+))?", word
+            rf"guided(?: (\d+)(?: to (\d+))?)?(?: stop (\d+))?(?: keep ({SIZE}))?(?:, then (.+))?", word
         )
         if found is None:
             return None
@@ -90,7 +94,14 @@ class Guided(Design):
             return None
         ceiling = getattr(sampling, "max_negatives", None)
         closes, goes_to = (int(each) if each else None for each in (stop, deepest))
-        return cls(int(first or cls.first), sampling.negatives, ceiling, closes, float(keep or 0.0), goes_to)
+        made = cls(int(first or cls.first), sampling.negatives, ceiling, closes, float(keep or 0.0), goes_to)
+        implied: Any = made.sampling
+        if " stop " in rest and sampling.stop_at != implied.stop_at:
+            raise ValueError(
+                f"design {word!r} has 'stop {sampling.stop_at}' for the sample alone: what stops the sample closes cases "
+                f"too; write it once, as in 'guided {made.first} stop {sampling.stop_at}, then adaptive 99..0.1'."
+            )
+        return made
 
     @property
     def sampling(self) -> Sample | Adaptive:
