@@ -55,6 +55,34 @@ def test_without_users_rows_are_users_of_their_own(batch):
     assert len(np.unique(acc.counts.column("block"))) > 100
 
 
+def test_rows_without_users_are_not_merged_with_others_that_have_none(batch):
+    """Both are numbered from 0: the first of each would be taken for one user."""
+    one, two, three = (fr.Accumulator("uni99", 3706) for _ in range(3))
+    two.update(batch[:3], 7)
+    one.merge(two)  # nothing yet: two's rows are the only ones
+    one.update(batch[3:6], 7)
+    assert len(np.unique(one.counts.column("block"))) == 6
+    three.update(batch[:3], 7)
+    with pytest.raises(ValueError, match=r"cannot merge what was updated without `users` on both sides: .*give update"):
+        one.merge(three)
+    three.reset()
+    three.update(batch[:3], 7, users=["a", "b", "c"])
+    assert len(one.merge(three)) == 9
+
+
+def test_shares_of_the_items_are_shares_of_the_largest_number(batch):
+    acc = fr.Accumulator("adaptive", 1000)
+    for pool in (900, 1000):
+        acc.update(np.arange(50.0) * np.ones((3, 1)), 7, n_items=[pool] * 3)
+    assert str(acc.counts.design) == "adaptive 49..250 stop 1"
+    with pytest.raises(
+        ValueError, match=r"`n_items` is missing: 'adaptive 49..0.25 stop 1' has sizes that depend on it"
+    ):
+        fr.Accumulator("adaptive")
+    for design in ("adaptive 9..99", "adaptive 9..all without replacement", "full", "uni9"):
+        fr.Accumulator(design)
+
+
 def test_ties():
     scores = np.zeros((3000, 5))
     ranks = {}
@@ -131,7 +159,7 @@ def test_report_and_text(batch):
 
 def test_counts_are_told_their_candidates(batch):
     one, two = (fr.Accumulator("uni99", 3706, candidates="all") for _ in range(2))
-    one.update(batch, 7)
+    one.update(batch, 7, users=np.arange(200))
     two.update(batch, 7)
     assert one.merge(two).counts.candidates == two.counts.candidates == "all"
     assert one.report("ndcg@10").provenance["prior"] == "all"

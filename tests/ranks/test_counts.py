@@ -160,6 +160,7 @@ def test_user_blocks_do_not_depend_on_the_machine():
     assert (
         user_blocks(["a", "b", "user 7"]).tolist() == user_blocks(np.array(["a", "b", "user 7"], dtype=object)).tolist()
     )
+    assert user_blocks([-1, 1, 2**63 - 1]).tolist() == user_blocks(np.array([-1, 1, 2**63 - 1], dtype=object)).tolist()
     blocks = user_blocks(np.arange(100_000))
     assert blocks.min() >= 0
     assert blocks.max() < BLOCKS
@@ -178,6 +179,18 @@ def test_unique_rows_equals_numpy(seed, top):
 
 
 # ------------------------------------------------------------------------------------------------------ resampling
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.float32, np.float64, object])
+def test_a_user_s_block_does_not_depend_on_the_type_of_the_ids(dtype):
+    """Nor on what stands beside it: else models would silently not pair."""
+    assert user_blocks(np.array([5, 6, 7], dtype=dtype)).tolist() == user_blocks([5, 6, 7]).tolist()
+    assert user_blocks([5]) == user_blocks(np.array([5, "a"], dtype=object))[:1]
+    assert user_blocks([5]) == user_blocks(np.array([5.0, 6.5]))[:1]
+    assert user_blocks(["6.5", "a"]).tolist() == user_blocks(np.array([6.5, "a"], dtype=object)).tolist()
+    import pandas as pd
+
+    assert user_blocks(pd.array([5, 6], dtype="Int64")).tolist() == user_blocks([5, 6]).tolist()
 
 
 def test_resample_draws_whole_blocks(rng):
@@ -593,6 +606,16 @@ def test_mixed_designs_do_not_add(rng, other):
     assert a != "uni9"
     with pytest.raises(TypeError):
         hash(a)
+
+
+def test_parts_whose_shares_are_of_different_catalogues_say_what_to_write():
+    parts = [RankCounts.from_ranks([3, 3], N, fr.Adaptive(), drawn=[49, 49]) for N in (1000, 900)]
+    with pytest.raises(
+        ValueError, match=r"'adaptive 49\.\.225 stop 1': .*, if sizes are shares of the items, write them as"
+    ):
+        sum(parts)
+    same = fr.Adaptive().resolve(1000)
+    assert len(sum(RankCounts.from_ranks([3, 3], N, same, drawn=[49, 49]) for N in (1000, 900))) == 4
 
 
 def test_cases_that_saw_every_candidate_have_known_ranks():

@@ -43,9 +43,11 @@ class Accumulator:
     """Take in batches of scores, give a report.
 
     ``design``: how the candidates of a row were drawn; ``n_items``: candidates of the full ranking, target included (not
-    needed with ``Exhaustive()``, where every row is the full ranking). ``ties``: an item that scores the same as the
-    target ranks above it at random (seeded by ``rng``), never (``"optimistic"``) or always (``"pessimistic"``).
-    ``candidates``: among which items, as in :meth:`fullrank.RankCounts.from_ranks`.
+    needed with ``Exhaustive()``, where every row is the full ranking). Sizes of a design that are shares of the items are
+    shares of ``n_items``; where rows differ, that is the largest number, and each row's own goes to :meth:`update`.
+    ``ties``: an item that scores the same as the target ranks above it at random (seeded by ``rng``), never
+    (``"optimistic"``) or always (``"pessimistic"``). ``candidates``: among which items, as in
+    :meth:`fullrank.RankCounts.from_ranks`.
 
     >>> import fullrank as fr
     >>> import numpy as np
@@ -74,11 +76,17 @@ class Accumulator:
         self.design = refuse_top(parse_design(design))
         check_choice("ties", ties, TIES)
         check_whole("n_items", n_items, 1, none=True)
+        if n_items is not None:
+            self.design = self.design.resolve(int(n_items))
+        elif self.design.resolve(2) != self.design:  # each batch would have numbers of its own, which do not add
+            raise ValueError(
+                f"`n_items` is missing: '{self.design}' has sizes that depend on it; give the number of candidates, the "
+                "largest if rows differ (each row's own goes to update), or sizes as numbers."
+            )
         self.candidates = check_candidates(candidates)
         self.n_items, self.ties, self.name = n_items, ties, name
         self._rng = np.random.default_rng(rng)
-        self._parts: list[RankCounts] = []
-        self._rows = 0
+        self.reset()
 
     def update(
         self,
@@ -127,25 +135,37 @@ class Accumulator:
             candidates=self.candidates,
         ))  # fmt: skip
         self._rows += len(values)
+        self._unnamed |= users is None
         if len(self._parts) >= 64:
             self._gather()
 
     def merge(self, other: "Accumulator") -> "Accumulator":
-        """Take in what another one has seen (of other cases); returns itself."""
+        """Take in what another one has seen (of other cases); returns itself.
+
+        At least one of the two must have been given ``users``: without them rows are numbered from 0, so that strangers
+        would be taken for one user, and a model merged from parts would not pair with one that was not.
+        """
         if not isinstance(other, Accumulator):
             raise TypeError(f"`other` must be an Accumulator, got {type(other).__name__}.")
         for what in ("design", "candidates"):
             mine, its = getattr(self, what), getattr(other, what)
             if mine != its:
                 raise ValueError(f"cannot merge {what} '{its}' into '{mine}': ranks follow different laws.")
+        if self._unnamed and other._unnamed:
+            raise ValueError(
+                "cannot merge what was updated without `users` on both sides: the first row of each would count as one "
+                "user; give update the `users` of its rows (any ids, the same for every model)."
+            )
         if other._gather() is not None:
             self._parts.append(other.counts)
             self._rows += other._rows
+            self._unnamed |= other._unnamed
         return self
 
     def reset(self) -> None:
         """Forget what was seen."""
-        self._parts, self._rows = [], 0
+        self._parts: list[RankCounts] = []
+        self._rows, self._unnamed = 0, False
 
     def __len__(self) -> int:
         return len(self._gather() or ())

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fullrank._types import Array, FloatArray, IntArray
+from fullrank._types import Array, BoolArray, FloatArray, IntArray
 from fullrank.ranks.checks import check_users, check_weights, constant, per_case, refuse
 from fullrank.ranks.laws import ALL, NOTHING
 from fullrank.ranks.protocol import Design
@@ -118,8 +118,16 @@ def _named_block(name: str) -> int:
 def user_blocks(users: ArrayLike, named: Callable[[str], int] = _named_block) -> IntArray:
     """Return a block in 0..255 per user id, by a hash that does not change between processes, machines or models."""
     ids = np.asarray(users)
-    if ids.dtype.kind == "f" and np.array_equal(ids, np.round(ids)) and (np.abs(ids) < 2.0**53).all():
-        ids = ids.astype(np.int64)  # as frames write whole numbers once a value was missing
+    if ids.dtype.kind in "fO":  # as frames write whole numbers once a value was missing, or in a column of anything
+        whole = _are_whole(ids)
+        if not whole.all():
+            out = np.fromiter(map(named, ids.astype(str).tolist()), np.int64, len(ids))
+            out[whole] = user_blocks(ids[whole]) if whole.any() else 0
+            return out
+        if ids.dtype.kind == "f":
+            ids = ids.astype(np.int64)
+        else:
+            ids = np.fromiter((int(each) % 2**64 for each in ids.tolist()), np.uint64, len(ids))
     if ids.dtype.kind in "iub":
         with np.errstate(over="ignore"):
             z = ids.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)  # splitmix64
@@ -128,6 +136,19 @@ def user_blocks(users: ArrayLike, named: Callable[[str], int] = _named_block) ->
             z = z ^ (z >> np.uint64(31))
         return np.asarray(z % np.uint64(BLOCKS), dtype=np.int64)
     return np.fromiter(map(named, ids.astype(str).tolist()), np.int64, len(ids))
+
+
+def _are_whole(ids: Array) -> BoolArray:
+    """Return which ids are whole numbers, floats below 2**53 among them; the same of each whatever stands beside it."""
+    if ids.dtype.kind == "f":
+        return np.asarray((ids == np.round(ids)) & (np.abs(ids) < 2.0**53))
+
+    def is_whole(each: Any) -> bool:
+        if isinstance(each, float | np.floating):
+            return abs(float(each)) < 2.0**53 and float(each).is_integer()
+        return isinstance(each, int | np.integer | np.bool_)
+
+    return np.fromiter(map(is_whole, ids.tolist()), np.bool_, len(ids))
 
 
 def grouped(columns: Sequence[IntArray] | IntArray, sums: Sequence[Array]) -> tuple[Any, ...]:

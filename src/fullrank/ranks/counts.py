@@ -105,10 +105,13 @@ class RankCounts:
 
         ``n_items``: number of candidates, target included (N), one for all or one per case. ``drawn``: negatives per case,
         when they differ (needed for ``Adaptive``, and for ``Top``, where 0 says that the rank is exact; with ``Sample``,
-        sizes that do not depend on the rank). ``users`` groups cases by user (any ids) for resampling and pairing; without
-        it every case is its own user. ``order`` and ``targets`` (j, T) for users with several targets; ranks are then among
-        the non-relevant candidates plus the target. ``candidates``: ``"unseen"`` when a user's training items were left
-        out, as nearly every library does; ``"all"`` when they were ranked too; or a name of your own for another pool.
+        sizes that do not depend on the rank). Sizes of a design that are shares of the items are shares of the largest
+        ``n_items``; for parts to be added, write them as numbers, ``design.resolve(largest)``. ``users`` groups cases by
+        user (any ids) for resampling and pairing; without it every case is its own user, numbered from 0, which does not
+        tell the cases of parts that are added apart. ``order`` and ``targets`` (j, T) for users with several targets; ranks
+        are then among the non-relevant candidates plus the target. ``candidates``: ``"unseen"`` when a user's training items
+        were left out, as nearly every library does; ``"all"`` when they were ranked too; or a name of your own for another
+        pool.
 
         Where some candidates were compared with the target one by one and others sampled, ``ahead`` of the compared ones
         beat it, ``rest`` were left to sample from (``n_items`` = compared + rest + 1), and ``ranks`` is the rank among those
@@ -159,9 +162,11 @@ class RankCounts:
             ("among candidates", "ranks among different candidates", self.candidates, other.candidates),
         ):
             if mine != its:
+                hint = "fit each on its own"
+                if isinstance(mine, Design) and type(mine) is type(its) and type(mine).resolve is not Design.resolve:
+                    hint += ", or, if sizes are shares of the items, write them as numbers, the same for all"
                 raise ValueError(
-                    f"cannot add counts {what} '{mine}' to counts {what} '{its}': {different} follow different laws; fit "
-                    "each on its own."
+                    f"cannot add counts {what} '{mine}' to counts {what} '{its}': {different} follow different laws; {hint}."
                 )
         one, two = (each._at(min(self.level, other.level)) for each in (self, other))
         sums = [np.concatenate(both) for both in zip(one._sums, two._sums, strict=True)]
