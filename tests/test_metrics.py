@@ -133,6 +133,43 @@ def test_misuse_is_one_sentence():
         fr.Metric("mine", lambda R: np.ones(7)).gain([1, 2])
 
 
+def test_a_table_is_a_function_of_ones_own(rng):
+    table = np.append(0.0, 1 / np.arange(1, 11) ** 2)
+    looked_up, computed = fr.Metric("table", lambda R: table[R]) @ 10, fr.Metric("square", lambda R: 1 / R**2) @ 10
+    np.testing.assert_array_equal(looked_up.gain([1, 10, 11, 10**12]), computed.gain([1, 10, 11, 10**12]))
+    for design, drawn in (("full", None), ("uni99", None), (fr.Guided(200, 99), 99)):
+        behind = {} if drawn is None else {"ahead": rng.integers(0, 3, 200), "rest": 4799, "drawn": drawn}
+        counts = fr.RankCounts.from_ranks(rng.integers(1, 40, 200), 5000, design, **behind)
+        one, two = (fr.LogSpline().fit(counts) for _ in range(2))
+        assert one.expect(looked_up) == two.expect(computed)
+        assert one.interval(looked_up) == two.interval(computed)
+        assert one.bounds(looked_up) == two.bounds(computed)
+    powers = fr.Metric("powers", lambda R: R**-1 + 2**-R + 1e30 / R**7)  # none of which integers have
+    assert powers.gain([1, 10**6]) == pytest.approx([1.5 + 1e30, 1e-6 + 1e-12])
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (lambda R: 1 if R < 5 else 0, r"ValueError: The truth value of an array.*"),
+        (lambda R: np.ones(3)[R], r"IndexError: index 5 is out of bounds for axis 0 with size 3"),
+        (lambda: 1, r"TypeError: .* takes 0 positional arguments but 1 was given"),
+        (lambda R: ["a"] * len(R), r"ValueError: could not convert string to float: 'a'"),
+    ],
+)
+def test_a_function_that_fails_is_named_and_told_what_it_must_do(function, said):
+    wanted = rf"^the function of metric `mine` failed \({said}\): it must take an array of one-based ranks and return"
+    with pytest.raises(ValueError, match=wanted):
+        (fr.Metric("mine", function) @ 10).gain([1, 5])
+
+
+@pytest.mark.parametrize("metric", ["ndcg@10", "recall@5", "ap", "auc", fr.Metric("mine", lambda R: 1 / R)], ids=str)
+@pytest.mark.parametrize("rank", [0, -3, np.nan])
+def test_ranks_are_one_based(metric, rank):
+    with pytest.raises(ValueError, match=f"`ranks` must be one-based, 1 for the first place, got {rank:g}"):
+        fr.parse_metric(metric).gain([1, rank], n_items=100)
+
+
 def test_own_metric_gives_a_finite_number_up_to_its_cut():
     """What lies beyond the cut-off is never asked for, so 1/(R−20) @ 10 is fine and log(R−5) @ 10 is not."""
     with np.errstate(all="ignore"):

@@ -41,7 +41,9 @@ class Metric:
     """A ranking metric: a name, a function of the rank, and a cut-off ``k`` (``None``: uncut).
 
     ``Metric("mine", lambda R: 1 / R**2) @ 20`` makes one of your own from any function of an array of one-based ranks;
-    with several targets per user it is averaged over the user's targets.
+    with several targets per user it is averaged over the user's targets. The function is asked about ranks up to the
+    cut-off, as floating-point numbers, so that no power of them overflows, and returns a finite number for each; one that
+    fails on these, such as the index of a table, ``lambda R: table[R]``, is given integers.
 
     Two metrics are equal when they are the same number for users with one target each: ``hr@10 == recall@10``. With
     several targets per user the words part: ``hr`` and ``mrr`` then look at the user's first hit only.
@@ -102,11 +104,13 @@ class Metric:
         array([1. , 0.5])
         """
         inner, j, T, beaten = (np.asarray(each, dtype=np.float64) for each in (ranks, order, targets, ahead))
+        if not inner.min(initial=1.0) > 0:
+            raise ValueError(f"`ranks` must be one-based, 1 for the first place, got {inner[~(inner > 0)][0]:g}.")
         R = inner + rank_offset(j, beaten)
         top = np.ones(np.broadcast_shapes(R.shape, T.shape)) if self.k is None else (self.k >= R) * np.ones(T.shape)
         kept = T if self.k is None else np.minimum(T, self.k)
         if self.function is not None:
-            gain = top * _own_gain(self, self.function(R), R) / T
+            gain = top * _own_gain(self, self.function, R) / T
         elif self.name == "auc":
             N = _needed(n_items, "AUC")
             gain = top * np.where(N > 1, (N - (inner + beaten)) / np.maximum(N - 1, 1), 1.0) / T
@@ -147,9 +151,9 @@ def _needed(n_items: ArrayLike | None, who: str) -> FloatArray:
     return np.asarray(n_items, dtype=np.float64)
 
 
-def _own_gain(metric: Metric, returned: Any, R: FloatArray) -> FloatArray:
-    """Check what the function of a metric of one's own returned, which needs to know ranks up to the cut-off only."""
-    value = np.asarray(returned, dtype=np.float64)
+def _own_gain(metric: Metric, function: Callable[[Any], Any], R: FloatArray) -> FloatArray:
+    """Return what the function of a metric of one's own says of ranks up to the cut-off, the only ones it need know."""
+    value = _answer(metric, function, R if metric.k is None else np.minimum(R, metric.k))
     if value.shape not in ((), R.shape):
         raise ValueError(
             f"the function of metric `{metric.name}` returned shape {value.shape} for ranks of shape {R.shape}: "
@@ -163,6 +167,24 @@ def _own_gain(metric: Metric, returned: Any, R: FloatArray) -> FloatArray:
             "a finite number for every rank up to the cut-off."
         )
     return np.where(asked, value, 0.0)
+
+
+def _answer(metric: Metric, function: Callable[[Any], Any], ranks: FloatArray) -> FloatArray:
+    """Return what a function says of ranks: of numbers with a fraction or, if it fails on these, of integers."""
+    try:
+        return np.asarray(function(ranks), dtype=np.float64)
+    except Exception as error:
+        failure = error
+    whole = ranks.astype(np.int64)
+    if np.array_equal(whole, ranks):
+        try:
+            return np.asarray(function(whole), dtype=np.float64)
+        except Exception as error:
+            failure = error
+    raise ValueError(
+        f"the function of metric `{metric.name}` failed ({type(failure).__name__}: {str(failure).rstrip('.')}): it must "
+        "take an array of one-based ranks and return a number for each, as in lambda R: np.where(R < 5, 1.0, 0.0)."
+    ) from failure
 
 
 def _ideal_dcg(depth: FloatArray) -> FloatArray:
