@@ -167,7 +167,7 @@ def test_dominance_is_that_of_the_curves_at_every_cut_off(rng):
         assert dominates(one, two) is stupid
         seen.add(stupid)
     assert seen == {True, False}
-    with pytest.raises(ValueError, match="`one` and `two`"):
+    with pytest.raises(ValueError, match="`one` is empty: give at least one rank"):
         dominates([], [1])
 
 
@@ -220,7 +220,7 @@ def test_the_recurrence_of_the_beta_mapping_as_printed():
         more = a * (n_items - 1) ** a * np.exp(naive_log_choose(n - 1, k) + naive_log_beta(a + k, n - k))
         f.append((more + (f[-1] - 1) ** a) ** (1 / a) + 1)
     np.testing.assert_allclose(beta_mapping(a, n - 1, n_items), f, rtol=1e-9)
-    with pytest.raises(ValueError, match="`a` must be positive"):
+    with pytest.raises(ValueError, match="`a` must be a finite number above 0"):
         beta_mapping(0.0, 9, 100)
 
 
@@ -279,3 +279,66 @@ def test_the_bound_lies_above_the_mean_squared_error(rng):
         mean_squared_error_bound(corrected, "recall@5", prior[:-1], n_items, design, cases)
     with pytest.raises(ValueError, match="`corrected`"):
         mean_squared_error_bound(corrected[:-1], "recall@5", prior, n_items, design, cases)
+
+
+OF_RANKS = {
+    "expected_naive": lambda ranks, N: expected_naive("ndcg@10", ranks, N, "uni9"),
+    "expected_naive of all": lambda ranks, N: expected_naive("ndcg@10", ranks, N, "full"),
+    "sampled_recall": lambda ranks, N: sampled_recall(1, ranks, N, "uni9"),
+    "optimal_mapping": lambda ranks, N: optimal_mapping(1, ranks, N, "uni9"),
+    "mapping_error": lambda ranks, N: mapping_error(1, 5, ranks, N, "uni9"),
+}
+
+
+@pytest.mark.parametrize("function", OF_RANKS.values(), ids=OF_RANKS)
+@pytest.mark.parametrize(
+    ("ranks", "n_items", "message"),
+    [
+        (
+            [0, -5],
+            1000,
+            r"`ranks` is 0 at case 0 \(2 cases in all\): it must be a rank in 1\.\.1,000 \(ranks are one-based",
+        ),
+        ([1, 2000], 1000, r"`ranks` is 2000 at case 1: it must be a rank in 1\.\.1,000"),
+        ([1, np.nan], 1000, r"`ranks` has a missing value \(NaN\) at case 1"),
+        ([1.5], 1000, "`ranks` must be whole numbers, got 1.5 at case 0"),
+        ([[1], [2]], 1000, r"`ranks` must be one-dimensional, .*; it has shape \(2, 1\)"),
+        ([], 1000, "`ranks` is empty: give at least one rank"),
+        ([1], 0, "`n_items` must be a whole number of at least 1, got 0"),
+        ([1], 9.5, "`n_items` must be a whole number of at least 1, got 9.5"),
+    ],
+)
+def test_ranks_that_cannot_be_are_refused_by_all(function, ranks, n_items, message):
+    with pytest.raises(ValueError, match=message):
+        function(ranks, n_items)
+    assert np.isfinite(function(3, 1000)).all()  # one rank may stand alone
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: hoeffding(-0.1, 10), "`t` must be a finite number at least 0, got -0.1"),
+        (lambda: hoeffding(np.nan, 10), "`t` must be a finite number at least 0, got nan"),
+        (lambda: hoeffding(0.1, -5), "`cases` must be a whole number of at least 1, got -5"),
+        (lambda: dominates([1], [0]), "`two` is 0 at case 0: it must be a rank in"),
+        (lambda: optimal_mapping([1, 0], [5], 100, "uni9"), "`k` must be a positive whole number, got 0"),
+        (lambda: optimal_mapping(1.5, [5], 100, "uni9"), "`k` must be a positive whole number, got 1.5"),
+        (lambda: mapping_error(1, np.nan, [5], 100, "uni9"), "`f` must be a finite number at least 0, got nan"),
+        (lambda: mapping_bounds(1, 0, 100, 1.0), "`negatives` must be a whole number of at least 1, got 0"),
+        (lambda: mapping_bounds(1, 9, 0, 1.0), "`n_items` must be a whole number of at least 1, got 0"),
+        (lambda: beta_mapping(np.inf, 9, 100), "`a` must be a finite number above 0, got inf"),
+        (lambda: beta_mapping(0.5, 0, 100), "`negatives` must be a whole number of at least 1, got 0"),
+        (lambda: beta_mapping(0.5, 9, np.nan), "`n_items` must be a finite number above 0, got nan"),
+        (
+            lambda: mean_squared_error_bound([1.0] * 3, "ap", [0.1] * 10, 10, "uni2", 0),
+            "`cases` must be a whole number of at least 1, got 0",
+        ),
+        (
+            lambda: mean_squared_error_bound([1.0] * 3, "ap", [np.nan] * 10, 10, "uni2", 5),
+            "`prior` must be finite, got nan",
+        ),
+    ],
+)
+def test_numbers_that_cannot_be_are_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fullrank._checks import first_where
+from fullrank._checks import check_whole, first_where
 from fullrank._tables import is_number
 from fullrank._types import Array, BoolArray, FloatArray, IntArray
 from fullrank.ranks.laws import ALL, NOTHING
@@ -40,6 +40,19 @@ def _whole_numbers(name: str, values: ArrayLike) -> IntArray:
         limit = " below 2**63" if 2.0**63 <= abs(floats[first]) < np.inf else ""
         raise ValueError(f"`{name}` must be whole numbers{limit}, got {array[first]!s} at case {first}.")
     return floats.astype(np.int64)
+
+
+def true_ranks(ranks: Any, n_items: int | None = None, name: str = "ranks") -> IntArray:
+    """Return ranks in the full list of ``n_items`` candidates (None: however many), or refuse them; one may stand alone."""
+    if n_items is not None:
+        check_whole("n_items", n_items, 1)
+    several: ArrayLike = ranks if np.iterable(ranks) else [ranks]  # type: ignore[assignment]
+    R = _whole_numbers(name, several)
+    if not len(R):
+        raise ValueError(f"`{name}` is empty: give at least one rank.")
+    last = MOST_ITEMS if n_items is None else int(n_items)
+    refuse((R < 1) | (last < R), name, R, f"a rank in 1..{last:,} (ranks are one-based)")
+    return R
 
 
 def per_case(name: str, values: ArrayLike, cases: int) -> IntArray:

@@ -9,9 +9,10 @@ array([1.  , 0.01])
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fullrank._checks import check_number
+from fullrank._checks import check_number, check_whole
 from fullrank._types import FloatArray, IntArray
 from fullrank.metrics import Metric, Recall, parse_metric
+from fullrank.ranks.checks import true_ranks
 from fullrank.ranks.design import Design, Sample, parse_design
 from fullrank.ranks.laws import log_gamma
 
@@ -23,7 +24,7 @@ def expected_naive(metric: Metric | str, ranks: ArrayLike, n_items: int, design:
     (1 − (1−θ)^{m+1}) / (θ(m+1)) (eq. 19). With m = 1 every metric is affine in R (kr20 §4.4.4).
     """
     metric, design = parse_metric(metric), parse_design(design)
-    R = np.atleast_1d(np.asarray(ranks, dtype=np.float64))
+    R = true_ranks(ranks, n_items).astype(np.float64)
     if design.exhaustive:
         return metric.gain(R, n_items)
     if not design.plain:
@@ -60,6 +61,8 @@ def hoeffding(t: float, cases: int) -> float:
     >>> round(hoeffding(0.01, 30_000), 4)
     0.005
     """
+    check_number("t", t)
+    check_whole("cases", cases, 1)
     return min(1.0, 2.0 * float(np.exp(-2.0 * cases * t**2)))
 
 
@@ -72,9 +75,7 @@ def dominates(one: ArrayLike, two: ArrayLike) -> bool:
     >>> dominates([1, 5, 9], [2, 5, 30]), dominates([1, 30], [2, 3])
     (True, False)
     """
-    first, second = (np.sort(np.asarray(each, dtype=np.float64).ravel()) for each in (one, two))
-    if not len(first) or not len(second):
-        raise ValueError("`one` and `two` must each hold at least one rank.")
+    first, second = np.sort(true_ranks(one, name="one")), np.sort(true_ranks(two, name="two"))
     at = np.union1d(first, second)
     higher, lower = (np.searchsorted(each, at, side="right") / len(each) for each in (first, second))
     return bool((higher >= lower - 1e-12).all())
@@ -89,11 +90,13 @@ def optimal_mapping(k: ArrayLike, ranks: ArrayLike, n_items: int, design: Design
     >>> optimal_mapping([1, 10], ranks=[1, 40, 40, 900], n_items=1000, design="uni99")
     array([ 1, 40])
     """
-    R = np.asarray(ranks, dtype=np.int64).ravel()
+    R = true_ranks(ranks, n_items)
     # HR@f changes only at ranks that occur: the first cut-off with a given hit ratio is 0 or one of these
     cuts = np.append(0, np.unique(R))
     recall = np.searchsorted(np.sort(R), cuts, side="right") / len(R)
-    wanted = [expected_naive(Recall @ int(each), R, n_items, design).mean() for each in np.atleast_1d(np.asarray(k))]
+    wanted = [
+        expected_naive(Recall @ each, R, n_items, design).mean() for each in np.atleast_1d(np.asarray(k)).tolist()
+    ]
     return np.asarray(cuts[[int(np.abs(recall - each).argmin()) for each in wanted]])
 
 
@@ -107,7 +110,8 @@ def mapping_error(k: int, f: float, ranks: ArrayLike, n_items: int, design: Desi
     >>> round(lost, 3), round(gained, 3)
     (-0.109, 0.0)
     """
-    R = np.asarray(ranks, dtype=np.int64).ravel()
+    check_number("f", f)
+    R = true_ranks(ranks, n_items)
     p = expected_naive(Recall @ k, R, n_items, design)
     inside = f >= R
     return -float((1 - p)[inside].sum() / len(R)), float(p[~inside].sum() / len(R))
@@ -125,6 +129,8 @@ def mapping_bounds(k: ArrayLike, negatives: int, n_items: int, t: float) -> tupl
     (188.1, 523.9)
     """
     check_number("t", t)
+    check_whole("negatives", negatives, 1)
+    check_whole("n_items", n_items, 1)
     each, step = np.asarray(k, dtype=np.float64), (n_items - 1) / negatives
     return (each - t) * step + 1, (each + t - 1) * step
 
@@ -138,8 +144,9 @@ def beta_mapping(a: float, negatives: int, n_items: float) -> FloatArray:
     >>> [float(beta_mapping(a, negatives=99, n_items=3706)[-1].round(6)) for a in (0.2, 0.5, 1.0, 2.0)]
     [3706.0, 3706.0, 3706.0, 3706.0]
     """
-    if not a > 0:
-        raise ValueError(f"`a` must be positive, got {a!r}.")
+    check_number("a", a, above=0)
+    check_whole("negatives", negatives, 1)
+    check_number("n_items", n_items, above=0)
     n = negatives + 1
     i = np.arange(n, dtype=np.float64)
     terms = a * np.exp(log_gamma(n) - log_gamma(n + a) + log_gamma(i + a) - log_gamma(i + 1))
@@ -156,6 +163,8 @@ def mean_squared_error_bound(
     is the M̂ that makes L₁ + L₂ smallest. L₂ is loose: it has every rank weigh the same, where the variance of the estimate
     is Σ_R P(R) Var[M̂(r) | R] / M.
     """
+    check_whole("n_items", n_items, 1)
+    check_whole("cases", cases, 1)
     metric, design = parse_metric(metric), parse_design(design)
     P, M̂ = np.asarray(prior, dtype=np.float64), np.asarray(corrected, dtype=np.float64)
     drawn, hits = design.outcomes(n_items)
@@ -163,6 +172,9 @@ def mean_squared_error_bound(
         raise ValueError(f"`prior` must have one value per rank, {n_items:,}, got shape {P.shape}.")
     if M̂.shape != hits.shape:
         raise ValueError(f"`corrected` must have one value per outcome, {len(hits):,}, got shape {M̂.shape}.")
+    for name, values in (("prior", P), ("corrected", M̂)):
+        if not np.isfinite(values).all():
+            raise ValueError(f"`{name}` must be finite, got {values[~np.isfinite(values)][0]}.")
     R = np.arange(1, n_items + 1)
     law = design.law(R, n_items, drawn, hits)
     mean, second = law @ M̂, law @ M̂**2
