@@ -104,6 +104,21 @@ def test_groups_and_users(rng):
     assert counts.several_targets
 
 
+@pytest.mark.parametrize("unit", [1e-100, 1e99])
+def test_the_unit_of_weights_is_of_no_importance(rng, unit):
+    ranks, w = rng.integers(1, 11, 300), rng.random(300) + 1
+    one, two = (
+        fr.LogSpline().fit(RankCounts.from_ranks(ranks, 100, "uni9", weights=weights)) for weights in (w, w * unit)
+    )
+    for target in ("cases", "population"):
+        assert two.interval("ndcg@10", target=target) == pytest.approx(one.interval("ndcg@10", target=target), rel=1e-9)
+    assert two.bounds("ndcg@10") == pytest.approx(one.bounds("ndcg@10"), rel=1e-9)
+
+
+def test_one_item_and_one_case_are_said_so():
+    assert str(RankCounts.from_ranks([1], 1, "full")) == "1 case of exhaustive among 1 item (unseen)"
+
+
 def test_cases_of_weight_zero_say_nothing(rng):
     counts = RankCounts.from_ranks([1, 2, 3], [100, 200, 200], "uni9", users=[5, 6, 7], weights=[0, 1, 2])
     assert counts == RankCounts.from_ranks([2, 3], 200, "uni9", users=[6, 7], weights=[1, 2])
@@ -566,6 +581,8 @@ BAD = {
     "weights of other length": (make(weights=[1, 2]), r"`weights` has shape \(2,\) for 3 cases"),
     "negative weight": (make(weights=[1, -1, 1]), "`weights` must be finite, not negative, and not all zero"),
     "NaN weight": (make(weights=[1, np.nan, 1]), "`weights` must be finite"),
+    "lost weight": (make(weights=[1e-200, 1, 1]), "`weights` must be between 1e-100 and 1e100, or 0, got 1e-200: "),
+    "huge weight": (make(weights=[1, 0, 1e200]), "`weights` must be between 1e-100 and 1e100, or 0, got 1e.200: "),
     "zero weights": (make(weights=[0, 0, 0]), "`weights` must be finite, not negative, and not all zero"),
     "users of other length": (make(users=[1]), "`users` has 1 entries for 3 cases: give one per case"),
     "order past targets": (

@@ -12,6 +12,8 @@ from fullrank.ranks.laws import ALL, NOTHING
 
 #: More candidates than this are refused: ranks near 2**53 are no longer distinct as floating-point numbers.
 MOST_ITEMS = 2**50
+#: Weights below this, or above one over it, are refused: sums of their squares are not floating-point numbers.
+LEAST_WEIGHT = 1e-100
 
 
 def _whole_numbers(name: str, values: ArrayLike) -> IntArray:
@@ -93,8 +95,15 @@ def check_weights(values: ArrayLike, cases: int) -> FloatArray:
         raise TypeError("`weights` must be numbers, one per case.") from None
     if weights.shape != (cases,):
         raise ValueError(f"`weights` has shape {weights.shape} for {cases} cases: give one per case.")
-    if not np.isfinite(weights).all() or (weights < 0).any() or weights.sum() <= 0:
+    if not np.isfinite(weights).all() or (weights < 0).any() or not weights.any():
         raise ValueError("`weights` must be finite, not negative, and not all zero.")
+    some = weights[weights > 0]
+    if some.min() < LEAST_WEIGHT or some.max() > 1 / LEAST_WEIGHT:
+        extreme = some.min() if some.min() < LEAST_WEIGHT else some.max()
+        raise ValueError(
+            f"`weights` must be between 1e-100 and 1e100, or 0, got {extreme:g}: their squares would be lost; their unit is "
+            "of no importance, so divide all by one number."
+        )
     return weights
 
 
