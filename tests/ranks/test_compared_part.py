@@ -70,7 +70,9 @@ def test_what_counts_say_of_a_compared_part():
 
 
 def test_closed_cases_have_no_auc():
-    with pytest.raises(ValueError, match=r"AUC is not known: of 1 cases nothing of the rest was drawn; draw from it\."):
+    with pytest.raises(
+        ValueError, match=r"AUC is unknown: in 1 case no negative was sampled from the rest; sample it too\."
+    ):
         _ = some().auc
     drawn = RankCounts.from_ranks([1, 3], 100, "uni9", ahead=[4, 0], rest=[50, 99])
     assert drawn.auc == pytest.approx(1 - np.mean([4 / 99, 2 / 9]))

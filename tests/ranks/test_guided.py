@@ -197,7 +197,9 @@ def test_auc_weighs_the_closed_cases_that_were_drawn_from():
     )
     closed = 1 - (2 + 16 * 2 / 5) / 20
     assert counts.auc == pytest.approx(((1 - 16 / 5 / 20) + 3 * closed) / 4)
-    with pytest.raises(ValueError, match="AUC is not known: of 1 cases"):
+    with pytest.raises(
+        ValueError, match=r"AUC is unknown: in 1 case no .* sample it too, in a share of them at least \(`keep_open`\)"
+    ):
         _ = RankCounts.from_ranks([2, 1], 21, design, ahead=[0, 2], rest=[16, 17]).auc
 
 

@@ -196,7 +196,9 @@ class RankCounts:
     def __str__(self) -> str:
         low, high = self.pool_range
         items = f"{low:,.0f}" if round(low) == round(high) else f"{low:,.0f}-{high:,.0f}"
-        return f"{len(self):,} case{'s' * (len(self) != 1)} of {self.design} among {items} items ({self.candidates})"
+        plurals = ["s" * (number != 1) for number in (len(self), round(high))]
+        cases, among = (f"{what}{end}" for what, end in zip(("case", "item"), plurals, strict=True))
+        return f"{len(self):,} {cases} of {self.design} among {items} {among} ({self.candidates})"
 
     def __repr__(self) -> str:
         return f"<RankCounts: {self}>"
@@ -265,7 +267,7 @@ class RankCounts:
 
     @property
     def known_to(self) -> float:
-        """Return the largest cut-off of metrics that can be known: closed cases lie beyond it, but nobody knows where."""
+        """Return the largest cut-off of metrics that can be known: closed cases lie beyond it, at an unknown rank."""
         offset = self.column("ahead") + self.column("order") - 1
         return float(offset[self.closed].min(initial=MOST_ITEMS))
 
@@ -342,7 +344,11 @@ class RankCounts:
         users, drawn = self.weight / self.column("targets"), closed & ~unknown
         if (unknown & ~closed).any() or (unknown.any() and not drawn.any()):
             cases = int(self.cases[unknown].sum())
-            raise ValueError(f"AUC is not known: of {cases:,} cases nothing of the rest was drawn; draw from it.")
+            how = ", in a share of them at least (`keep_open`)" if self.design.compares else ""
+            raise ValueError(
+                f"AUC is unknown: in {cases:,} case{'s' * (cases != 1)} no negative was sampled from the rest; sample it "
+                f"too{how}."
+            )
         each = np.where(unknown, 0.0, self.auc_weight / self.column("targets"))
         if unknown.any():
             each[drawn] *= users[closed].sum() / users[drawn].sum()
