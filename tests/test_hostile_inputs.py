@@ -262,6 +262,34 @@ def test_a_level_is_a_number(ranks):
         fr.correct({"A": ranks[0]}, 5000, "uni99", "ndcg@10", level="0.95")
 
 
+def test_a_level_of_any_number_type_is_a_plain_number_from_then_on(ranks):
+    dist = fr.LogSpline().fit(fr.RankCounts.from_ranks(ranks[0], 5000, "uni99"))
+    for point in (dist, fr.CLS().fit(dist.counts)):
+        for ask in (point.interval, point.bounds):
+            found = ask("ndcg@10", level=np.float32(0.75))
+            assert found == ask("ndcg@10", level=0.75)
+            assert all(isinstance(each, float) for each in found)
+    acc = fr.Accumulator("uni99", 5000)
+    acc.update(np.random.default_rng(0).normal(size=(50, 100)))
+    assert acc.report("ndcg@10", level=np.float32(0.75)).to_json() == acc.report("ndcg@10", level=0.75).to_json()
+    with pytest.raises(ValueError, match=r"`level` must be between 0 and 1, got \(0\.9\+0j\)"):
+        dist.interval("ndcg@10", level=0.9 + 0j)
+
+
+def test_a_distribution_is_asked_about_ranks_and_cut_offs(ranks):
+    dist = fr.LogSpline().fit(fr.RankCounts.from_ranks(ranks[0], 5000, "uni99"))
+    for point in (dist, fr.CLS().fit(dist.counts)):
+        assert point.curve("ndcg", np.int64(3)).tolist() == point.curve("ndcg", 3).tolist()
+        with pytest.raises(
+            TypeError, match=r"`ks` must be a cut-off, such as 10 for 1\.\.10, or several of them, got 2\.5"
+        ):
+            point.curve("ndcg", 2.5)
+    assert dist.cdf(np.inf) == pytest.approx(1)
+    assert dist.cdf([0, -np.inf, 10, 1e300]).tolist() == [0, 0, dist.cdf(10), dist.cdf(np.inf)]
+    with pytest.raises(ValueError, match="`k` must be a rank, or several, got nan"):
+        dist.cdf([1, np.nan])
+
+
 def test_an_accumulator_refuses_words_for_numbers():
     with pytest.raises(ValueError, match="`n_items` must be a whole number of at least 1 or None, got 'many'"):
         fr.Accumulator("uni99", n_items="many")

@@ -81,7 +81,11 @@ def test_words_mean_estimators(word):
 
 def test_words_with_numbers_and_words_that_are_none():
     assert fr.parse_estimator("bv0.1") == fr.BiasVariance(0.1)
-    assert fr.parse_estimator("beta0.5") == fr.Mapping("beta", 0.5)
+    assert fr.parse_estimator("beta0.5") == fr.parse_estimator("beta.5") == fr.Mapping("beta", 0.5)
+    assert fr.parse_estimator("bv1e-05") == fr.BiasVariance(1e-05)
+    for word in ("bv1.2.3", "beta..", "bv1e"):
+        with pytest.raises(ValueError, match=f"unknown estimator '{word}'"):
+            fr.parse_estimator(word)
     assert fr.parse_estimator("bv_mle") == fr.BiasVariance(prior=fr.MLE())
     assert fr.parse_estimator("mn_mes") == fr.Multinomial(prior=fr.MaxEntropy())
     with pytest.raises(ValueError, match=r"unknown estimator 'mel'; did you mean 'mle'\?"):

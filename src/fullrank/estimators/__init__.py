@@ -57,7 +57,7 @@ def parse_estimator(text: str | Estimator | None) -> Estimator:
     word = text.strip().lower()
     if word in ESTIMATORS:
         return ESTIMATORS[word]()
-    if found := re.fullmatch(r"(bv|beta)[ @_-]?([\d.]+)", word):
+    if found := re.fullmatch(r"(bv|beta)[ @_-]?(\d+\.?\d*(?:e-?\d+)?|\.\d+)", word):
         number = float(found[2])
         return BiasVariance(number) if found[1] == "bv" else Mapping("beta", number)
     known = f": known words are {', '.join(ESTIMATORS)}."

@@ -75,8 +75,7 @@ class CompatibleRanks:
     """What all metrics of the same counts share: how likely each rank makes an outcome up to each cut, and what was seen."""
 
     def __init__(self, counts: RankCounts, level: float) -> None:
-        check_interval(level, "cases")
-        self.counts, self.level = counts, level
+        self.counts, self.level = counts, check_interval(level, "cases")
         self.known, unknown = counts.known()
         self.silent = None  # cases of which nothing is known but that R is at least j + ahead
         if unknown is not None:

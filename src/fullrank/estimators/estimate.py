@@ -30,7 +30,7 @@ from fullrank.estimators.problem import (
     refuse_compared,
 )
 from fullrank.metrics import Metric, Recall, parse_metric, rank_offset
-from fullrank.ranks.counts import RankCounts
+from fullrank.ranks.counts import MOST_ITEMS, RankCounts
 
 #: An interval of a rough sample that ends before so much of a case does reaches as far as the bounds.
 LEAST_OF_A_CASE = 0.5
@@ -54,7 +54,7 @@ class PointEstimate:
     def interval(self, metric: Metric | str, level: float = 0.95, target: Target = "cases") -> Pair:
         """Return (low, high) by refitting to simulated counts; the estimator's own bias is not covered."""
         metric = parse_metric(metric)
-        intervals.check_interval(level, target)
+        level = intervals.check_interval(level, target)
         span = intervals.refit_interval(self, metric, level)
         return intervals.final_interval(self, metric, self.expect(metric), span, level, target)
 
@@ -148,7 +148,7 @@ class RankDistribution:
         simulated counts, which does not cover the estimator's own bias. Nothing is scored again.
         """
         metric = parse_metric(metric)
-        intervals.check_interval(level, target)
+        level = intervals.check_interval(level, target)
         value = self.expect(metric)
         span = self._cases_interval(metric, value, level)
         variance = self._case_variance(metric, value) if target == "population" else None
@@ -260,9 +260,14 @@ class RankDistribution:
             return intervals.simulated(*self.refit)
 
     def cdf(self, k: ArrayLike) -> FloatArray | float:
-        """Return P̂(R ≤ k), which is Recall@k."""
-        values = [self.expect(Recall @ int(each)) if each >= 1 else 0.0 for each in np.atleast_1d(np.asarray(k))]
+        """Return P̂(R ≤ k), which is Recall@k; of ``inf``, the sum of all mass."""
+        values = [self._up_to(each) for each in np.atleast_1d(np.asarray(k)).tolist()]
         return values[0] if np.ndim(k) == 0 else np.array(values)
+
+    def _up_to(self, k: float) -> float:
+        if np.isnan(k):
+            raise ValueError("`k` must be a rank, or several, got nan.")
+        return 0.0 if k < 1 else self.expect(Recall if k > MOST_ITEMS else Recall @ int(k))
 
     def plot(self) -> Any:
         """An Altair chart of P̂(R) on a logarithmic axis, blind spot shaded. Needs the extra ``report``."""
@@ -339,7 +344,11 @@ def taken_as_known(
 
 def cut_offs(ks: int | Iterable[int]) -> Iterable[int]:
     """Return the cut-offs a user means: a number stands for 1..ks."""
-    return range(1, ks + 1) if isinstance(ks, int) else ks
+    if isinstance(ks, int | np.integer):
+        return range(1, int(ks) + 1)
+    if not np.iterable(ks):
+        raise TypeError(f"`ks` must be a cut-off, such as 10 for 1..10, or several of them, got {ks!r}.")
+    return ks
 
 
 def refuse_closed(counts: RankCounts, metric: Metric) -> None:

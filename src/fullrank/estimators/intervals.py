@@ -31,11 +31,12 @@ SHIFT = 0.15
 SHARED = 0.7
 
 
-def check_interval(level: float, target: str) -> None:
-    """Refuse a level or target that means nothing."""
-    if not isinstance(level, int | float | np.number) or not 0 < level < 1:
+def check_interval(level: float, target: str) -> float:
+    """Refuse a level or target that means nothing; return the level as a plain number, which can be written as JSON."""
+    if not isinstance(level, int | float | np.integer | np.floating) or not 0 < level < 1:
         raise ValueError(f"`level` must be between 0 and 1, got {level!r}; 95 % is 0.95.")
     check_choice("target", target, ("cases", "population"))
+    return float(level)
 
 
 def reach(counts: RankCounts, metric: Metric, n_items: float, target: Target = "cases") -> Pair:

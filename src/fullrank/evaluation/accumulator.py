@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from fullrank._checks import TIES, check_choice, check_whole, first_where
 from fullrank._types import Array, BoolArray, IntArray
 from fullrank.estimators import Estimator
+from fullrank.estimators.intervals import check_interval
 from fullrank.evaluation.correct import DEFAULT_METRICS, report_on
 from fullrank.metrics import Metric
 from fullrank.ranks.counts import RankCounts, check_candidates
@@ -187,6 +188,7 @@ class Accumulator:
         target: str = "cases",
     ) -> Report:
         """Report on what was seen so far; updates may go on. Without an estimator: LogSpline."""
+        level = check_interval(level, target)
         return report_on({self.name: self.counts}, metrics, estimator=estimator, level=level, target=target)
 
     def __repr__(self) -> str:
