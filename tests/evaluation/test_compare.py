@@ -111,7 +111,7 @@ def test_pairing_sees_shared_negatives_and_nothing_else():
 
 
 def test_expected_counts_are_what_samples_average_to():
-    dist = fr.MLE().fit(fr.RankCounts.from_ranks(true_ranks(3.0, 4000), N, "uni1999 without replacement"))
+    dist = fr.MLE().fit(fr.RankCounts.from_ranks(true_ranks(3.0, 4000), N, "uni1998 without replacement"))
     counts = expected_counts(dist, fr.Sample(99))
     assert len(counts) == 4000
     naive = fr.Naive().fit(counts).expect("ndcg@10")

@@ -49,6 +49,32 @@ def test_what_counts_say_about_themselves(rng):
     assert varying.n_items == 1500
 
 
+def test_counts_say_how_many_users_there_are_where_cases_are_more(tmp_path):
+    repeated = RankCounts.from_ranks([1, 2, 3, 4], 100, "uni9", users=["a", "b", "a", "a"])
+    assert repeated.n_users == 2
+    assert str(repeated) == "4 cases (2 users) of uni9 among 100 items (unseen)"
+    repeated.save(tmp_path / "a.npz")
+    assert RankCounts.load(tmp_path / "a.npz").n_users == 2
+    assert (repeated + RankCounts.from_ranks([1], 100, "uni9", users=["c"])).n_users == 3
+    once = RankCounts.from_ranks([1, 2], 100, "uni9", users=[2**63, 0])
+    assert once.n_users is None
+    assert (once + once).n_users is None
+    about = {"users": [0, 0, 1], "order": [1, 2, 1], "targets": [2, 2, 1]}
+    ordered = RankCounts.from_ranks([1, 2, 3], 100, "uni9", **about)
+    assert str(ordered) == "3 cases (2 users) of uni9 among 100 items (unseen)"
+    part = RankCounts.from_ranks([1, 2], 100, "uni9", users=[0, 1], order=[2, 1], targets=[2, 1])
+    assert str(part) == "2 cases of uni9 among 100 items (unseen)"  # the other target of user 0 is elsewhere
+
+
+def test_counts_say_how_many_negatives_cases_have_that_differ():
+    own = RankCounts.from_ranks([1, 2], 1000, "uni99", drawn=[49, 99])
+    assert str(own) == "2 cases of uni99 (49 to 99 negatives) among 1,000 items (unseen)"
+    collapsed = RankCounts.from_ranks([1, 2], 1000, "uni100 without replacement", drawn=[97, 100])
+    assert str(collapsed) == "2 cases of uni100 without replacement among 1,000 items (unseen)"
+    few = RankCounts.from_ranks([1, 2], 1000, "uni99 without replacement", drawn=[49, 99])
+    assert str(few) == "2 cases of uni99 without replacement (49 to 99 negatives) among 1,000 items (unseen)"
+
+
 def test_cells_hold_the_sums(rng):
     cases = 500
     r, N = rng.integers(1, 11, cases), rng.integers(50, 60, cases)
@@ -517,14 +543,15 @@ def make(ranks=(1, 2, 3), n_items=100, design="uni9", **more):
 BAD = {
     "empty": (make([]), "`ranks` is empty: there is nothing to estimate from"),
     "no outcome": (lambda: RankCounts.from_outcomes([], [], 100, fr.Sample(9)), "`hits` is empty: there is nothing"),
-    "rank 0": (make([1, 0]), "`ranks` is 0 at case 1: it must be a rank in 1..negatives.1 .ranks are one-based"),
-    "negative rank": (make([-4]), "`ranks` is -4 at case 0"),
+    "rank 0": (make([1, 0]), "`ranks` is 0 at case 1: ranks are one-based, from 1 to 10; if yours start at 0, add 1."),
+    "negative rank": (make([-4]), r"`ranks` is -4 at case 0: ranks are one-based, from 1 to 10\.$"),
     "rank past the sample": (
         make([1, 11, 12]),
-        r"`ranks` is 11 at case 1 \(2 cases in all\): it must be a rank in 1..negatives\+1",
+        r"`ranks` is 11 at case 1 \(2 cases in all\): with 9 negatives ranks go up to 10; ranks among all items want the "
+        "design 'full'.",
     ),
-    "rank past the items": (make([101], 100, "full"), "`ranks` is 101 at case 0: it must be a rank in 1..n_items"),
-    "rank 0 in full": (make([0], 100, "full"), "`ranks` is 0 at case 0: it must be a rank in 1..n_items"),
+    "rank past the items": (make([101], 100, "full"), "`ranks` is 101 at case 0: among 100 items ranks go up to 100."),
+    "rank 0 in full": (make([0], 100, "full"), "`ranks` is 0 at case 0: ranks are one-based, from 1 to 100;"),
     "NaN": (make([1.0, np.nan]), r"`ranks` has a missing value \(NaN\) at case 1"),
     "half a rank": (make([1.5]), "`ranks` must be whole numbers, got 1.5 at case 0"),
     "infinite": (make([np.inf]), "`ranks` must be whole numbers, got inf at case 0"),
@@ -551,7 +578,7 @@ BAD = {
     ),
     "zero drawn": (make(drawn=[9, 0, 9]), "`drawn` is 0 at case 1: it must be a number of negatives of at least 1"),
     "drawn of other length": (make(drawn=[9]), "`drawn` has 1 entries for 3 cases"),
-    "rank past its own sample": (make([3], drawn=[1]), r"`ranks` is 3 at case 0: it must be a rank in 1..negatives\+1"),
+    "rank past its own sample": (make([3], drawn=[1]), "`ranks` is 3 at case 0: with 1 negative ranks go up to 2;"),
     "drawn with full": (make(design="full", drawn=[9, 9, 9]), "`drawn` has no meaning with `Exhaustive"),
     "adaptive without drawn": (make(design=fr.Adaptive(9, 19)), "`drawn` is missing: with `Adaptive` every case"),
     "no stage": (

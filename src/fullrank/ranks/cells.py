@@ -151,6 +151,15 @@ def _are_whole(ids: Array) -> BoolArray:
     return np.fromiter(map(is_whole, ids.tolist()), np.bool_, len(ids))
 
 
+def number_of_users(users: ArrayLike) -> int:
+    """Return how many users there are, whatever names them."""
+    ids = np.asarray(users)
+    if ids.dtype.kind not in "iufb":
+        return len(set(ids.tolist()))
+    ids = np.sort(ids)
+    return int((ids[1:] != ids[:-1]).sum()) + 1
+
+
 def grouped(columns: Sequence[IntArray] | IntArray, sums: Sequence[Array]) -> tuple[Any, ...]:
     """Cases with equal keys, summed: the keys, a row each and a column per cell, in a fixed order, and the sums."""
     block, pool, ahead, rest, *others = columns

@@ -107,11 +107,26 @@ def check_weights(values: ArrayLike, cases: int) -> FloatArray:
     return weights
 
 
-def refuse(bad: BoolArray, name: str, values: IntArray, allowed: str) -> None:
+def refuse(bad: BoolArray, name: str, values: IntArray, allowed: str, begin: str = "it must be ") -> None:
     """Raise a ValueError that names the first case where ``bad`` holds."""
     if (first := first_where(bad)) is not None:
         more = f" ({int(bad.sum()):,} cases in all)" if bad.sum() > 1 else ""
-        raise ValueError(f"`{name}` is {int(values[first])} at case {first}{more}: it must be {allowed}.")
+        raise ValueError(f"`{name}` is {int(values[first])} at case {first}{more}: {begin}{allowed}.")
+
+
+def refuse_ranks(hits: IntArray, compared: IntArray, every: BoolArray) -> None:
+    """Refuse ranks that so many compared items cannot give; ``every``: whether these are all other candidates."""
+    low, high = hits < 0, hits > compared
+    if (first := first_where(low)) is not None:
+        hint = "; if yours start at 0, add 1" if hits.min() == -1 else ""
+        refuse(low, "ranks", hits + 1, f"ranks are one-based, from 1 to {compared[first] + 1:,}{hint}", "")
+    if (first := first_where(high)) is not None:
+        most = int(compared[first]) + 1
+        among = f"with {most - 1:,} negative{'s' * (most != 2)}"
+        hint = "; ranks among all items want the design 'full'"
+        if every[first]:
+            among, hint = f"among {most:,} items", ""
+        refuse(high, "ranks", hits + 1, f"{among} ranks go up to {most:,}{hint}", "")
 
 
 def check_candidates(candidates: object) -> str:

@@ -80,6 +80,8 @@ class RankCounts:
     square_weight: FloatArray  # Σ weight²
     #: Among which items targets were ranked: "unseen" (a user's training items left out), "all", or a name of one's own.
     candidates: str = "unseen"
+    #: How many users the cases are of, where ranks without their order were seen to be several of one user.
+    n_users: int | None = None
 
     def __post_init__(self) -> None:
         check_candidates(self.candidates)
@@ -109,9 +111,10 @@ class RankCounts:
         ``n_items``; for parts to be added, write them as numbers, ``design.resolve(largest)``. ``users`` groups cases by
         user (any ids) for resampling and pairing; without it every case is its own user, numbered from 0, which does not
         tell the cases of parts that are added apart. ``order`` and ``targets`` (j, T) for users with several targets; ranks
-        are then among the non-relevant candidates plus the target. ``candidates``: ``"unseen"`` when a user's training items
-        were left out, as nearly every library does; ``"all"`` when they were ranked too; or a name of your own for another
-        pool.
+        are then among the non-relevant candidates plus the target. Without them each rank is a case with one target,
+        whatever its user, and metrics are means over cases, not over users. ``candidates``: ``"unseen"`` when a user's
+        training items were left out, as nearly every library does; ``"all"`` when they were ranked too; or a name of your
+        own for another pool.
 
         Where some candidates were compared with the target one by one and others sampled, ``ahead`` of the compared ones
         beat it, ``rest`` were left to sample from (``n_items`` = compared + rest + 1), and ``ranks`` is the rank among those
@@ -123,10 +126,14 @@ class RankCounts:
         2 cases of uni9 among 1,000 items (unseen)
         """
         *outcome, ahead, rest = checks.check_ranks(parse_design(design), ranks, n_items, drawn, ahead, rest)
-        return cls.from_outcomes(
+        counts = cls.from_outcomes(
             *outcome, users=users, weights=weights, order=order, targets=targets, candidates=candidates, ahead=ahead,
             rest=rest, recent=recent,
         )  # fmt: skip
+        if users is None or counts.several_targets:
+            return counts
+        found = cells.number_of_users(users)
+        return counts if found == len(outcome[1]) else replace(counts, n_users=found)
 
     @classmethod
     def from_outcomes(
@@ -171,6 +178,10 @@ class RankCounts:
         one, two = (each._at(min(self.level, other.level)) for each in (self, other))
         sums = [np.concatenate(both) for both in zip(one._sums, two._sums, strict=True)]
         added = one._grouped(np.concatenate([one.keys, two.keys]), sums)
+        if one.n_users is not None or two.n_users is not None:  # as if nobody were in both
+            added = replace(
+                added, n_users=sum(len(each) if each.n_users is None else each.n_users for each in (one, two))
+            )
         bins = (each[cells.codes(each)[0]] for each in (added.column("pool"), added.column("rest")))
         return added._at(cells.finest_level(added.level, *bins))
 
@@ -198,7 +209,33 @@ class RankCounts:
         items = f"{low:,.0f}" if round(low) == round(high) else f"{low:,.0f}-{high:,.0f}"
         plurals = ["s" * (number != 1) for number in (len(self), round(high))]
         cases, among = (f"{what}{end}" for what, end in zip(("case", "item"), plurals, strict=True))
-        return f"{len(self):,} {cases} of {self.design} among {items} {among} ({self.candidates})"
+        which = f"{len(self):,} {cases}{self._of_users} of {self.design}{self._own_sizes}"
+        return f"{which} among {items} {among} ({self.candidates})"
+
+    @property
+    def _of_users(self) -> str:
+        """Say how many users there are, where they are known to be fewer than the cases."""
+        users = self.n_users
+        if self.several_targets:
+            pairs, inverse = unique_rows(self.keys[:, -2:])
+            cases, first = cells.sum_by(inverse, self.cases.astype(np.float64)), pairs[:, 0] == 1
+            firsts = dict(zip(pairs[first, 1].tolist(), cases[first].tolist(), strict=True))
+            whole = all(number == firsts.get(T) for number, T in zip(cases.tolist(), pairs[:, 1].tolist(), strict=True))
+            if whole and len(pairs) == sum(firsts):  # of every user all targets are here
+                users = round(sum(firsts.values()))
+        return "" if users is None or users >= len(self) else f" ({users:,} user{'s' * (users != 1)})"
+
+    @property
+    def _own_sizes(self) -> str:
+        """Say how many negatives there were, where cases have numbers of their own; repeats that collapse do not count."""
+        if not self.design.plain or self.design.exhaustive:
+            return ""
+        drawn = self.column("drawn")[self.column("drawn") > 0]
+        few, many = int(drawn.min(initial=MOST_ITEMS)), int(drawn.max(initial=0))
+        usual = self.design.stages(round(self.n_items))[0]
+        if not len(drawn) or (few >= 0.9 * usual and (not self.design.replace or few == many == usual)):
+            return ""
+        return f" ({few:,} to {many:,} negatives)" if few < many else f" ({few:,} negatives)"
 
     def __repr__(self) -> str:
         return f"<RankCounts: {self}>"
@@ -428,6 +465,7 @@ class RankCounts:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to ``path`` atomically: readers see the old file or the whole new one, never a part."""
         header = {"format": _FORMAT, "version": _VERSION, "design": str(self.design), "candidates": self.candidates}
+        header |= {} if self.n_users is None else {"n_users": self.n_users}
         arrays = {"keys": self.keys, **dict(zip(SUMS, self._sums, strict=True))}
         write_archive(path, {**header, "level": self.level}, arrays, compress=True)
 
@@ -440,7 +478,8 @@ class RankCounts:
             keys, *sums = cells.from_version(header["version"], arrays)
             counts = cls(parse_design(header["design"]), int(header["level"]), keys, *sums)
             if header["version"] > 1:
-                return replace(counts, candidates=header["candidates"])
+                users = int(header["n_users"]) if "n_users" in header else None
+                return replace(counts, candidates=header["candidates"], n_users=users)
             # files that did not say: "unseen" where pools vary by more than the number of targets does
             low, high = counts.pool_range
             varies = high - low > float(counts.column("targets").max()) - 0.5

@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike
 
 from fullrank._checks import check_flag, check_whole
 from fullrank._types import FloatArray, IntArray
-from fullrank.ranks.checks import constant, refuse
+from fullrank.ranks.checks import constant, refuse, refuse_ranks
 from fullrank.ranks.laws import ALL, compared, log_hypergeom, sampled_law
 from fullrank.ranks.protocol import Course, Design, kinds, possible, register_design
 
@@ -79,8 +79,9 @@ class Exhaustive(Design):
         """Ranks lie among the candidates, and nothing is drawn."""
         if drawn is not None:
             raise ValueError("`drawn` has no meaning with `Exhaustive()`: every candidate is compared.")
-        refuse((hits < 0) | (hits >= n_items), "ranks", hits + 1, "a rank in 1..n_items")
-        return constant(ALL, len(hits))
+        every = constant(ALL, len(hits))
+        refuse_ranks(hits, n_items - 1, every == ALL)
+        return every
 
     @classmethod
     def parse(cls, word: str) -> Exhaustive | None:

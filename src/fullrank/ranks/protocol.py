@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fullrank._types import BoolArray, FloatArray, IntArray
-from fullrank.ranks.checks import constant, refuse
+from fullrank.ranks.checks import constant, refuse, refuse_ranks
 from fullrank.ranks.laws import ALL
 
 
@@ -248,7 +248,7 @@ def possible(design: Design, m: IntArray | None, hits: IntArray, N: IntArray, le
         raise ValueError(f"`drawn` is missing: with `{kind}` every case has its own number of negatives.")
     refuse(m < least, "drawn", m, "a number of negatives of at least 1")
     size = m if (m != ALL).all() else np.where(m == ALL, N - 1, m)
-    refuse((hits < 0) | (hits > size), "ranks", hits + 1, "a rank in 1..negatives+1 (ranks are one-based)")
+    refuse_ranks(hits, size, m == ALL)
     if design.replace:
         refuse(N < 2, "n_items", N, "at least 2 candidates to draw negatives from")
     else:
