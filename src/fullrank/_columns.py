@@ -18,18 +18,31 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "timestamp": ("timestamp", "time", "datetime", "ts", "unixtime", "date"),
     "score": ("score", "scores", "prediction", "predictions", "rating"),
     "label": ("label", "target", "istarget", "positive", "ispositive", "relevant", "relevance", "rel"),
-    "rank": ("rank", "sampledrank", "r"),
-    "drawn": ("negatives", "drawn", "nnegatives"),
-    "n_items": ("nitems", "candidates", "ncandidates"),
+    "rank": (
+        "rank", "ranks", "sampledrank", "targetrank", "rankoftarget", "itemrank", "position", "pos", "targetposition",
+        "rankposition", "ranking", "r",
+    ),
+    "order": ("order",),
+    "targets": ("targets", "ntargets", "numtargets"),
+    "drawn": ("negatives", "drawn", "nnegatives", "numnegatives", "nneg", "numneg"),
+    "n_items": ("nitems", "numitems", "candidates", "ncandidates", "numcandidates"),
     "weight": ("weight", "weights"),
-    "model": ("model", "modelname", "run"),
-}
+    "model": (
+        "model", "modelname", "modelid", "algorithm", "algorithmname", "algo", "algoname", "method", "methodname",
+        "recommender", "recommendername", "system", "systemname", "approach", "run", "runname",
+    ),
+}  # fmt: skip
 
 
 def listed(names: Collection[str], most: int = 12) -> str:
     """List names for a message: the first so many, each cut to what fits a line."""
     shown = [repr(name if len(name) <= 40 else name[:39] + "…") for name in islice(names, most)]
     return ", ".join(shown) + (f" and {len(names) - most:,} more" if len(names) > most else "")
+
+
+def plain_name(name: str) -> str:
+    """Return a name as :data:`ALIASES` has it; RecBole's types (`user_id:token`) are no part of it."""
+    return re.sub(r"[^a-z0-9]", "", name.split(":")[0].lower())
 
 
 def find_column(names: Collection[str], what: str, override: str | None = None) -> str | None:
@@ -45,8 +58,7 @@ def find_column(names: Collection[str], what: str, override: str | None = None) 
             return override
         known = f"the columns are {listed(names)}{did_you_mean(override, names)}"
         raise ValueError(f"`{what}={override!r}` is not a column; {known}")
-    # RecBole's types (`user_id:token`) are no part of a name
-    called = {name: re.sub(r"[^a-z0-9]", "", name.split(":")[0].lower()) for name in names}
+    called = {name: plain_name(name) for name in names}
     for alias in ALIASES[what]:
         matches = [name for name in names if called[name] == alias]
         if len(matches) > 1:
@@ -65,23 +77,7 @@ def frame_columns(
     ``frame`` is pandas, polars, pyarrow or anything else narwhals knows, or a mapping of names to arrays; ``overrides``
     names columns outright.
     """
-    if isinstance(frame, Mapping):
-        table: Any = frame
-        names: Sequence[str] = [str(name) for name in frame]
-    else:
-        import narwhals.stable.v1 as nw  # imported here: arrays and mappings never need it
-
-        try:
-            table = nw.from_native(frame, pass_through=True)
-        except nw.exceptions.DuplicateError:
-            raise ValueError("the frame has two columns of the same name: rename one.") from None
-        table = table.collect() if isinstance(table, nw.LazyFrame) else table
-        if not isinstance(table, nw.DataFrame):
-            got = type(frame).__name__
-            raise TypeError(f"`data` must be a pandas, polars or pyarrow frame, or a mapping of arrays, got a {got}.")
-        names = table.columns
-        if not all(isinstance(name, str) for name in names):
-            raise ValueError(f"the columns of the frame must have names, got {listed([*map(str, names)])}.")
+    table, names = named_columns(frame)
     found = {}
     for what in (*needed, *optional):
         name = find_column(names, what, (overrides or {}).get(what))
@@ -91,6 +87,26 @@ def frame_columns(
             hint = f"name one with `{what}=`" + (", or give `targets=`, or a Split as `n_items`" * (what == "label"))
             raise ValueError(f"no column looks like the {what}; the columns are {listed(names)}: {hint}.")
     return found
+
+
+def named_columns(frame: Any) -> tuple[Any, list[str]]:
+    """Return what gives the columns of a frame by their names, and the names; see :func:`frame_columns`."""
+    if isinstance(frame, Mapping):
+        return {str(name): values for name, values in frame.items()}, [str(name) for name in frame]
+    import narwhals.stable.v1 as nw  # imported here: arrays and mappings never need it
+
+    try:
+        table: Any = nw.from_native(frame, pass_through=True)
+    except nw.exceptions.DuplicateError:
+        raise ValueError("the frame has two columns of the same name: rename one.") from None
+    table = table.collect() if isinstance(table, nw.LazyFrame) else table
+    if not isinstance(table, nw.DataFrame):
+        got = type(frame).__name__
+        raise TypeError(f"`data` must be a pandas, polars or pyarrow frame, or a mapping of arrays, got a {got}.")
+    names = table.columns
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError(f"the columns of the frame must have names, got {listed([*map(str, names)])}.")
+    return table, list(names)
 
 
 def checked_columns(found: Mapping[str, Any]) -> dict[str, Array]:

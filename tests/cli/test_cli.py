@@ -106,7 +106,7 @@ def test_correct_several_files_and_without_replacement(tmp_path, sampled):
 @pytest.mark.parametrize(
     ("content", "arguments", "message"),
     [
-        ("rank\n1\n0\n", ["--items", "100", "--negatives", "9"], "`ranks` is 0 on line 3"),
+        ("rank\n1\n0\n", ["--items", "100", "--negatives", "9"], "`rank` is 0 on line 3"),
         ("rank\n1\n2\n", ["--items", "100", "--negatives", "9", "-m", "ngcd@10"], "did you mean 'ndcg@10'"),
         ("rank\n1\n2\n", ["--negatives", "9"], "--items is missing"),
         ("rank\n1\n2\n", ["--items", "100"], "--negatives or --design is missing"),

@@ -102,7 +102,7 @@ def test_a_toml_file_holds_the_options_and_flags_win(tmp_path, counts, monkeypat
         (["bad.npz"], "is not a file of rank counts"),
         (["ranks.csv", "--latex", "--json"], "exclude one another"),
         (["ranks.csv", "--negatives", "9", "--items", "50", "--target", "users"], "`target` must be"),
-        (["ranks.csv", "--negatives", "1", "--items", "50"], "model 'A': `ranks` is 3"),
+        (["ranks.csv", "--negatives", "1", "--items", "50"], "`A` is 3 on line 4: with 1 negative ranks go up to 2"),
     ],
 )
 def test_bad_input_is_one_sentence(tmp_path, monkeypatch, arguments, message):

@@ -73,7 +73,7 @@ def test_evaluate_lost_models_of_the_same_name(table):
     [
         ("user_id,model,rank\n1,A,1\n2,,3\n", "names no model on line 3"),
         ("user_id,item_id,rank\n1,7,1\n2,7,3\n1,7,1\n", "has item 7 of user 1 more than once"),
-        ("user_id,rank\n1,1\n,3\n", "`users` has a missing value on line 3"),
+        ("user_id,rank\n1,1\n,3\n", "`user_id` has a missing value on line 3"),
         ("model,rank\nA,1\nA,first\n", "got 'first' on line 3"),
     ],
 )

@@ -67,6 +67,52 @@ def test_the_report_says_which_prior_spoke(ranks):
     assert "prior" not in fr.correct({"A": fr.RankCounts.from_ranks([1, 2, 3], N, "full")}).provenance
 
 
+def test_several_ranks_of_a_user_are_not_passed_off_as_users(ranks):
+    users = np.arange(800) // 4
+    note = (
+        "200 users have 800 ranks, each taken as a case with one target, so that hit@10 is recall@10 over cases; metrics "
+        "per user need scores, or `order` and `targets` of every rank."
+    )
+    report = fr.correct(ranks, N, "uni99", "hit@10", users=users)
+    assert report.notes.count(note) == 1
+    assert report.provenance["about"] == "800 cases (200 users) of uni99 among 5,000 items (unseen); LogSpline"
+    assert fr.compare(report, "hit@10").notes.count(note) == 1
+    assert note not in fr.correct(ranks, N, "uni99", "hit@10", users=np.arange(800)).notes
+    frame = {"user_id": users, "rank": ranks["A"]}
+    by_frame = fr.correct(
+        {"A": fr.RankCounts.from_frame(frame, "uni99", N), "B": counted(ranks)["B"]}, metrics="hit@10"
+    )
+    assert f"A: {note}" in by_frame.notes
+
+
+def test_order_and_targets_make_several_ranks_one_user(ranks):
+    about = {"users": np.arange(800) // 4, "order": np.tile([1, 2, 3, 4], 200), "targets": np.full(800, 4)}
+    report = fr.correct(ranks["A"], N, "uni99", "hit@10", **about)
+    assert (
+        report.rows
+        == fr.correct({"model": fr.RankCounts.from_ranks(ranks["A"], N, "uni99", **about)}, metrics="hit@10").rows
+    )
+    assert not any("users have" in note for note in report.notes)
+    assert "800 cases (200 users)" in report.provenance["about"]
+    frame = {"user_id": about["users"], "rank": ranks["A"], "order": about["order"], "targets": about["targets"]}
+    assert fr.RankCounts.from_frame(frame, "uni99", N) == report.estimates["model"].counts
+    renamed = {"j": frame.pop("order"), **frame}
+    assert (
+        fr.RankCounts.from_frame(renamed, "uni99", N, order="j", targets="targets") == report.estimates["model"].counts
+    )
+    with pytest.raises(ValueError, match="`order` is each model's own: make counts by model"):
+        fr.correct(ranks, N, "uni99", "hit@10", **about)
+
+
+def test_a_frame_of_several_models_is_refused_whatever_their_column_is_called():
+    frame = {"user_id": [1, 1, 2, 2], "algo": ["a", "b"] * 2, "position": [1, 2, 3, 4]}
+    with pytest.raises(ValueError, match="the frame holds 2 models, 'a', 'b'"):
+        fr.RankCounts.from_frame(frame, "uni99", N)
+    frame["variant"] = frame.pop("algo")
+    with pytest.raises(ValueError, match=r"the frame: column 'variant' \('a', 'b'\) tells rows of one user apart"):
+        fr.RankCounts.from_frame(frame, "uni99", N)
+
+
 def test_the_page_names_candidates_and_prior(ranks):
     page = fr.correct(ranks, N, "uni99", metrics="ndcg@10", candidates="the shop").to_html()
     assert "the shop; per case, target included" in page

@@ -521,6 +521,11 @@ def test_frames_of_every_kind(kind):
     assert RankCounts.from_frame(make(renamed), "uni9", [100, 90, 90], rank="place") == wanted
     with pytest.raises(ValueError, match="no column looks like the rank; the columns are 'query_id', 'place'"):
         RankCounts.from_frame(make(renamed), "uni9", 100)
+    with pytest.raises(ValueError, match=r"the frame: column 'variant' \('x', 'y'\) tells rows of one user apart"):
+        RankCounts.from_frame(make({**data, "variant": ["x", "x", "y"]}), "uni9")
+    with pytest.raises(ValueError, match="the columns 'rank' and 'pos' could both be the ranks: name one with `rank=`"):
+        RankCounts.from_frame(make({**data, "pos": [1, 1, 1]}), "uni9")
+    assert RankCounts.from_frame(make({**data, "pos": [1, 1, 1]}), "uni9", rank="rank") == wanted
     with pytest.raises(ValueError, match="no column looks like the drawn"):
         RankCounts.from_frame(make(data), fr.Adaptive(9, 19), 100)
     with pytest.raises(ValueError, match=r"`ranks` has a missing value \(NaN\) at case 1"):

@@ -325,13 +325,14 @@ def test_a_long_parquet_is_read_in_batches_to_the_same_counts(tmp_path, monkeypa
         "user_id": rng.integers(0, 300, n), "n_items": rng.integers(50, 99, n), "model": rng.choice(["x", "y"], n),
     }  # fmt: skip
     parquet.write_table(pa.table({name: made[name] for name in columns}), tmp_path / "long.parquet")
-    whole = read_counts(tmp_path / "long.parquet", "uni10", 100)
+    items = None if "n_items" in columns else 100
+    whole = read_counts(tmp_path / "long.parquet", "uni10", items)
     monkeypatch.setattr("fullrank._tables.BATCH", 128)
-    assert read_counts(tmp_path / "long.parquet", "uni10", 100) == whole
+    assert read_counts(tmp_path / "long.parquet", "uni10", items) == whole
     made["rank"][700] = made["a"][700] = 12
     parquet.write_table(pa.table({name: made[name] for name in columns}), tmp_path / "long.parquet")
-    with pytest.raises(ValueError, match=r"`ranks` is 12 in row 701"):
-        read_counts(tmp_path / "long.parquet", "uni10", 100)
+    with pytest.raises(ValueError, match=r"`(rank|a)` is 12 in row 701: with 10 negatives ranks go up to 11"):
+        read_counts(tmp_path / "long.parquet", "uni10", items)
 
 
 @pytest.mark.parametrize("group", [7, 100, 1000])
@@ -346,3 +347,192 @@ def test_a_long_parquet_comes_in_batches_of_whole_row_groups_and_gives_the_same_
     assert max(sizes) <= 250
     assert len(sizes) <= 8  # small groups are read together
     assert read_counts(tmp_path / "ranks.parquet", "uni9", 100)["ranks"] == whole
+
+
+# ------------------------------------------------------------------------------------------- nothing is misread silently
+
+
+def written(tmp_path, text, name="mine.csv"):
+    path = tmp_path / name
+    path.write_text(text)
+    return path
+
+
+def told(tmp_path, text, design="uni9", n_items=100, **how):
+    """The one sentence that a file is refused with, its path left out."""
+    path = written(tmp_path, text)
+    with pytest.raises((ValueError, TypeError)) as caught:
+        read_counts(path, design, n_items, **how)
+    assert "\n" not in str(caught.value)
+    return str(caught.value).replace(str(path), path.name)
+
+
+@pytest.mark.parametrize(
+    "model", ["model", "Model_Name", "algo", "Algorithm", "method", "system", "recommender", "run"]
+)
+@pytest.mark.parametrize("rank", ["rank", "Position", "pos", "target_rank", "sampled rank"])
+def test_models_and_ranks_are_found_under_the_names_people_give_them(tmp_path, model, rank):
+    path = written(tmp_path, f"user_id,{model},{rank}\n1,EASE,3\n2,EASE,5\n1,ALS,2\n2,ALS,1\n")
+    found = {"EASE": [3, 5], "ALS": [2, 1]}
+    expected = {name: fr.RankCounts.from_ranks(ranks, 100, "uni9", users=[1, 2]) for name, ranks in found.items()}
+    assert read_counts(path, "uni9", 100) == expected
+
+
+def test_words_that_tell_a_users_rows_apart_are_not_dropped(tmp_path):
+    rows = "1,a,3\n1,b,5\n2,a,1\n2,b,2\n"
+    says = "column 'variant' ('a', 'b') tells rows of one user apart; name it 'model' if it names models, else drop it."
+    assert told(tmp_path, f"user_id,variant,rank\n{rows}") == f"'mine.csv': {says}"
+    assert says in told(tmp_path, f"user_id,variant,EASE\n{rows}")
+    assert says in told(
+        tmp_path, "model,user_id,variant,rank\n" + rows.replace("1,a", "x,1,a").replace("\n", "\nx,")[:-2]
+    )
+    says = "column 'variant' ('a', 'b') divides the rows into equal parts; name it 'model'"
+    assert says in told(tmp_path, "variant,rank\na,3\na,5\nb,1\nb,2\n")
+    for harmless in (
+        "user_id,country,rank\n1,de,3\n2,de,5\n",
+        "user_id,item_id,title,rank\n1,7,a,3\n1,8,b,5\n2,7,a,1\n",
+        "user_id,item_id,date,rank\n1,7,monday,3\n1,8,friday,5\n",
+        "country,rank\nde,3\nde,5\nfr,1\n",
+    ):
+        assert read_counts(written(tmp_path, harmless), "uni9", 100)
+
+
+def test_models_without_a_column_of_ranks_are_refused(tmp_path):
+    says = told(tmp_path, "user_id,model,platz\n1,a,3\n1,b,5\n")
+    assert says == (
+        "'mine.csv' names models in column 'model' and has no column of ranks: name it 'rank', or say which it is with "
+        "--columns; it has 'user_id', 'model', 'platz'."
+    )
+    found = read_counts(tmp_path / "mine.csv", "uni9", 100, columns=["platz"])
+    assert {name: each.sampled_ranks()[0].tolist() for name, each in found.items()} == {"a": [3], "b": [5]}
+    says = told(tmp_path, "model,A,B\nx,1,2\n", columns=["A", "B"])
+    assert "names models in column 'model' and has 2 columns of ranks: name one of --columns A,B" in says
+
+
+def test_two_columns_that_could_be_the_ranks_are_refused(tmp_path):
+    text = "user_id,rank,position\n1,3,1\n2,5,1\n"
+    assert "'rank' and 'position' of 'mine.csv' could both be the ranks: say which" in told(tmp_path, text)
+    found = read_counts(tmp_path / "mine.csv", "uni9", 100, columns=["rank"])["rank"]
+    assert found.sampled_ranks()[0].tolist() == [3, 5]
+
+
+@pytest.mark.parametrize(
+    "beside", ["fold", "Seed", "split", "timestamp", "item_id", "session_id", "id", "hit@10", "ndcg", "label", "order"]
+)
+def test_columns_that_are_no_models_are_not_taken_for_some(tmp_path, beside):
+    path = written(tmp_path, f"user_id,EASE,{beside},ALS\n1,3,1,2\n2,5,1,1\n")
+    assert list(read_counts(path, "uni9", 100)) == ["EASE", "ALS"]
+    assert list(read_counts(path, "uni9", 100, columns=["ALS", beside])) == ["ALS", beside]  # whoever asks for it
+
+
+def test_columns_are_named_outright(tmp_path):
+    text = "user_id,EASE,age_group,ALS\n1,3,0,2\n2,5,1,1\n"
+    says = told(tmp_path, text)
+    assert says.startswith("`age_group` is 0 on line 2: ranks are one-based, from 1 to 10; if yours start at 0, add 1;")
+    assert says.endswith("if column 'age_group' holds no ranks, say which do with --columns.")
+    path = tmp_path / "mine.csv"
+    assert list(read_counts(path, "uni9", 100, columns=["ALS", "EASE"])) == ["ALS", "EASE"]
+    assert "--columns names 'EASY', which 'mine.csv' does not have; did you mean 'EASE'?" in told(
+        tmp_path, text, columns=["EASY"]
+    )
+
+
+def test_the_first_case_is_not_taken_for_a_header(tmp_path):
+    for text in ("u1,3\nu2,5\n", "u1,EASE,3\nu2,EASE,5\n"):
+        assert "has no header: name the columns in its first line" in told(tmp_path, text)
+    assert list(read_counts(written(tmp_path, "user_id,64,128\n1,3,5\n"), "uni9", 100)) == ["64", "128"]
+
+
+@pytest.mark.parametrize("rows", ["1,3,49\n2,5,99\n", "2,5,99\n1,3,49\n"])
+def test_a_column_of_negatives_says_how_many_each_case_has(tmp_path, rows):
+    path = written(tmp_path, "user_id,rank,negatives\n" + rows)
+    for distinct in (False, True):
+        expected = fr.RankCounts.from_ranks([3, 5], 1000, fr.Sample(99, not distinct), drawn=[49, 99], users=[1, 2])
+        assert read_counts(path, None, 1000, distinct=distinct) == {"mine": expected}
+        assert "(49 to 99 negatives)" in str(expected)
+    assert read_counts(path, "uni99", 1000)["mine"].sizes.tolist() == [49, 99]
+    assert told(tmp_path, "rank,negatives\n1,9\n2,0\n", None) == (
+        "`negatives` is 0 on line 3: it must be a number of negatives of at least 1."
+    )
+    assert "`negatives` has a missing value (NaN) on line 2" in told(tmp_path, "rank,negatives\n1,\n2,5\n", None)
+    assert told(tmp_path, "rank\n1\n", None).startswith("--negatives or --design is missing")
+    assert "with 4 negatives ranks go up to 5" in told(tmp_path, "rank,negatives\n1,9\n9,4\n", None)
+
+
+def test_a_column_of_negatives_in_a_long_parquet_is_one_design(tmp_path, monkeypatch):
+    table = {"rank": np.ones(300, int), "negatives": np.repeat([5, 20, 9], 100)}
+    parquet.write_table(pa.table(table), tmp_path / "long.parquet", row_group_size=50)
+    whole = read_counts(tmp_path / "long.parquet", None, 100)
+    monkeypatch.setattr("fullrank._tables.BATCH", 100)
+    assert read_counts(tmp_path / "long.parquet", None, 100) == whole
+    assert str(whole["long"].design) == "uni20"
+
+
+def test_a_number_of_candidates_is_said_once(tmp_path):
+    text = "rank,candidates\n1,50\n2,60\n"
+    says = "'mine.csv' has a column 'candidates' of the numbers of candidates, and --items says 100: leave --items out"
+    assert says in told(tmp_path, text)
+    assert read_counts(tmp_path / "mine.csv", "uni9")["mine"].pool_range == (50, 60)
+
+
+def test_order_and_targets_tell_a_users_targets_apart(tmp_path):
+    text = "user_id,rank,order,targets\n1,3,1,2\n1,5,2,2\n2,2,1,1\n"
+    about = {"users": [1, 1, 2], "order": [1, 2, 1], "targets": [2, 2, 1]}
+    expected = fr.RankCounts.from_ranks([3, 5, 2], 100, "uni9", **about)
+    found = read_counts(written(tmp_path, text), "uni9", 100)["mine"]
+    assert found == expected
+    assert (found.several_targets, found.n_users) == (True, None)
+    repeated = read_counts(written(tmp_path, text.replace("targets", "other")), "uni9", 100)["mine"]
+    assert (repeated.several_targets, repeated.n_users) == (False, 2)  # `order` alone may be that of a purchase
+    assert "order 1 of user 1 more than once" in told(tmp_path, text.replace("5,2,2", "5,1,2"))
+    assert "`order` is 3 on line 3: it must be a place in 1..targets" in told(tmp_path, text.replace("5,2,2", "5,3,2"))
+    wide = told(tmp_path, text.replace("rank", "EASE"))
+    assert "has a column of ranks per model; the order of a user's targets differs: give each its own rows" in wide
+
+
+def test_ranks_of_negatives_are_not_those_of_targets(tmp_path):
+    rows = "1,3,1,0\n1,4,2,1\n2,3,2,1\n2,4,1,0\n"
+    says = "has the ranks of rows whose 'label' is 0, which are not of targets: keep those where it is 1."
+    assert says in told(tmp_path, "user_id,item_id,rank,label\n" + rows)
+    lists = "model,user_id,item_id,rank\n" + "".join(f"{m},1,{i},{i}\n" for m in "AB" for i in (1, 2, 3))
+    assert "holds whole ranked lists, 1, 2, 3, …, not the ranks of targets" in told(tmp_path, lists)
+    places = "user_id,item_id,score,position\n1,3,.5,1\n1,4,.2,2\n"
+    assert "holds scores and does not say which candidate is the target" in told(tmp_path, places)
+
+
+@pytest.mark.parametrize(
+    ("content", "ranks"),
+    [
+        (b"\xef\xbb\xbfrank,user_id\n3,1\n5,2\n", [3, 5]),  # with the mark that Excel writes
+        (b"user_id;rank\r\n1;3\r\n2;5\r\n", [3, 5]),
+        (b'"user_id","rank"\n"1","3"\n"2","5"\n', [3, 5]),
+        (b"USER_ID,Rank\n1,3.0\n2,5.0\n", [3, 5]),
+        (b"user_id, rank\n1, 3\n2, 5\n", [3, 5]),
+        (b",user_id,rank\n0,1,3\n1,2,5\n", [3, 5]),
+        (b"user_id;rank\n1;3,0\n2;5,0\n", "`rank` must be whole numbers, got '3,0' on line 2."),
+        (b"user_id,rank\n1,3.5\n2,5.0\n", "`rank` must be whole numbers, got 3.5 on line 2."),
+        (b'user_id,rank\n1,3\n2,"1,003"\n', "`rank` must be whole numbers, got '1,003' on line 3."),
+        (b"user_id,rank\n1,-1\n2,5\n", "`rank` is -1 on line 2: ranks are one-based, from 1 to 10."),
+        (
+            b"user_id,rank\n1,0\n2,0\n",
+            "`rank` is 0 on line 2 (2 rows in all): ranks are one-based, from 1 to 10; if yours start at 0, add 1.",
+        ),
+        (
+            b"user_id,pos\n1,1\n2,6033\n",
+            "`pos` is 6033 on line 3: with 9 negatives ranks go up to 10; ranks among all items want --design full.",
+        ),
+        (b"user_id,rank\n1,3,4\n2,5\n", "cannot read"),
+    ],
+)
+@pytest.mark.parametrize("without", [False, True])
+def test_what_programs_write_is_read_or_refused_in_its_own_words(tmp_path, monkeypatch, content, ranks, without):
+    if without:
+        monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "mine.csv").write_bytes(content)
+    if isinstance(ranks, list):
+        expected = fr.RankCounts.from_ranks(ranks, 100, "uni9", users=[1, 2])
+        assert read_counts(tmp_path / "mine.csv", "uni9", 100) == {"mine": expected}
+        return
+    with pytest.raises((ValueError, TypeError)) as caught:
+        read_counts(tmp_path / "mine.csv", "uni9", 100)
+    assert str(caught.value).startswith(ranks)

@@ -119,8 +119,9 @@ def comparisons(
 
 
 def warnings_of(estimates: Mapping[str, Estimate]) -> list[str]:
-    """Return what the fits warn of, each with the name of its model."""
-    return [f"{model}: {note}" for model, each in estimates.items() for note in each.fit_info.notes]
+    """Return what the fits and the counts warn of, each with the name of its model."""
+    repeated = of_repeated_users({model: each.counts for model, each in estimates.items()})
+    return [*repeated, *(f"{model}: {note}" for model, each in estimates.items() for note in each.fit_info.notes)]
 
 
 def rows_of(estimates: Mapping[str, Estimate], metrics: Sequence[Metric], level: float, target: str) -> Iterator[Row]:
@@ -139,6 +140,21 @@ def rows_of(estimates: Mapping[str, Estimate], metrics: Sequence[Metric], level:
 def described(counts: Sequence[RankCounts]) -> list[str]:
     """Describe the counts of models, the first few that differ."""
     return [*dict.fromkeys(map(str, counts))][:3]
+
+
+def of_repeated_users(counts: Mapping[str, RankCounts]) -> Iterator[str]:
+    """Say where several ranks of one user are cases of their own, because nobody said which of a user's targets each is."""
+    found: dict[str, list[str]] = {}
+    for model, each in counts.items():
+        if each.n_users is not None and not each.several_targets:
+            users = f"{each.n_users:,} user{'s have' if each.n_users != 1 else ' has'} {len(each):,} ranks"
+            found.setdefault(users, []).append(model)
+    for users, models in found.items():
+        of = "" if len(models) == len(counts) else f"{joined(models)}: "
+        yield (
+            f"{of}{users}, each taken as a case with one target, so that hit@10 is recall@10 over cases; metrics per user "
+            "need scores, or `order` and `targets` of every rank."
+        )
 
 
 def _unlike(counts: Sequence[RankCounts], same: bool) -> Iterator[str]:

@@ -39,6 +39,8 @@ def correct(
     drawn: ArrayLike | None = None,
     users: ArrayLike | None = None,
     weights: ArrayLike | None = None,
+    order: ArrayLike | None = None,
+    targets: ArrayLike | None = None,
     level: float = 0.95,
     target: str = "cases",
     candidates: str | None = None,
@@ -48,6 +50,9 @@ def correct(
     ``ranks``: one-based sampled ranks (or :class:`RankCounts`) by model, or of a single model; ``n_items``: number of
     candidates, target included, one or one per case; ``design``: how the negatives were drawn, such as ``"uni99"``;
     ``candidates``: among which items, as in :meth:`RankCounts.from_ranks` (``"unseen"`` if not given). Counts know all that.
+    ``drawn``, ``users``, ``weights``, ``order`` and ``targets`` say more of each case, as there. Several ranks of a user are
+    cases with one target each, and a note says so, unless ``order`` and ``targets`` tell which of the user's targets they
+    are of.
 
     >>> import fullrank as fr
     >>> report = fr.correct({"EASE": [1, 1, 2, 7, 40] * 200}, n_items=3706, design="uni99", metrics="ndcg@10")
@@ -62,6 +67,10 @@ def correct(
     by_model = by_name(ranks) if isinstance(ranks, Mapping) else {"model": ranks}
     if not by_model:
         raise ValueError("`ranks` is empty: give ranks by model, as in {'EASE': ranks}.")
+    if order is not None and len(by_model) > 1:
+        raise ValueError(
+            "`order` is each model's own: make counts by model with `RankCounts.from_ranks`, and give those."
+        )
     counts: dict[str, RankCounts] = {}
     for name, each in by_model.items():
         if isinstance(each, RankCounts):
@@ -74,7 +83,7 @@ def correct(
             raise ValueError("`design` is missing: how the negatives were drawn, such as 'uni99', or 'full' for none.")
         try:
             counts[name] = RankCounts.from_ranks(
-                each, n_items, design, drawn=drawn, users=users, weights=weights,
+                each, n_items, design, drawn=drawn, users=users, weights=weights, order=order, targets=targets,
                 candidates="unseen" if candidates is None else candidates,
             )  # fmt: skip
         except (ValueError, TypeError) as error:
