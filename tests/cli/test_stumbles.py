@@ -200,6 +200,75 @@ def test_every_verb_reads_saved_counts(tmp_path, ranks):
     assert {row["model"]: row["value"] for row in compared} == {row["model"]: row["value"] for row in corrected}
 
 
+def test_three_ranks_of_each_user_were_called_3000_cases_without_a_word(tmp_path, ranks):
+    path = tmp_path / "ranks.csv"
+    path.write_text("user_id,A,B\n" + "".join(f"{case // 3},{a},{b}\n" for case, (a, b) in enumerate(ranks.T)))
+    note = "100 users have 300 ranks, each taken as a case with one target, so that hit@10 is recall@10 over cases;"
+    for verb in ("correct", "compare"):
+        said = " ".join(run(verb, path, *SAMPLED).stdout.replace("\n  ", " ").split())
+        assert "300 cases (100 users) of uni99 among 5,000 items (unseen); LogSpline" in said
+        assert said.count(f"! {note} metrics per user need scores, or `order` and `targets` of every rank.") == 1
+    once = path.read_text().replace("user_id", "n")
+    path.write_text(once.replace("n,A", "id,A"))
+    assert "users have" not in run("correct", path, *SAMPLED).stdout
+
+
+def test_negatives_of_each_case_did_not_replace_the_option(tmp_path, ranks):
+    path = tmp_path / "ranks.csv"
+    path.write_text("rank,negatives\n" + "".join(f"{min(a, 50)},{49 if a < 50 else 99}\n" for a in ranks[0]))
+    plain = run("correct", path, "--items", 5000, "-m", "ndcg@10")
+    assert "300 cases of uni99 (49 to 99 negatives) among 5,000 items" in " ".join(plain.stdout.split())
+    assert run("correct", path, *SAMPLED).stdout == plain.stdout
+    distinct = run("correct", path, "--items", 5000, "-m", "ndcg@10", "--without-replacement").stdout
+    assert "uni99 without replacement (49 to 99 negatives)" in distinct
+    message = refused("correct", path, "--items", 5000, "--design", "uni99", "--without-replacement")
+    assert "--without-replacement goes with --negatives: write --design 'uni99 without replacement'" in message
+
+
+def test_compare_lacked_the_options_of_correct(tmp_path):
+    rng = np.random.default_rng(0)
+    (tmp_path / "qrels.txt").write_text("".join(f"q{user} 0 d0 1\n" for user in range(50)))
+    (tmp_path / "targets.csv").write_text("user_id,item_id\n" + "".join(f"q{user},d0\n" for user in range(50)))
+    for name in "AB":
+        scores = [
+            (f"q{user}", f"d{item}", score) for user in range(50) for item, score in enumerate(rng.normal(size=10))
+        ]
+        (tmp_path / f"{name}.trec").write_text("".join(f"{u} Q0 {i} 0 {s} t\n" for u, i, s in scores))
+        (tmp_path / f"{name}.csv").write_text(
+            "user_id,item_id,score\n" + "".join(f"{u},{i},{s}\n" for u, i, s in scores)
+        )
+    sampled = ("--items", 500, "--negatives", 9, "--without-replacement", "-m", "ndcg@10", "--json")
+    found = []
+    for ending, *more in (("trec", "--qrels", tmp_path / "qrels.txt"), ("csv", "--targets", tmp_path / "targets.csv")):
+        files = [tmp_path / f"{name}.{ending}" for name in "AB"]
+        for verb in ("correct", "compare"):
+            result = run(verb, *files, *sampled, *more)
+            assert result.returncode == 0, result.stderr
+            document = json.loads(result.stdout)
+            rows = document["rows"] if verb == "correct" else document[0]["models"]
+            found.append({row["model"]: row["value"] for row in rows})
+    assert all(each == found[0] for each in found)
+    assert "give `correct` or `compare` --targets FILE" in refused("compare", tmp_path / "A.csv", *sampled)
+
+
+def test_a_fold_was_a_model(tmp_path, ranks):
+    path = tmp_path / "wide.csv"
+    path.write_text(
+        "A,fold,B,group\n" + "".join(f"{a},{1 + n % 5},{b},{1 + n % 3}\n" for n, (a, b) in enumerate(ranks.T))
+    )
+    for options, models in (((), {"A", "B", "group"}), (("--columns", "A,B"), {"A", "B"}), (("--columns", "B"), {"B"})):
+        rows = json.loads(run("correct", path, *SAMPLED, *options, "--json").stdout)["rows"]
+        assert {row["model"] for row in rows} == models
+    (tmp_path / "run.toml").write_text(f"files = ['{path}']\nitems = 5000\ndesign = 'uni99'\ncolumns = ['A', 'B']\n")
+    compared = json.loads(run("compare", tmp_path / "run.toml", "--json").stdout)[0]["models"]
+    assert {row["model"] for row in compared} == {"A", "B"}
+
+
+def test_options_of_files_were_ignored_beside_saved_counts(tmp_path, ranks):
+    fr.RankCounts.from_ranks(ranks[0], 5000, "uni99").save(tmp_path / "A.npz")
+    assert "--columns has no meaning for saved counts" in refused("correct", tmp_path / "A.npz", "--columns", "A")
+
+
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="needs a folder that refuses")
 def test_a_folder_that_refuses_is_one_line(tmp_path, ranks):
     np.save(tmp_path / "ranks.npy", ranks[0])

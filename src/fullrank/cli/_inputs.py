@@ -18,6 +18,8 @@ from fullrank.evaluation.correct import refuse_other_candidates
 from fullrank.ranks.counts import MOST_ITEMS, RankCounts
 from fullrank.ranks.design import Design, Sample, parse_design
 
+#: What :func:`read_models` is told of files beside the design, as options and `read_counts` call it.
+OF_FILES = ("columns", "targets", "lists", "qrels", "train")
 #: More models than anybody compares by hand: a column taken for models, most likely.
 MOST_MODELS = 1000
 
@@ -29,12 +31,11 @@ def answers(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_models(
-    files: Sequence[Path], given: Mapping[str, Any], seed: int, names: Iterable[str] = (), **how: Any
+    files: Sequence[Path], given: Mapping[str, Any], seed: int, names: Iterable[str] = ()
 ) -> dict[str, RankCounts]:
     """Return counts by model, from all files; an error names its file, and no model may be in two of them.
 
-    ``given`` are the options of the command line, ``how`` the files that say more about scores; ``names``: what to call the
-    models of files that hold one each.
+    ``given`` are the options of the command line; ``names``: what to call the models of files that hold one each.
     """
     items = given.get("items")
     design = _design(given)
@@ -43,7 +44,7 @@ def read_models(
         raise ValueError(f"--items must be a whole number from 2 to 2**50, got {items}.")
     for path, name in zip_longest(files, names):
         try:
-            found = _read(existing(path), design, given, seed, how)
+            found = _read(existing(path), design, given, seed)
         except (ValueError, TypeError) as error:
             text = str(error)
             raise ValueError(text if str(path) in text or text.startswith("--") else f"{path}: {text}") from None
@@ -56,6 +57,8 @@ def read_models(
             hint = "is the column 'model' the name of a model, or are there columns that are not ranks?"
             raise ValueError(f"{path} brings the models to {len(counts):,}, more than {MOST_MODELS:,}: {hint}")
     if all(path.suffix.lower() == ".npz" for path in files):
+        if unread := [each for each in OF_FILES if each in given]:
+            raise ValueError(f"--{unread[0]} has no meaning for saved counts: leave it out.")
         _refuse_otherwise(counts, design, items)
     return counts
 
@@ -74,12 +77,16 @@ def _refuse_otherwise(counts: Mapping[str, RankCounts], design: Design | None, i
 def _design(given: Mapping[str, Any]) -> Design | None:
     if "design" in given and "negatives" in given:
         raise ValueError("--negatives and --design exclude each other: give one of them.")
+    if "design" in given and "without_replacement" in given:
+        raise ValueError(
+            "--without-replacement goes with --negatives: write --design 'uni99 without replacement', say."
+        )
     if "design" in given:
         return parse_design(given["design"])
     return Sample(given["negatives"], "without_replacement" not in given) if "negatives" in given else None
 
 
-def _read(path: Path, design: Design | None, given: Mapping[str, Any], seed: int, how: Any) -> dict[str, RankCounts]:
+def _read(path: Path, design: Design | None, given: Mapping[str, Any], seed: int) -> dict[str, RankCounts]:
     """Read saved counts, or whatever :func:`fullrank.reading.tables.read_counts` takes."""
     from fullrank.reading.tables import read_counts
 
@@ -87,10 +94,11 @@ def _read(path: Path, design: Design | None, given: Mapping[str, Any], seed: int
         counts = RankCounts.load(path)
         refuse_other_candidates(counts, given.get("candidates"))
         return {path.stem: counts}
-    if design is None:
-        raise ValueError("--negatives or --design is missing: how negatives were drawn, such as --negatives 99.")
-    candidates = given.get("candidates", "unseen")
-    found = read_counts(path, design, given.get("items"), candidates=candidates, rng=seed, **how)
+    told: dict[str, Any] = {key: given[key] for key in OF_FILES if key in given}
+    if "columns" in told:  # separated by commas, or the option repeated
+        told["columns"] = [name.strip() for each in told["columns"] for name in each.split(",")]
+    told |= {"distinct": "without_replacement" in given, "candidates": given.get("candidates", "unseen")}
+    found = read_counts(path, design, given.get("items"), rng=seed, **told)
     for model, each in found.items():
         most, fewest = int(each.sizes.max()), round(each.pool_range[0])
         if most >= fewest:

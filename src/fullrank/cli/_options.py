@@ -36,6 +36,16 @@ Candidates = Annotated[Text, Option(
     metavar="RULE",
     help="'unseen': a user's training items are no candidates (usual); 'all': they are; or a name of your own.",
 )]  # fmt: skip
+# what else a verb that reads files of ranks and scores may be told, under the names of `read_counts`
+Columns = Annotated[list[str] | None, Option(
+    "--columns", metavar="NAMES", help="Columns of ranks, one per model, such as EASE,ALS; else found by their names."
+)]  # fmt: skip
+Targets = Annotated[File, Option(metavar="FILE", help="Each user's target, where scores have no label.")]
+Lists = Annotated[File, Option(metavar="FILE", help="Candidates to rank: NCF's .test.negative, or Elliot's.")]
+Qrels = Annotated[File, Option(metavar="FILE", help="Judgements: the FILEs are TREC runs.")]
+TrainPairs = Annotated[File, Option(
+    "--train", metavar="FILE", help="Training pairs, which are no candidates; --items then counts all items."
+)]  # fmt: skip
 Items = Annotated[Whole, Option("--items", "-n", metavar="N", help="Candidates in the full ranking, target included.")]
 Negatives = Annotated[Whole, Option(metavar="M", help="Negatives per case, target not counted.")]
 Distinct = Annotated[bool, Option("--without-replacement", help="Negatives are distinct.")]

@@ -24,6 +24,11 @@ def compare(
     estimator: o.Estimator = None,
     target: o.Target = None,
     level: o.Level = None,
+    columns: o.Columns = None,
+    targets: o.Targets = None,
+    lists: o.Lists = None,
+    qrels: o.Qrels = None,
+    train: o.TrainPairs = None,
     seed: o.Seed = 0,
     json: Annotated[bool, Option("--json", help="Print JSON (a list of fullrank.comparison/1).")] = False,
     latex: Annotated[bool, Option("--latex", help="Print a LaTeX table.")] = False,
@@ -32,8 +37,8 @@ def compare(
 ) -> None:
     """Compare models: who is best, how sure that is, and which cannot be told apart.
 
-    A file of ranks has a column `rank` (and perhaps `model`, `user_id`, `n_items`, `negatives`), or one column of ranks per
-    model. A file of counts is named after its model.
+    A file holds ranks, scores, a TREC run or saved counts, as `fullrank correct --help` says. It is named after its model,
+    unless a column `model`, or one column of ranks per model, names them.
 
     \b
     Examples:

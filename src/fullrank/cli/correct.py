@@ -4,7 +4,7 @@ import hashlib
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Argument
 
 from fullrank.cli import _options as o
 from fullrank.cli._inputs import answers, read_models
@@ -22,14 +22,11 @@ def correct(
     estimator: o.Estimator = None,
     target: o.Target = None,
     level: o.Level = None,
-    targets: Annotated[o.File, Option(metavar="FILE", help="Each user's target, where scores have no label.")] = None,
-    lists: Annotated[
-        o.File, Option(metavar="FILE", help="Candidates to rank: NCF's .test.negative, or Elliot's.")
-    ] = None,
-    qrels: Annotated[o.File, Option(metavar="FILE", help="Judgements: the FILEs are TREC runs.")] = None,
-    train: Annotated[
-        o.File, Option(metavar="FILE", help="Training pairs, which are no candidates; --items then counts all items.")
-    ] = None,
+    columns: o.Columns = None,
+    targets: o.Targets = None,
+    lists: o.Lists = None,
+    qrels: o.Qrels = None,
+    train: o.TrainPairs = None,
     seed: o.Seed = 0,
     json: o.Json = False,
     html: o.Html = None,
@@ -39,9 +36,10 @@ def correct(
     A FILE (.csv, .tsv, .csv.gz, .parquet, .npy, RecBole's .inter, .npz of counts) holds one of:
 
     \b
-      ranks        a column 'rank', one-based, and perhaps 'model', 'user_id',
-                   'n_items', 'negatives', 'weight'; or one column per model;
-                   or nothing but one rank per line
+      ranks        a column 'rank' or 'position', one-based, and perhaps
+                   'model', 'user_id', 'n_items', 'negatives', 'weight', and
+                   'order' and 'targets' where users have several; or one
+                   column per model; or nothing but one rank per line
       counts       saved by RankCounts.save (.npz): they know their design
       scores       'user_id', 'item_id', 'score' of each candidate, and a
                    'label' that is 1 for the target (or see --targets, --lists)
@@ -58,7 +56,7 @@ def correct(
     """
     given = o.settings(None, locals())
     chosen = answers(given)
-    counts = read_models(files, given, seed, targets=targets, lists=lists, qrels=qrels, train=train)
+    counts = read_models(files, given, seed)
     about = {"files": {path.name: _checksum(path) for path in files}, "seed": seed}
     report = report_on(counts, metric or DEFAULT_METRICS, provenance=about, **chosen)
     o.show(report, json=json, html=html)

@@ -135,5 +135,5 @@ def _from_tables(tables: dict[str, str], metrics: Any, given: dict[str, Any], se
     if "design" not in given and any(Path(what).suffix.lower() != ".npz" for what in tables.values()):
         raise ValueError("--design is missing: how negatives were drawn, such as --design uni99.")
     files = [Path(what) for what in tables.values()]
-    counts = read_models(files, given, seed, tables, train=given.get("train"))
+    counts = read_models(files, given, seed, tables)
     return report_on(counts, metrics, **answers(given))
