@@ -278,7 +278,7 @@ def test_cases_that_are_kept_open(world, form):
     assert ((again.drawn > 0) & (again.ahead >= 4) <= (kept | ~closed)).all()  # the same cases, whatever the guide
     low, high = fr.LogSpline().fit(seen.counts()).interval("auc")
     assert low <= fr.LogSpline().fit(fr.observe(model, split, "full", **QUIET)).expect("auc") <= high
-    with pytest.raises(ValueError, match="AUC is not known"):
+    with pytest.raises(ValueError, match="AUC is unknown"):
         fr.LogSpline().fit(other.counts()).expect("auc")
 
 
