@@ -299,3 +299,40 @@ def test_metrics_with_a_comma_between_them_were_refused(tmp_path, ranks):
     found = run("correct", tmp_path / "ranks.npy", *SAMPLED[:4], "-m", "ndcg@5,10,recall@20", "--json")
     assert found.returncode == 0, found.stderr
     assert [row["metric"] for row in json.loads(found.stdout)["rows"]] == ["ndcg@5", "ndcg@10", "recall@20"]
+
+
+@pytest.mark.parametrize(
+    ("verb", "text", "message"),
+    [
+        ("compare", 'items = "a"', "`items` must be a whole number, got 'a'"),
+        ("compare", "items = true", "`items` must be a whole number, got True"),
+        ("compare", 'without_replacement = "no"', "`without_replacement` must be true or false, got 'no'"),
+        ("evaluate", "models = 5", "`models` must be a table or a list of names, got 5"),
+        ("evaluate", "[models]\na = 3", "model `a` must be a file or a function, in quotes, got 3"),
+        ("evaluate", 'precision = "2%"', "`precision` must be a number, got '2%'"),
+    ],
+)
+def test_a_value_of_another_type_in_a_toml_file_was_pythons_error(tmp_path, verb, text, message):
+    path = tmp_path / "run.toml"
+    path.write_text(text)
+    assert message in refused(verb, path)
+
+
+def test_a_flag_that_a_toml_file_says_is_false_was_true(tmp_path, ranks):
+    np.savetxt(tmp_path / "a.csv", ranks.T, fmt="%d", delimiter=",", header="A,B", comments="")
+    for told, found in (("true", "uni99 without replacement"), ("false", "uni99")):
+        path = tmp_path / "run.toml"
+        path.write_text(
+            f"files = ['{tmp_path / 'a.csv'}']\nitems = 5000\nnegatives = 99\nwithout_replacement = {told}\n"
+        )
+        about = json.loads(run("compare", path, "--json").stdout)[0]["about"]
+        assert f"of {found} among" in about
+
+
+def test_the_catalogue_of_a_model_that_is_asked_was_given_in_vain(tmp_path):
+    np.save(tmp_path / "u.npy", np.ones((3, 2)))
+    np.save(tmp_path / "i.npy", np.ones((5, 2)))
+    (tmp_path / "train.csv").write_text("user_id,item_id\n0,1\n1,2\n2,3\n0,4\n1,0\n2,2\n")
+    model = f"m={tmp_path / 'u.npy'},{tmp_path / 'i.npy'}"
+    message = refused("evaluate", "--train", tmp_path / "train.csv", "-M", model, "--items", 5)
+    assert "--items goes with files of ranks or scores" in message

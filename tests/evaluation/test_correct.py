@@ -162,3 +162,10 @@ def test_a_report_does_not_give_hits_where_recall_is_asked_for_of_several_target
         report.value("A", "recall@10")
     one = fr.correct({"A": [1, 2, 9] * 50}, 500, "uni99", "hr@10")
     assert one.value("A", "recall@10") == one.value("A", "hr@10")
+
+
+def test_a_level_of_numpy_is_written_as_json():
+    counts = {name: fr.RankCounts.from_ranks([1, 2, 9] * 50, 500, "uni99") for name in "AB"}
+    for level in (np.float32(0.75), np.float64(0.75)):
+        assert '"level": 0.75' in fr.correct(counts, metrics="ndcg@10", level=level).to_json()
+        assert '"level": 0.75' in fr.compare(counts, "ndcg@10", level=level).to_json()

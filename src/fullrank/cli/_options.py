@@ -91,6 +91,16 @@ def settings(config: Path | None, flags: Mapping[str, Any], *unsaved: str) -> di
     return {**found, **given}
 
 
+#: What the values of a file must be, where it is not a word: the type, in words, and the options.
+_KINDS: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
+    (int, "a whole number", ("items", "negatives", "seed", "n_items", "cases")),
+    (int | float, "a number", ("precision", "level", "max_items", "max_seconds")),
+    (bool, "true or false", ("without_replacement",)),
+    (str | list, "a name or a list of them", ("metrics", "columns")),
+    (dict | list, "a table or a list of names", ("models",)),
+)
+
+
 def read_toml(path: Path, known: Iterable[str]) -> dict[str, Any]:
     """Read options from a TOML file; an unknown key is an error with the one that was probably meant."""
     try:
@@ -102,7 +112,16 @@ def read_toml(path: Path, known: Iterable[str]) -> dict[str, Any]:
         if key.replace("_", "-") not in words:
             hint = did_you_mean(key.replace("_", "-"), words, f"; the keys are {', '.join(words)}.")
             raise ValueError(f"{str(path)!r} has an unknown key {key!r}{hint}")
-    return {key.replace("-", "_"): value for key, value in document.items()}
+    found = {key.replace("-", "_"): value for key, value in document.items()}
+    for key, value in found.items():
+        kinds, what = next((each for each in _KINDS if key in each[2]), (object, "", ()))[:2]
+        if not isinstance(value, kinds) or (isinstance(value, bool) and kinds not in (bool, object)):
+            raise ValueError(f"{str(path)!r}: `{key}` must be {what}, got {value!r}.")
+    models = found.get("models", {})
+    for name, value in models.items() if isinstance(models, dict) else [("", each) for each in models]:
+        if not isinstance(value, str):
+            raise ValueError(f"{str(path)!r}: model `{name}` must be a file or a function, in quotes, got {value!r}.")
+    return {key: value for key, value in found.items() if value is not False}  # as a flag that was not given
 
 
 def check_page(path: str | Path | None) -> Path | None:

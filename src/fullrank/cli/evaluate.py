@@ -95,7 +95,10 @@ def _report(given: dict[str, Any]) -> Report:
         if len(tables) < len(models):
             raise ValueError("files of ranks or scores and models that can be asked do not mix: evaluate each alone.")
         return _from_tables(tables, metrics, given, seed)
-    given.pop("items", None)
+    if "items" in given:
+        raise ValueError(
+            "--items goes with files of ranks or scores: the catalogue of a model that is asked is the data's."
+        )
     where = {key: given.pop(key, None) for key in ("data", "train", "test", "how")}
     guides = {}  # made with the models, under a name that no model has
     if given.get("guide", "popularity") != "popularity":

@@ -81,8 +81,8 @@ def compare(
         raise TypeError(f"`models` must be a Report or counts by model, as in {{'EASE': counts}}, got {models!r}.")
     if not given:
         raise ValueError("`models` is empty: give counts by model, as in {'EASE': counts}.")
-    level, target = 0.95 if level is None else level, target or "cases"
-    check_interval(level, target)
+    target = target or "cases"
+    level = check_interval(0.95 if level is None else level, target)
     chosen = parse_estimator(estimator)
     estimates = {n: chosen.fit(each) if isinstance(each, RankCounts) else each for n, each in by_name(given).items()}
     for name, each in estimates.items():
@@ -373,6 +373,8 @@ def _foreseen(estimate: Any, metric: Metric, design: Design) -> Pair:
 
     Where the estimator has no posterior, LogSpline is fitted in its place: the others take long over an interval.
     """
+    if is_exhaustive(estimate.counts):
+        return 0.0, 0.0
     estimator = LogSpline() if getattr(estimate, "posterior", None) is None else estimate.estimator
     fitted = estimator.fit(expected_counts(estimate, design))
     value, centre = estimate.expect(metric), fitted.expect(metric)

@@ -15,6 +15,7 @@ from fullrank._version import __version__
 from fullrank.estimators import Estimate, Estimator, LogSpline, parse_estimator
 from fullrank.estimators.bounds import bounds_of
 from fullrank.estimators.estimate import PointEstimate, RankDistribution, describe
+from fullrank.estimators.intervals import check_interval
 from fullrank.estimators.problem import is_exhaustive
 from fullrank.evaluation.compare import comparisons, described, rows_of, warnings_of
 from fullrank.metrics import Metric, metrics_to_report
@@ -115,6 +116,7 @@ def report_on(
 
     ``audits``: by model and metric, what cases that were ranked in full say where they refute an estimate.
     """
+    level = check_interval(level, target)
     runs, wanted, chosen = runs or {}, metrics_to_report(metrics), parse_estimator(estimator)
     estimates = {model: chosen.fit(each) for model, each in counts.items()}
     for model, audit in (audits or {}).items():
