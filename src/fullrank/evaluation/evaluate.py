@@ -72,8 +72,8 @@ def evaluate(
 
     ``guide``: for models that take long to score an item, a cheap one that knows where to look: any scorer, ``"popularity"``
     or a list of items per user. What it puts first, popular items between, is compared in full, and only the rest is
-    sampled; one that leads nowhere is left. It is taken where items are asked for one by one, and with ``design="guided"``
-    always. Among ``"all"`` candidates a user's training items are compared in full.
+    sampled; one that finds no more than chance is dropped. It is taken where items are asked for one by one, and with
+    ``design="guided"`` always. Among ``"all"`` candidates a user's training items are compared in full.
 
     ``max_items`` (scores asked for, all models together, timing probes included) and ``max_seconds`` end the run early; so
     does Ctrl-C. The report then has what was reached, with its intervals and a note. ``checkpoint``: a folder; the same call

@@ -22,7 +22,7 @@ from fullrank.observing.observation import Observation
 from fullrank.ranks.design import Design
 from fullrank.ranks.guided import Guided
 
-#: At least and at most so many items of the guide's order, and negatives of the rest, does a first round take.
+#: Bounds on the guide's items, and on the negatives of the rest, that a first round takes.
 FEWEST, MOST = 24, 100
 #: A round that compares deeper goes twice as deep: what was compared before is then early, and is kept.
 DEEPER = 2
@@ -30,14 +30,14 @@ DEEPER = 2
 DEEPEST = 0.25
 #: At least and at most so many times the negatives are drawn in a next round.
 LEAST_MORE, MOST_MORE = 1.1, 2.5
-#: Half-widths of so many times what is wanted are far off: compare deeper and draw more in one round. Of less than so many
-#: times they are near: a few more negatives are cheaper than twice the depth, unless they are so many times it already.
+#: Above ``FAR`` times the goal, a round compares deeper and draws more at once. Below ``NEAR`` times, drawing a few more
+#: negatives is cheaper than going twice as deep, unless there are ``MOST_NEGATIVES`` times as many as that already.
 FAR, NEAR, MOST_NEGATIVES = 3.0, 1.3, 4
-#: Cases are taken to the end that hold what is over, if half-widths are to be this much of what is wanted.
+#: The last round finishes the cases that hold the excess over this share of the goal.
 AIM = 0.93
-#: A guide whose last items beat the target less often than this many times as random ones do leads nowhere, or no further.
+#: A guide is of no (further) use when its last items beat the target less than this many times as often as random ones do.
 USEFUL = 2.0
-#: A guide may be left until so much of what sampling without it would take was spent on it.
+#: A guide may be dropped until this share of what sampling without it would cost was spent on it.
 TRIAL = 0.1
 #: Half-widths fall somewhat faster than the cost rises behind a guide: to halve them costs two to this power.
 COST_POWER = 0.8
@@ -48,7 +48,7 @@ MOST_ROUNDS = 24
 
 
 class GuidedRun(ModelRun):
-    """A run that goes where a guide leads, and leaves it where it leads nowhere."""
+    """A run that compares the guide's items first, and drops a guide that finds no more than chance."""
 
     guide_name = ""
     #: Negatives of the rest that a round asked for at most.
@@ -176,12 +176,12 @@ class GuidedRun(ModelRun):
     def _leads_nowhere(self, fitted: Fitted) -> bool:
         """Whether the guide finds hardly more than chance does, or sampling without it is expected to be cheaper."""
         if len(self.rounds) == 1 and guide_lift(fitted.estimate.counts, late=True) < USEFUL:
-            self.notes.append(f"the guide `{self.guide_name}` found hardly more than chance does, and was left")
+            self.notes.append(f"the guide `{self.guide_name}` found hardly more than chance does, and was dropped")
             return True
         seen, plain = self.observation, self.items_without
         if seen.items_scored > TRIAL * plain or seen.items_scored * fitted.excess**COST_POWER < plain:
             return False
-        self.notes.append(f"behind the guide `{self.guide_name}` too much was left, and it was left")
+        self.notes.append(f"the guide `{self.guide_name}` was dropped: too many cases stayed undecided behind it")
         return True
 
 

@@ -51,19 +51,19 @@ class Speeds:
 
     @cached_property
     def gathered(self) -> float:
-        """Of an item scored alone, for one case."""
+        """Seconds for an item that is scored alone, for one case."""
         seen = self.observation
         most = 400 if seen.compiled else 16
         return self._kept("gathered", Sample(int(np.clip(seen.split.n_items // 20, 1, most)), replace=False))
 
     @cached_property
     def product(self) -> float:
-        """Of an item in a user's whole row, however many targets he has; functions are asked for items one by one."""
+        """Seconds for an item in a whole row of a user, whose targets share it; functions are asked for single items."""
         return self.gathered if self.observation.is_function else self._kept("product", Exhaustive())
 
     @cached_property
     def users(self) -> IntArray:
-        """Those of the split's cases."""
+        """The users of the split's cases."""
         return np.unique(self.observation.split.users)
 
     @cached_property
@@ -108,7 +108,7 @@ class Speeds:
         return float(found["seconds_per_item"])
 
     def _per_item(self, design: Design) -> float:
-        """From users enough to be timed; what a call costs anyhow is found with two users and left out."""
+        """Time enough users to measure reliably; the fixed cost of a call, measured with two users, is subtracted."""
         users, limited = self.users, np.isfinite(self.budget.items)
         most = min(MOST_TIMING, TIMING_SHARE * self.budget.seconds)
         self._timed(design, users[:2])  # compiles
