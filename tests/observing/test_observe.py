@@ -419,6 +419,16 @@ def test_a_sample_taken_up_again_is_the_longer_sample(world: tuple[Split, Any], 
         assert spied.items_scored == 40 * split.cases
 
 
+def test_a_function_is_asked_for_hardly_more_than_is_compared(world: tuple[Split, Any]) -> None:
+    """Cases that are taken further from different depths, by different numbers of items, do not pay for one another."""
+    split = world[0]
+    seen = Observation(slow_dot, split, progress=False)
+    for design in (Adaptive(9, 149, 1, False), Adaptive(9, 299, 3, False), Adaptive(9, "all", 5, False)):
+        seen.advance(design)
+    assert len(np.unique(seen.compared)) > 4
+    assert seen.compared.sum() <= seen.items_scored <= 1.02 * seen.compared.sum()
+
+
 def test_stop_at_without_a_ceiling_gives_exact_metrics_for_less(world: tuple[Split, Any]) -> None:
     split, model = world
     truth = Observation(model, split, progress=False).advance(Exhaustive())

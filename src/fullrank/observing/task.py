@@ -17,6 +17,8 @@ from fullrank.ranks.design import Course, Design, Exhaustive
 
 #: Scores asked at once of a model that is only known by its function: the shape is fixed, so batches cannot change a digit.
 SCORES_PER_CALL, ROWS_PER_CALL = 1 << 18, 1024
+#: Cases that are asked for in one call of a function want at least this share of what the one that wants most does.
+LEAST_FILLED = 0.8
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,15 +141,18 @@ def _by_pairs(task: Task, block: Block) -> Result:
     while len(rows := np.flatnonzero(state.compared < (goal := state.next_goals()))):
         while len(rows):
             left = (goal - state.compared)[rows]
-            width = int(min(left.max(), max(task.scores_per_call // len(rows), min(CHUNK, task.scores_per_call))))
-            sizes, begin = np.minimum(left, width), state.compared[rows]
-            items = state.draws(scratch, rows, begin, begin + sizes, width)
-            scores = scores_of(task, cases.users[group[rows]], items)
-            state.hits[rows] += state.beaten_by(rows, sizes, items, scores).sum(1)
+            # all rows of a call are as long as its longest, and are asked for: those that are much shorter wait
+            long = left >= LEAST_FILLED * left.max()
+            now, left = rows[long], left[long]
+            width = int(min(left.max(), max(task.scores_per_call // len(now), min(CHUNK, task.scores_per_call))))
+            sizes, begin = np.minimum(left, width), state.compared[now]
+            items = state.draws(scratch, now, begin, begin + sizes, width)
+            scores = scores_of(task, cases.users[group[now]], items)
+            state.hits[now] += state.beaten_by(now, sizes, items, scores).sum(1)
             state.complain(task.name)
-            target_scores[rows] = scores[:, 0]
-            scored += scores.size - len(rows)
-            state.compared[rows] += sizes
+            target_scores[now] = scores[:, 0]
+            scored += scores.size - len(now)
+            state.compared[now] += sizes
             rows = rows[state.compared[rows] < goal[rows]]
     if "order" not in block.before:  # a case taken up again has its order already
         state.order_targets(target_scores)
