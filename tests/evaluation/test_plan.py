@@ -1,14 +1,16 @@
 """`plan`: what it foretells is what happens."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 from made_up import make_world
 
 import fullrank as fr
+from fullrank.evaluation.audit import AUDIT_SHARE, FEWEST_USERS, expected_audit, paid_for
 from fullrank.evaluation.plan import sampling_cost
-from fullrank.evaluation.planner import Guess, Rehearsal, made_up
+from fullrank.evaluation.planner import Candidate, Guess, Rehearsal, typical
 
 
 @pytest.fixture(scope="module")
@@ -18,16 +20,20 @@ def pilot():
 
 
 def test_what_is_planned_is_what_happens(pilot):
+    """The rounds and the audit are in the plan: what the run asks for in all is what was planned."""
     model, split, counts = pilot
     plan = fr.plan(metric=["ndcg@10", "recall@10"], precision=0.05, pilot=counts)
-    report = fr.evaluate(
-        model, split, ["ndcg@10", "recall@10"], design="adaptive", precision=0.05, rng=1, progress=False
-    )
-    sampled = next(iter(report.estimates.values())).counts.items_scored
-    assert sampled == pytest.approx(plan.items, rel=0.25)
-    assert sampled <= report.rows[0]["items_scored"] < 1.3 * sampled  # the audit comes on top
-    widest = max((row["high"] - row["low"]) / 2 / row["value"] for row in report.rows)
-    assert widest == pytest.approx(plan.half_width, rel=0.25)
+    asked, audits = [], []
+    for seed in range(3):
+        report = fr.evaluate(
+            model, split, ["ndcg@10", "recall@10"], design="adaptive", precision=0.05, rng=seed, progress=False
+        )
+        asked.append(report.rows[0]["items_scored"])
+        audits.append(asked[-1] - next(iter(report.estimates.values())).counts.items_scored)
+        widest = max((row["high"] - row["low"]) / 2 / row["value"] for row in report.rows)
+        assert widest == pytest.approx(plan.half_width, rel=0.25)
+    assert np.mean(asked) == pytest.approx(plan.items, rel=0.2)
+    assert np.mean(audits) == pytest.approx(plan.recommended.audit, rel=0.3)
 
 
 def test_the_table_says_what_the_designs_leave_open(pilot):
@@ -53,7 +59,8 @@ def test_the_line_of_a_plan_leads_through_the_designs_of_its_table(target):
     shares, halves = np.array(plan.frontier).T
     for each in plan.choices:
         if each.design.grows:
-            assert np.exp(np.interp(np.log(each.share), np.log(shares), np.log(np.maximum(halves, 1e-9)))) == (
+            share = each.share * (1 - each.audit / each.items)  # the line is without the audits
+            assert np.exp(np.interp(np.log(share), np.log(shares), np.log(np.maximum(halves, 1e-9)))) == (
                 pytest.approx(each.relative, rel=0.1)
             )
     assert halves[0] == pytest.approx(max(each.relative for each in plan.choices), rel=0.01)
@@ -201,18 +208,23 @@ def test_a_plan_rehearses_among_the_candidates_of_its_pilot():
     assert Guess.prior(5000, "given").value(fr.NDCG @ 10) == Guess.prior(5000).value(fr.NDCG @ 10)
 
 
-def test_made_up_counts_are_those_of_the_design():
-    ranks = Guess.prior(500).ranks(3000)
-    for design in (
-        fr.Sample(49),
-        fr.Sample(49, replace=False),
-        fr.Adaptive(9, 199, 2),
-        fr.Adaptive(9, "all", 2, False),
-    ):
-        counts = made_up(design, ranks, 500)
-        truth = float((ranks <= 10).mean())
-        assert abs(fr.LogSpline().fit(counts).expect("recall@10") - truth) < 0.03
-        assert len(counts) == 3000
+@pytest.mark.parametrize(
+    "design",
+    [fr.Sample(49), fr.Sample(49, replace=False), fr.Adaptive(9, 199, 2), fr.Adaptive(9, "all", 2, False)],
+    ids=str,
+)
+def test_typical_counts_are_those_of_the_design_without_chance(design):
+    guess, cases = Guess.prior(500), 3000
+    counts = typical(design, guess, cases)
+    assert len(counts) == cases
+    ranks = guess.ranks(200_000)  # acted out many times
+    drawn, hits = design.simulate(ranks, 500, np.random.default_rng(0))
+    for m in np.unique(drawn):
+        here = (counts.column("drawn") == m) | ((m == 0) & (counts.column("drawn") == 499))
+        assert counts.weight[here].sum() / cases == pytest.approx(np.mean(drawn == m), abs=0.005)
+        for x in range(4):
+            seen = counts.weight[here & (counts.column("ahead") + counts.column("hits") == x)].sum() / cases
+            assert seen == pytest.approx(np.mean((drawn == m) & (hits == x)), abs=0.005)
 
 
 def test_sampling_cost_is_li23_eq_13(rehearsal):
@@ -235,3 +247,123 @@ def test_enormous_catalogues_are_planned_or_refused():
         ValueError, match=r"`n_items` must be a whole number from 2 to 2\*\*50, got 9223372036854775808"
     ):
         fr.plan(n_items=2**63, cases=1000, metric="recall@10", precision=0.5)
+
+
+# ------------------------------------------------------------------------------------------------ budgets and audits
+
+
+@pytest.mark.parametrize("target", ["cases", "population"])
+@pytest.mark.parametrize("max_items", [20_000, 50_000, 99_000, 600_000, 2_000_000, 10**9])
+def test_within_a_budget_the_best_that_it_pays_for_is_recommended(max_items, target):
+    plan = fr.plan(20_000, 1000, "recall@10", max_items=max_items, target=target, precision=0.1)
+    fitting = [each for each in plan.choices if each.items <= max_items]
+    best = plan.recommended
+    assert best in fitting
+    meeting = [each for each in fitting if each.meets]
+    if meeting:
+        assert best.items == min(each.items for each in meeting)
+    elif target == "cases":  # what 1,000 cases leave open of the population no design narrows
+        assert best.relative == min(each.relative for each in fitting)
+        assert "The budget does not reach the precision" in " ".join(plan.notes)
+
+
+def test_where_no_design_fits_the_least_is_shown():
+    plan = fr.plan(20_000, 1000, "recall@10", max_items=600)
+    assert str(plan.verdict).startswith(
+        "No design fits 600 items: the least that can be done is to compare each case with"
+    )
+    assert "with 1 random item, which scores 1,000 items" in str(plan.verdict)
+    assert plan.items == min(each.items for each in plan.choices) == 1000
+    assert " ".join(str(plan).split()).count("No design fits") == 1
+
+
+def test_what_does_not_go_on_is_a_plain_sample():
+    """And designs that are as good as each other are found to be, with replacement or without."""
+    plan = fr.plan(1_000_000, 50_000, "ndcg@10", max_items=5_000_000)
+    assert plan.design == fr.Sample(100, replace=False)
+    assert not plan.recommended.rounds
+    assert "uni99" not in {str(each.design) for each in plan.choices}  # as good as the recommended
+    other = fr.plan(1_000_000, 50_000, "ndcg@10")
+    plain = next(each for each in other.choices if str(each.design) == "uni99")
+    assert plan.recommended.relative == pytest.approx(plain.relative, rel=0.02)
+    assert other.recommended.rounds
+    assert fr.plan(5, 10).design == fr.Exhaustive()  # all that there is
+
+
+def test_what_a_sample_shows_by_itself_needs_no_audit():
+    narrow = fr.plan(3000, 100_000, "auc", precision=0.02)
+    assert narrow.recommended.audit == 0
+    assert next(each for each in narrow.choices if str(each.design) == "uni999").meets
+    plan = fr.plan(3000, 100_000, "ndcg@10", precision=0.2)
+    assert plan.recommended.audit > 0
+    assert not next(each for each in plan.choices if str(each.design) == "uni999").meets
+    assert any("no audit checks" in note for note in plan.notes)
+
+
+@pytest.mark.parametrize("metric", ["recall@10", "ap"])
+@pytest.mark.parametrize(("cases", "left"), [(50, np.inf), (4000, np.inf), (300_000, np.inf), (4000, 9000.0)])
+def test_the_expected_audit_is_the_audit_case_by_case(metric, cases, left):
+    """Against ranking open cases in full one after the other until the share is spent, in many random orders."""
+    wanted = [fr.parse_metric(metric)]
+    acted = Rehearsal(Guess.prior(2000), cases, wanted, start=49)
+    found = Candidate(2, 799, acted.items(2, 799), {})
+    place, hits = acted.outcomes(2, 799)
+    rest = 1999 - acted.sizes[place]
+    if metric == "ap":
+        table = acted.left_open(fr.AP)
+        open_ = table[place, np.minimum(hits, table.shape[1] - 1)]
+        order = np.argsort(-open_)
+        enough = np.searchsorted(np.cumsum(open_[order]), 0.9 * open_.sum())
+        chosen = open_ >= open_[order[enough]]
+    else:
+        chosen = (rest > 0) & (hits < 10)
+    room, spent = min(AUDIT_SHARE * found.items * cases, left), []
+    for seed in range(100):
+        total = number = 0
+        for case in np.random.default_rng(seed).permutation(np.tile(np.flatnonzero(chosen), -(-cases // len(rest)))):
+            if total + rest[case] > room and (number >= FEWEST_USERS or np.isfinite(left)):
+                break
+            total, number = total + rest[case], number + 1
+        spent.append(total)
+    assert expected_audit(acted, wanted, found, 10, left) == pytest.approx(np.mean(spent), rel=0.15)
+
+
+def test_an_audit_takes_what_it_is_paid_for_and_no_fewer_than_the_fewest():
+    assert paid_for(np.array([5, 5, 5, 5, 5]), 14, 0) == 2
+    assert paid_for(np.array([5, 5, 5, 5, 5]), 15, 0) == 3
+    assert paid_for(np.array([5, 5, 5, 5, 5]), 4, 4) == 4
+
+
+# ----------------------------------------------------------------------------------------------------- how it reads
+
+
+@pytest.mark.parametrize("max_items", [None, 10**5, 10**8])
+@pytest.mark.parametrize("n_items", [20_000, 1_000_000, 2**40])
+def test_the_recommended_design_is_legible_and_parses_back(n_items, max_items):
+    plan = fr.plan(n_items, 20_000, "recall@10", 0.05, max_items=max_items)
+    lines = str(plan).splitlines()
+    assert max(map(len, lines)) <= 80
+    start = next(place for place, line in enumerate(lines) if line.startswith("> "))
+    below = lines[start + 1] if lines[start + 1].startswith("    ") else ""
+    name = re.split(r"\s{2,}", lines[start][2:])[0] + " " + below.strip()
+    assert fr.parse_design(name) == plan.design
+    said = " ".join(" ".join(lines).split())
+    assert f"Recommended (marked >) is '{plan.design}': fr.evaluate(…, " in said
+    if plan.design.grows:
+        assert f"with {plan.design.negatives} random items, and with more" in said
+        assert "design='adaptive', precision=0.05" in said
+    pytest.importorskip("jinja2")
+    assert "Recommended (marked &gt;) is" in plan.to_html()
+
+
+def test_a_plan_says_that_some_models_are_ranked_exactly_for_less():
+    plan = fr.plan(20_000, 2_000, "ndcg@10", 0.05)
+    assert any("ranking exactly may cost less" in note for note in plan.notes)
+    assert not any("ranking exactly may cost less" in note for note in fr.plan(5, 10).notes)
+    assert all(each.design.beyond is None for each in plan.choices)  # never recommended: the model is not known
+
+
+def test_a_plan_says_how_far_it_may_be_off(pilot):
+    guessed, piloted = fr.plan(20_000, 2_000, precision=0.05), fr.plan(pilot=pilot[2], precision=0.05)
+    assert any("without a pilot" in note for note in guessed.notes)
+    assert any("from a pilot" in note for note in piloted.notes)

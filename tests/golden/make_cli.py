@@ -46,6 +46,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     ),
     "demo": ("demo", "--html", "demo.html"),
     "plan": ("plan", "--items", "20000", "--cases", "2000", "-m", "ndcg@10", "--precision", "0.05"),
+    "plan-budget": ("plan", "--items", "20000", "--cases", "1000", "-m", "recall@10", "--max-items", "50000"),
+    "plan-too-little": ("plan", "--items", "20000", "--cases", "1000", "-m", "recall@10", "--max-items", "500"),
     "data": ("data",),
     "data-show": ("data", "show", "ml-20m"),
 }  # fmt: skip

@@ -5,7 +5,7 @@ gain less prediction, is zero on the mean if the estimate is right, whatever the
 otherwise, the precision is not met, however narrow the interval (prediction-powered inference: Angelopoulos et al. 2023).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from fullrank._types import BoolArray, FloatArray, IntArray, Pair
 from fullrank.estimators import RankDistribution
 from fullrank.estimators.intervals import z_of
-from fullrank.evaluation.planner import ByMetric
+from fullrank.evaluation.planner import MOST_CASES, ByMetric, Candidate, Rehearsal
 from fullrank.metrics import Metric
 from fullrank.observing.budget import Budget
 from fullrank.observing.observation import Observation
@@ -42,9 +42,8 @@ class Audit:
         users = np.unique(self._place[open_cases])
         held = np.isin(users, self._place[self.cases])
         room = min(AUDIT_SHARE * seen.items_scored, budget.affordable(seen.seconds_per_item))
-        number = int(np.searchsorted(np.cumsum(cost[users[~held]]), room - cost[users[held]].sum(), side="right"))
-        if not budget.limited:
-            number = max(number, FEWEST_USERS - int(held.sum()))
+        fewest = 0 if budget.limited else FEWEST_USERS - int(held.sum())
+        number = paid_for(cost[users[~held]], room - cost[users[held]].sum(), fewest)
         chosen = np.flatnonzero(np.isin(self._place, users[~held][:number]) & seen.begun)
         if len(chosen) and seen.design is not None:
             trial = seen.copy()
@@ -94,13 +93,44 @@ def to_audit(seen: Observation, dist: RankDistribution, metric: Metric, cut: int
         return undecided(seen, cut)
     unknown = np.asarray(seen.begun & ~seen.known)
     cases = np.flatnonzero(unknown)
-    if not len(cases) or dist.fitted is None:
-        return unknown
-    variance = predicted_gains(dist, seen, cases, metric)[1]
+    if len(cases) and dist.fitted is not None:
+        unknown[cases] = hold_most(predicted_gains(dist, seen, cases, metric)[1], metric)
+    return unknown
+
+
+def hold_most(variance: FloatArray, metric: Metric) -> BoolArray:
+    """Which cases hold :data:`MOST_OPEN` of the variance; those that hold as much as the last one of them go with it."""
     share = variance / max(float(variance.sum()), 1e-300)
     last = most_for_least({metric: share}, {metric: MOST_OPEN})[-1]
-    unknown[cases] = variance >= variance[last]  # cases that hold as much as the last one taken go with it
-    return unknown
+    return np.asarray(variance >= variance[last])
+
+
+def paid_for(cost: FloatArray | IntArray, room: float, fewest: int) -> int:
+    """How many users are audited, who cost so many items each, one after the other: as ``room`` allows, or the fewest."""
+    return max(int(np.searchsorted(np.cumsum(cost), room, side="right")), fewest)
+
+
+def expected_audit(rehearsal: Rehearsal, metrics: Iterable[Metric], found: Candidate, cut: int, left: float) -> float:
+    """The items that the audit of a design is expected to ask for, of no more than are ``left`` of a budget."""
+    place, hits = rehearsal.outcomes(found.stop, found.ceiling)
+    rest = rehearsal.sizes[-1] - rehearsal.sizes[place]
+    open_cases = np.zeros(len(rest), dtype=bool)
+    for metric in metrics:
+        if metric.k is not None:
+            open_cases |= (rest > 0) & (hits < cut)
+        elif not metric.whole_auc and rest.any():
+            table = rehearsal.left_open(metric)
+            variance = table[place, np.minimum(hits, table.shape[1] - 1)]
+            open_cases |= (rest > 0) & hold_most(variance, metric)
+    cases, users = found.part * rehearsal.cases, rehearsal.guess.users_share
+    each = np.random.default_rng(0).permutation(rest[open_cases]) / users
+    number = round(float(open_cases.mean()) * cases * users)
+    room = min(AUDIT_SHARE * found.items * cases, left)
+    some = np.resize(each, min(number, MOST_CASES))
+    ranked = paid_for(some, room, FEWEST_USERS if np.isinf(left) else 0)
+    more = float(some.mean()) * (number - len(some)) if ranked >= len(some) > 0 else 0.0  # than were made up
+    spent = float(some[:ranked].sum())
+    return spent + min(more, max(room - spent, 0.0))
 
 
 def most_for_least(shares: Mapping[Metric, FloatArray], wanted: ByMetric, cost: IntArray | int = 1) -> IntArray:

@@ -26,8 +26,6 @@ MOST_ROUNDS = 8
 PLANNING_SECONDS = 2.0
 #: Planning takes about as long as so many fits; a report, as so many.
 PLANNING_FITS, REPORT_FITS = 6, 2
-#: Users that are observed first when the population is the target and there are many more.
-FIRST_USERS = 2000
 
 
 @dataclass(frozen=True)
@@ -218,14 +216,10 @@ class ModelRun:
     def first_step(self) -> Step:
         """A first stage for everybody, or fewer negatives or users where that is too much."""
         n_items, planner = self.job.split.n_items, self.planner
-        start = planner.first_stage(n_items)
-        few = planner.target == "population" and self.users > 2 * FIRST_USERS
-        cases = np.flatnonzero(self._place < (FIRST_USERS if few else self.users))
-        ceiling = int(np.clip(n_items // (4 * self.cut), min(2 * start + 1, n_items - 1), n_items - 1))
+        cases = np.flatnonzero(self._place < planner.first_users(self.users))
         room = AIM * self.budget.affordable(self.observation.seconds_per_item) / len(cases)
-        if room < 4 * start:
-            start = ceiling = max(int(min(room, start)), 1)
-        return Step(cases, start, 1, int(min(ceiling, max(room, start))))
+        start, ceiling = planner.first_round(n_items, room)
+        return Step(cases, start, 1, ceiling)
 
     def next_step(self, step: Step, fitted: Fitted, speeds: Speeds | None) -> Step | None:
         """What to observe next; ``None`` with the reason in ``stop_reason`` if nothing."""
@@ -315,7 +309,7 @@ class ModelRun:
     @property
     def cut(self) -> int:
         """The largest cut-off that is asked for."""
-        return max((metric.k or 10 for metric in self.planner.metrics), default=10)
+        return self.planner.cut
 
     def _stop(self, reason: str, fitted: Fitted | None = None) -> Step | None:
         """End the run; where more cases would be needed, say how many."""

@@ -35,6 +35,8 @@ SMALL = 0.32
 AIM = 0.97
 #: A design that leaves nothing open is taken where it scores at most so many times the items of the cheapest that would do.
 EXACT_IS_WORTH = 1.15
+#: Users that are observed first when the population is the target and there are many more.
+FIRST_USERS = 2000
 #: Cases that are made up; more would only repeat one another.
 MOST_CASES = 20_000
 #: Numbers of hits at which designs are tried to stop.
@@ -122,6 +124,17 @@ class Guess:
         variance = max(float(self.mass @ second) - float(self.mass @ first) ** 2, 0.0)
         return z_of(level) * float(np.sqrt(variance / cases)) / self.users_share
 
+    def fitted(
+        self, counts: RankCounts, metrics: Iterable[Metric], level: float, cases: int
+    ) -> tuple[RankDistribution, dict[Metric, float]]:
+        """The fit of made-up counts, and the half-widths that it gives for these cases.
+
+        Chance makes the fit's value larger or smaller than the guess's, and its interval with it: it is put to scale.
+        """
+        dist = self.estimator.fit(counts)
+        found = half_widths(dist, metrics, level, cases=cases)
+        return dist, {m: half * self.value(m) / max(dist.expect(m), 1e-300) for m, half in found.items()}
+
     def ranks(self, cases: int) -> IntArray:
         """As many ranks, at the quantiles of the distribution: the guess itself, without chance."""
         places = (np.arange(cases) + 0.5) / cases
@@ -132,10 +145,16 @@ class Guess:
         return np.asarray(self.grid.lo[cell] + np.minimum(inside * width, width - 1).astype(np.int64), dtype=np.int64)
 
 
-def made_up(design: Design, ranks: IntArray, n_items: int, *, candidates: str = "unseen") -> RankCounts:
-    """What a design would see of cases with these ranks."""
-    drawn, hits = design.simulate(ranks, n_items, np.random.default_rng(0))
-    return RankCounts.from_outcomes(drawn, hits, int(n_items), design, candidates=candidates)
+def typical(design: Design, guess: Guess, cases: int) -> RankCounts:
+    """What a design typically sees of so many cases: its outcomes at the quantiles of their distribution.
+
+    Without chance: designs that are as good as each other are found to be.
+    """
+    N = guess.n_items
+    drawn, hits = design.outcomes(N)
+    top = np.cumsum(guess.mass @ guess.grid.law(design, float(N), drawn, hits))
+    chosen = np.searchsorted(top, (np.arange(cases) + 0.5) / cases * top[-1])
+    return RankCounts.from_outcomes(drawn[chosen], hits[chosen], N, design, candidates=guess.candidates)
 
 
 def half_widths(
@@ -234,9 +253,7 @@ class Rehearsal:
 
     def fitted(self, metrics: Iterable[Metric], stop: int, ceiling: int) -> dict[Metric, float]:
         """The half-widths for these cases that LogSpline gives on the made-up counts, at the guess's own values."""
-        dist = self.guess.estimator.fit(self.counts(stop, ceiling))
-        found = half_widths(dist, metrics, self.level, cases=self.cases)
-        return {m: half * self.guess.value(m) / max(dist.expect(m), 1e-300) for m, half in found.items()}
+        return self.guess.fitted(self.counts(stop, ceiling), metrics, self.level, self.cases)[1]
 
     def candidates(
         self, metrics: Iterable[Metric], least: tuple[int, int] = (1, 0)
@@ -351,6 +368,23 @@ class Planner:
         first = int(np.clip(n_items // 40, 9, 99)) if self.first is None else self.first
         return int(Adaptive(first, "all", 1, replace=False).stages(n_items)[0] or n_items - 1)
 
+    def first_users(self, users: int) -> int:
+        """How many of the users a first round observes."""
+        return FIRST_USERS if self.target == "population" and users > 2 * FIRST_USERS else users
+
+    def first_round(self, n_items: int, room: float = np.inf) -> tuple[int, int]:
+        """Where a first round starts and how far it goes, or fewer negatives where there is not ``room`` for so many."""
+        start = self.first_stage(n_items)
+        ceiling = int(np.clip(n_items // (4 * self.cut), min(2 * start + 1, n_items - 1), n_items - 1))
+        if room < 4 * start:
+            start = ceiling = max(int(min(room, start)), 1)
+        return start, int(min(ceiling, max(room, start)))
+
+    @property
+    def cut(self) -> int:
+        """The largest cut-off that is asked for."""
+        return max((metric.k or 10 for metric in self.metrics), default=10)
+
     def goals(self, values: ByMetric | Guess) -> dict[Metric, float]:
         """The half-width that is wanted of each metric, by their values or by a guess of the ranks."""
         if isinstance(values, Guess):
@@ -381,16 +415,19 @@ class Planner:
         goals = {m: AIM * goal for m, goal in self.goals(guess).items()}
         return self.rehearse(guess, cases).cheapest(goals).items * cases
 
-    def choose(self, rehearsal: Rehearsal, max_items: float = np.inf) -> Candidate:
-        """The cheapest design that is expected to reach the precision, for a part of the cases where that is enough."""
+    def choose(self, rehearsal: Rehearsal, max_items: float = np.inf, least: tuple[int, int] = (1, 0)) -> Candidate:
+        """The cheapest design that is expected to reach the precision, for a part of the cases where that is enough.
+
+        It goes at least as far as ``least``, the (stop, ceiling) of a first round.
+        """
         guess, cases = rehearsal.guess, rehearsal.cases
         goals, floors = self.goals(guess), self.floors(guess, cases)
         reachable = all(goal > floors[m] for m, goal in goals.items())
         if self.target == "population" and (reachable or np.isfinite(max_items)):
-            part, stop, ceiling = rehearsal.thinned(goals, floors, max_items=max_items)
+            part, stop, ceiling = rehearsal.thinned(goals, floors, least, max_items)
             half = {m: width / float(np.sqrt(part)) for m, width in rehearsal.fitted(goals, stop, ceiling).items()}
             return Candidate(stop, ceiling, rehearsal.items(stop, ceiling), half, part)
-        return rehearsal.cheapest(self.case_goals(goals, floors), most_items=max_items / cases)
+        return rehearsal.cheapest(self.case_goals(goals, floors), least, AIM * max_items / cases)
 
 
 def check_precision(precision: Any, absolute: bool) -> float:

@@ -1,6 +1,7 @@
 """Tables: for the terminal, and for papers LaTeX and Markdown with letters of significance."""
 
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,12 +20,13 @@ _LATEX = str.maketrans({
 
 
 def text_table(
-    head: Sequence[str], body: Sequence[Sequence[str]], width: int = 80, *, words: int = 1, elastic: int = 0
-) -> list[str]:
+    head: Sequence[str], body: Sequence[Sequence[str]], width: int = 80, *, words: int = 1, elastic: int = 0,
+    wraps: bool = False,
+) -> list[str]:  # fmt: skip
     """Lay out a table as lines of at most ``width`` columns, a rule below its head.
 
     The first ``words`` columns stand to the left, numbers to the right; names in column ``elastic`` are cut where there is
-    no room. Chinese and emoji take two columns of a terminal.
+    no room, or go on below where it ``wraps``. Chinese and emoji take two columns of a terminal.
     """
     from rich.cells import cell_len, set_cell_size
 
@@ -32,6 +34,8 @@ def text_table(
     sizes = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
     spare = width - sum(sizes) - 2 * (len(sizes) - 1)
     sizes[elastic] = max(sizes[elastic] + min(spare, 0), 5)
+    if wraps:
+        lines = [part for line in lines for part in continued(line, elastic, sizes[elastic])]
 
     def aligned(line: list[str]) -> str:
         if cell_len(line[elastic]) > sizes[elastic]:
@@ -42,6 +46,13 @@ def text_table(
 
     out = [aligned(line)[:width] for line in lines]
     return [out[0], "-" * min(max(map(cell_len, out)), width), *out[1:]]
+
+
+def continued(line: list[str], elastic: int, width: int) -> list[list[str]]:
+    """The line, and below it what there is no room for of the text in its ``elastic`` column."""
+    first, *more = textwrap.wrap(line[elastic], width, subsequent_indent=" " * 4) or [""]
+    below = [[text if place == elastic else "" for place in range(len(line))] for text in more]
+    return [[first if place == elastic else text for place, text in enumerate(line)], *below]
 
 
 def digits_of(rows: Iterable[Row]) -> dict[str, int]:
