@@ -39,6 +39,20 @@ MODELS = (
     "gowalla/bpr",
     "gowalla/knn",
 )
+PLANNED = (
+    "ml-100k/als",
+    "ml-100k/bpr",
+    "ml-1m/als",
+    "ml-1m/ease",
+    "citeulike-a/als",
+    "citeulike-a/knn",
+    "pinterest-20/als",
+    "pinterest-20/bpr",
+    "gowalla/als",
+    "gowalla/bpr",
+)
+#: Runs of more cases than this take long, and show no more of what a plan foresees.
+MOST_PLANNED = 60_000
 METRICS = ("ndcg@10", "recall@10")
 
 
@@ -187,25 +201,47 @@ def show_honest(name: str, rows: list[dict]) -> None:
     print(line + "".join(f"{np.mean([row[m]['covered'] for row in rows]):>14.1%}" for m in METRICS), flush=True)
 
 
-def plans(models: list[str], wanted: float) -> None:
-    """What `plan` says from a small pilot, against what the run then takes."""
-    print(f"plan from a pilot (adaptive 99..799 stop 1) against the run, precision {wanted}")
+def plans(models: list[str], wanted: float, files: int) -> None:
+    """What `plan` says from a small pilot, and without one, against what the run then takes."""
+    print(f"plan from a pilot (adaptive 99..799 stop 1), and from the prior, against the run; precision {wanted}")
     print(
-        f"{'model':<18}{'items: planned':>16}{'taken':>9}{'off':>7}{'half-width: planned':>22}{'reached':>9}{'off':>7}"
+        f"{'model':<32}{'items: planned':>16}{'taken':>8}{'×':>6}{'by the prior':>14}{'×':>6}"
+        f"{'half-width: planned':>21}{'reached':>9}"
     )
-    for name in models:
-        world = World(*ranks_of(name))
+    chosen = [name.replace("/", "__") for name in models]
+    every = [path.stem for path in rank_files() if split_name(path)[1] in ("als", "knn", "bpr", "bm25", "pop", "ease")]
+    more = [stem for stem in np.random.default_rng(1).permutation(every).tolist() if stem not in chosen]
+    times: list[tuple[float, float]] = []
+    refuted: list[bool] = []
+    for stem in [*chosen, *more[:files]]:
+        world = World(*ranks_of(stem))
+        n_items, cases = round(world.pools.mean()), len(world.ranks)
+        if n_items < 600 or cases > MOST_PLANNED:
+            continue
         full = float((world.pools - 1).sum())
         pilot = fr.observe(world.model, world.split, Adaptive(99, 799, 1, replace=False), rng=11, progress=False)
-        made = fr.plan(metric=METRICS, precision=wanted, pilot=fr.LogSpline().fit(pilot))
+        made = fr.plan(metric=METRICS, precision=wanted, pilot=pilot)
+        blind = fr.plan(n_items=n_items, cases=cases, metric=METRICS, precision=wanted)
         report = world.evaluate(design="adaptive", precision=wanted, rng=3)
         half = max((row["high"] - row["low"]) / 2 / row["value"] for row in report.rows)
         items = report.rows[0]["items_scored"]
+        times.append((items / made.items, items / blind.items))
+        refuted.append(any(each.get("refuted") for each in report.runs["model"].rounds))
         print(
-            f"{name:<18}{made.items / full:>16.1%}{items / full:>9.1%}{made.items / items - 1:>+7.0%}"
-            f"{made.half_width:>22.4f}{half:>9.4f}{made.half_width / half - 1 if half > 1e-6 else 0:>+7.0%}",
+            f"{stem:<32}{made.items / full:>16.1%}{items / full:>8.1%}{times[-1][0]:>6.2f}{blind.items / full:>14.1%}"
+            f"{times[-1][1]:>6.2f}{made.half_width:>21.4f}{half:>9.4f}",
             flush=True,
         )
+    for name, found in zip(("with a pilot", "without one"), np.transpose(times), strict=True):
+        low, middle, high = np.quantile(found, [0.05, 0.5, 0.95])
+        print(
+            f"taken/planned {name}, {len(found)} runs: median {middle:.2f}, nine in ten {low:.2f} to {high:.2f}, all "
+            f"{found.min():.2f} to {found.max():.2f}; {np.mean((found >= 0.75) & (found <= 1.35)):.0%} within 0.75 to 1.35"
+        )
+    beyond = np.array(refuted)[np.array(times)[:, 0] > 1.3]
+    print(
+        f"of {len(beyond)} runs beyond 1.3 times a pilot's plan, {beyond.sum()} had an audit that refuted an estimate"
+    )
 
 
 def free(datas: tuple[str, ...] = ("citeulike-a", "gowalla"), precision: float = 0.02) -> None:
@@ -312,19 +348,22 @@ def products(model: Any, split: fr.Split, design: str) -> tuple[float, int]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["precision", "honest", "plan", "free", "speed"])
-    parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--models", help="of MODELS, or PLANNED for `plan`, by default")
     parser.add_argument("--runs", type=int, default=30)
     parser.add_argument("--first", type=int, default=0, help="first seed")
     parser.add_argument("--precision", type=float, default=0.02)
-    parser.add_argument("--files", type=int, default=120, help="files of real ranks that `honest` takes")
+    parser.add_argument(
+        "--files", type=int, help="files of real ranks: 120 for `honest`, 30 beside the models for `plan`"
+    )
     parser.add_argument("--out", type=Path, help="append one JSON line per run")
     given = parser.parse_args()
     if given.what == "precision":
-        precision(given.models.split(","), given.runs, given.first, given.precision, given.out)
+        precision((given.models or ",".join(MODELS)).split(","), given.runs, given.first, given.precision, given.out)
     elif given.what == "honest":
-        honest(given.runs, given.first, given.precision, given.files, given.out)
+        honest(given.runs, given.first, given.precision, 120 if given.files is None else given.files, given.out)
     elif given.what == "plan":
-        plans(given.models.split(","), given.precision)
+        named = (given.models or ",".join(PLANNED)).split(",")
+        plans(named, given.precision, 30 if given.files is None else given.files)
     elif given.what == "free":
         free()
     else:
