@@ -164,7 +164,8 @@ def test_cases_of_one_user_are_audited_together(rng):
     users = np.repeat(np.arange(60), 2)
     items = np.tile([0, 1], 60)
     split = fr.Split(sp.csr_matrix((60, N)), users, items)
-    seen = fr.Observation(rng.normal(size=N), split, progress=False).advance(fr.Adaptive(9, 19, 1, replace=False))
+    scores = np.append([9.0, 8.0], rng.normal(size=N - 2))  # all cases stay open
+    seen = fr.Observation(scores, split, progress=False).advance(fr.Adaptive(199, 399, 1, replace=False))
     audit = Audit(np.repeat(rng.permutation(60), 2))
     audit.extend(seen, undecided(seen, 10), Budget())
     assert len(audit.cases) >= 4

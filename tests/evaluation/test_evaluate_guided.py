@@ -242,3 +242,19 @@ def test_a_plan_from_a_pilot_behind_a_guide(world):
     assert low <= value(ranks, "ndcg@10") <= high
     again = fr.plan(pilot=fr.LogSpline().fit(pilot), metric="ndcg@10", precision=0.3)
     assert again.items <= plan.items
+
+
+def test_an_audit_never_takes_more_than_the_run_itself():
+    """A guide makes a case cost a few dozen items: ranking four of 60,000 in full would be nearly all of the work."""
+    rng = np.random.default_rng(4)
+    users, items = rng.normal(size=(60, 8)), rng.normal(size=(60_000, 8))
+    scores = users @ items.T
+    targets = np.argsort(-scores, axis=1)[np.arange(60), rng.integers(0, 30, 60)]
+    split = fr.Split(sp.csr_matrix((60, 60_000)), users=np.arange(60), items=targets)
+    guide = users, items + rng.normal(scale=0.02, size=items.shape)
+    report = run(Slow((users, items)), split, precision=0.1, design="guided", guide=guide)
+    row = report.rows[0]
+    assert row.stop_reason == "precision"
+    assert row.items_scored < 60_000
+    assert report.runs["slow"].rounds[-1]["audited"] == 0
+    assert "nothing was ranked in full to check the estimate" in " ".join(report.remarks)

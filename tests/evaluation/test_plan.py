@@ -329,9 +329,16 @@ def test_the_expected_audit_is_the_audit_case_by_case(metric, cases, left):
 
 
 def test_an_audit_takes_what_it_is_paid_for_and_no_fewer_than_the_fewest():
-    assert paid_for(np.array([5, 5, 5, 5, 5]), 14, 0) == 2
-    assert paid_for(np.array([5, 5, 5, 5, 5]), 15, 0) == 3
-    assert paid_for(np.array([5, 5, 5, 5, 5]), 4, 4) == 4
+    assert paid_for(np.array([5, 5, 5, 5, 5]), 14, 0, 99) == 2
+    assert paid_for(np.array([5, 5, 5, 5, 5]), 15, 0, 99) == 3
+    assert paid_for(np.array([5, 5, 5, 5, 5]), 4, 4, 99) == 4
+    assert paid_for(np.array([5, 5, 5, 5, 5]), 4, 4, 11) == 2  # no more than the run itself took
+    assert paid_for(np.array([500, 500]), 4, 4, 11) == 0
+
+
+def test_a_metric_that_is_negative_has_half_widths_like_others():
+    plan = fr.plan(n_items=1000, cases=100, metric=fr.Metric("loss", lambda R: -np.minimum(R, 50.0)), precision=0.1)
+    assert all(0 <= each.relative < 10 for each in plan.choices)
 
 
 # ----------------------------------------------------------------------------------------------------- how it reads

@@ -18,7 +18,8 @@ from fullrank.metrics import Metric
 from fullrank.observing.budget import Budget
 from fullrank.observing.observation import Observation
 
-#: What an audit may ask for, as a share of what was asked before it; and the fewest users, whatever they cost.
+#: What an audit may ask for, as a share of what was asked before it; and the fewest users, as long as these take no more
+#: items than all that was asked before: behind a guide, a single case in full may take more than the whole run.
 AUDIT_SHARE, FEWEST_USERS = 0.12, 4
 #: Cases that hold this share of the variance which an estimate leaves open hold most of it.
 MOST_OPEN = 0.9
@@ -43,7 +44,7 @@ class Audit:
         held = np.isin(users, self._place[self.cases])
         room = min(AUDIT_SHARE * seen.items_scored, budget.affordable(seen.seconds_per_item))
         fewest = 0 if budget.limited else FEWEST_USERS - int(held.sum())
-        number = paid_for(cost[users[~held]], room - cost[users[held]].sum(), fewest)
+        number = paid_for(cost[users[~held]], room - cost[users[held]].sum(), fewest, seen.items_scored)
         chosen = np.flatnonzero(np.isin(self._place, users[~held][:number]) & seen.begun)
         if len(chosen) and seen.design is not None:
             trial = seen.copy()
@@ -105,9 +106,13 @@ def hold_most(variance: FloatArray, metric: Metric) -> BoolArray:
     return np.asarray(variance >= variance[last])
 
 
-def paid_for(cost: FloatArray | IntArray, room: float, fewest: int) -> int:
-    """How many users are audited, who cost so many items each, one after the other: as ``room`` allows, or the fewest."""
-    return max(int(np.searchsorted(np.cumsum(cost), room, side="right")), fewest)
+def paid_for(cost: FloatArray | IntArray, room: float, fewest: int, spent: float) -> int:
+    """How many users are audited, who cost so many items each, one after the other.
+
+    As many as ``room`` allows, or the fewest, as far as these cost no more than what was ``spent`` before.
+    """
+    number, affordable = np.searchsorted(np.cumsum(cost), [room, spent], side="right").tolist()
+    return max(int(number), min(fewest, int(affordable)))
 
 
 def expected_audit(rehearsal: Rehearsal, metrics: Iterable[Metric], found: Candidate, cut: int, left: float) -> float:
@@ -127,7 +132,7 @@ def expected_audit(rehearsal: Rehearsal, metrics: Iterable[Metric], found: Candi
     number = round(float(open_cases.mean()) * cases * users)
     room = min(AUDIT_SHARE * found.items * cases, left)
     some = np.resize(each, min(number, MOST_CASES))
-    ranked = paid_for(some, room, FEWEST_USERS if np.isinf(left) else 0)
+    ranked = paid_for(some, room, FEWEST_USERS if np.isinf(left) else 0, found.items * cases)
     more = float(some.mean()) * (number - len(some)) if ranked >= len(some) > 0 else 0.0  # than were made up
     spent = float(some[:ranked].sum())
     return spent + min(more, max(room - spent, 0.0))

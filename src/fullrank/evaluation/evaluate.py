@@ -81,7 +81,7 @@ def evaluate(
     spreads blocks of users. All models see the same negatives under one ``rng``.
     """
     started = time.perf_counter()
-    check_interval(level, target)
+    level = check_interval(level, target)
     for name, value in (("max_items", max_items), ("max_seconds", max_seconds)):
         check_number(name, 1 if value is None else value, above=0)
     budget = Budget(max_items, max_seconds)
@@ -194,12 +194,17 @@ def _remarks(job: Job, run: ModelRun) -> Iterator[str]:
         seen, rounds = run.observation, f"{len(run.rounds)} round{'s' * (len(run.rounds) != 1)}"
         share = seen.items_scored / max(float((seen.pool - 1)[seen.begun].sum()), 1.0)
         yield f"the precision of {job.planner} was met after {rounds} with {share:.1%} of the items of a full ranking."
+        if run.unaudited:
+            yield (
+                "nothing was ranked in full to check the estimate: one user's cases would take more items than the run did, "
+                "or than the budget has left."
+            )
 
 
 def _notes(job: Job, name: str, run: ModelRun, rows: list[Row]) -> Iterator[str]:
     planner, seen, cases = job.planner, run.observation, len(job.split.users)
     if len(seen) < cases:
-        yield f"{name}: {len(seen):,} of {cases:,} cases were observed; the numbers speak of these."
+        yield f"{name}: {len(seen):,} of {cases:,} cases were observed; the numbers describe only these."
     if run.stop_reason == "budget":
         widest, metric = max(
             ((row.interval[1] - row.interval[0]) / 2 / planner.scale(row.value), row["metric"])
@@ -215,6 +220,6 @@ def _notes(job: Job, name: str, run: ModelRun, rows: list[Row]) -> Iterator[str]
         )
     for metric, needed in run.needed.items():
         yield (
-            f"{name}: these {len(seen):,} cases cannot tell {metric} of the population to {planner}, not even ranked in "
+            f"{name}: {len(seen):,} cases are too few to estimate {metric} of the population to {planner}, even ranked in "
             f"full; it would take about {needed:,} cases."
         )

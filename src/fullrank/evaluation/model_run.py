@@ -18,7 +18,7 @@ from fullrank.observing.budget import Budget
 from fullrank.observing.observation import Observation
 from fullrank.ranks.design import Adaptive, Design
 from fullrank.ranks.guided import Guided
-from fullrank.report.words import ratio
+from fullrank.report.words import NOTHING, ratio
 
 #: Rounds after which everything that can matter is compared.
 MOST_ROUNDS = 8
@@ -105,6 +105,8 @@ class ModelRun:
         self.audit = Audit(self._place)
         #: Value and standard error by the audit, of metrics whose interval it refutes.
         self.corrected: dict[Metric, Pair] = {}
+        #: Whether the audit could not pay for a single user.
+        self.unaudited = False
 
     def carry_out(self) -> None:
         """Observe the model as far as the job wants."""
@@ -124,7 +126,7 @@ class ModelRun:
             self.observe_round(step.design(self.job.split.n_items), step.cases)
             fitted = self.refit()
             if fitted.met and self.passes_audit(fitted):
-                step = self._stop("precision")
+                step = self._stop("exact" if max(fitted.half.values()) < NOTHING else "precision")
             elif self.stop_reason or self.budget.seconds < PLANNING_FITS * fitted.seconds:
                 step = self._stop("budget")
             else:
@@ -170,6 +172,7 @@ class ModelRun:
         self.audit.extend(seen, some, self.budget)
         inside = half_widths(dist, open_cases, planner.level)
         self.corrected = self.audit.corrected(seen, dist, open_cases, inside, planner.level)
+        self.unaudited = not len(self.audit.cases)
         self.rounds[-1] |= {"audited": len(self.audit.cases), "refuted": [str(m) for m in self.corrected]}
         return not self.corrected
 

@@ -286,7 +286,7 @@ def plan(
     True
     """
     wanted = metrics_to_report(metric)
-    check_interval(level, target)
+    level = check_interval(level, target)
     planner = Planner(wanted, check_precision(precision, absolute), absolute, level, target)
     check_number("max_items", 1 if max_items is None else max_items, above=0)
     check_number("gather_cost", gather_cost, above=0)
@@ -336,7 +336,7 @@ class _Draft:
     ) -> Choice:  # fmt: skip
         """Describe a design by the items it scores per case and the half-widths it leaves open, for a part of the cases."""
         widths = {m: float(np.hypot(half[m], self.floors[m] / np.sqrt(part))) for m in self.goals}
-        ratios = {m: widths[m] / max(self.values[m], 1e-12) for m in widths}
+        ratios = {m: widths[m] / max(abs(self.values[m]), 1e-12) for m in widths}
         worst = max(ratios, key=lambda m: ratios[m])
         meets = all(widths[m] <= goal * 1.0001 for m, goal in self.goals.items())
         audit = round(audit) if meets else 0
@@ -378,7 +378,7 @@ class _Draft:
     def bounds(self, dist: RankDistribution) -> float | None:
         """The widest of the assumption-free bounds, as a half-width relative to the value."""
         spans = [(dist.bounds(m, self.planner.level), value) for m, value in self.values.items() if m.k is not None]
-        return max(((high - low) / 2 / max(value, 1e-12) for (low, high), value in spans), default=None)
+        return max(((high - low) / 2 / max(abs(value), 1e-12) for (low, high), value in spans), default=None)
 
     def familiar(self, best: Choice) -> Iterator[Choice]:
         """Describe the designs that people know, where the catalogue is larger than their samples.
@@ -421,15 +421,15 @@ class _Draft:
         for m in beyond:
             needed = int(np.ceil(self.cases * (self.floors[m] / self.goals[m]) ** 2))
             out.append(
-                f"{self.cases:,} cases cannot tell {m} of the population that precisely, not even ranked in full "
-                f"(±{self.floors[m] / max(self.values[m], 1e-12):.1%}); it would take about {needed:,} cases."
+                f"{self.cases:,} cases are too few to estimate {m} of the population that precisely, even ranked in full "
+                f"(±{self.floors[m] / max(abs(self.values[m]), 1e-12):.1%}); it would take about {needed:,} cases."
             )
         best = next(each for each in choices if each.recommended)
         if max_items is not None and best.items <= max_items and not best.meets and not beyond:
             out.append(
                 "The budget does not reach the precision and its audit; what comes nearest within it is recommended."
             )
-        wanted = min(goal / max(self.values[m], 1e-12) for m, goal in self.goals.items())
+        wanted = min(goal / max(abs(self.values[m]), 1e-12) for m, goal in self.goals.items())
         unchecked = [each for each in choices if each.items < best.items and each.relative <= wanted and not each.meets]
         if best.meets and unchecked:
             names = joined([str(each.design) for each in unchecked])
@@ -583,7 +583,7 @@ def _frontier(rehearsal: Rehearsal, choices: Sequence[Choice], values: ByMetric)
     """
     tried, screen = rehearsal.candidates(values)
     share = np.array([items for items, *_ in tried]) / (rehearsal.guess.n_items - 1)
-    half = np.minimum.accumulate(np.max([screen[m] / max(value, 1e-12) for m, value in values.items()], axis=0))
+    half = np.minimum.accumulate(np.max([screen[m] / max(abs(value), 1e-12) for m, value in values.items()], axis=0))
     full = rehearsal.cases * (rehearsal.guess.n_items - 1)
     sampled = [((each.items - each.audit) / full, each) for each in choices if 0 < each.share < 1 and each.relative > 0]
     sampled.sort(key=lambda each: each[0])

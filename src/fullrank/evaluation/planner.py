@@ -48,6 +48,9 @@ MOST_FITS = 5
 #: Outcomes with more hits than this are taken as decided by the screen; fits know better.
 MOST_HITS = 200
 
+#: A made-up fit whose value is further off than this factor says nothing of the guess's interval.
+MOST_SCALED = 100.0
+
 #: Half-widths, or what else there is one number of, by metric.
 ByMetric: TypeAlias = Mapping[Metric, float]
 
@@ -133,7 +136,8 @@ class Guess:
         """
         dist = self.estimator.fit(counts)
         found = half_widths(dist, metrics, level, cases=cases)
-        return dist, {m: half * self.value(m) / max(dist.expect(m), 1e-300) for m, half in found.items()}
+        scale = {m: abs(self.value(m)) / max(abs(dist.expect(m)), 1e-300) for m in found}
+        return dist, {m: half * min(scale[m], MOST_SCALED) for m, half in found.items()}
 
     def ranks(self, cases: int) -> IntArray:
         """As many ranks, at the quantiles of the distribution: the guess itself, without chance."""
