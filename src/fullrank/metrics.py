@@ -54,6 +54,8 @@ class Metric:
     k: int | None = None
     #: The word the metric was written with; decides nothing unless users have several targets.
     word: str = field(default="", compare=False)
+    #: Set by :meth:`kept_apart` where users have several targets: equal words are then equal numbers.
+    _apart: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.function is None and self.name not in set(ALIASES.values()):
@@ -128,6 +130,14 @@ class Metric:
     def first_hit(self) -> bool:
         """Whether only the best of a user's targets counts, as in ``hr`` and ``mrr``; with one target all words agree."""
         return self.word in _FIRST_HIT
+
+    def kept_apart(self, several_targets: bool) -> "Metric":
+        """Return the metric as a key among others, equal to those that are the same number for such users as well.
+
+        >>> (Hit @ 10).kept_apart(several_targets=True) == Recall @ 10
+        False
+        """
+        return replace(self, _apart=several_targets and self.first_hit)
 
     @property
     def uncut(self) -> bool:

@@ -466,3 +466,25 @@ def test_other_misuse(world, tmp_path):
 def test_no_package_or_module_takes_the_name_of_a_public_function():
     inside = {path.stem for path in Path(fr.__file__).parent.iterdir()}
     assert not {name for name in fr.__all__ if inspect.isfunction(getattr(fr, name))} & inside
+
+
+def test_hits_and_recall_of_several_targets_have_goals_of_their_own():
+    rng = np.random.default_rng(0)
+    users, items = rng.normal(size=(200, 6)), rng.normal(size=(3000, 6))
+    best = np.argsort(-(users @ items.T), axis=1)
+    places = 3 * np.floor(1000 ** rng.beta(1, 1.2, (200, 3))).astype(int) - np.array([3, 2, 1])  # no two are one
+    targets = np.take_along_axis(best, places, axis=1)
+    split = fr.Split(sp.csr_matrix((200, 3000)), np.repeat(np.arange(200), 3), targets.ravel())
+    options = {"design": "adaptive", "precision": 0.12, "progress": False}
+    report = fr.evaluate((users, items), split, ["recall@10", "hr@10"], **options)
+    last = report.runs[report.models[0]].rounds[-1]["half_widths"]
+    assert set(last) == {"recall@10", "hr@10"}
+    assert last["recall@10"] != last["hr@10"]
+    for row in report.rows:
+        assert (row.high - row.low) / 2 <= 0.13 * row.value or row.stop_reason == "exact"
+    assert report.rows[0].metric == fr.Recall @ 10
+    assert report.rows[1].metric == fr.Hit @ 10
+    alone = max(
+        fr.evaluate((users, items), split, each, **options).rows[0].items_scored for each in ("recall@10", "hr@10")
+    )
+    assert report.rows[0].items_scored <= 1.5 * alone

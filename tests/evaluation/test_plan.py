@@ -374,3 +374,14 @@ def test_a_plan_says_how_far_it_may_be_off(pilot):
     guessed, piloted = fr.plan(20_000, 2_000, precision=0.05), fr.plan(pilot=pilot[2], precision=0.05)
     assert any("without a pilot" in note for note in guessed.notes)
     assert any("from a pilot" in note for note in piloted.notes)
+
+
+def test_hits_and_recall_of_several_targets_are_planned_as_two_metrics():
+    rng = np.random.default_rng(0)
+    about = {"users": np.repeat(np.arange(400), 3), "order": np.tile([1, 2, 3], 400), "targets": np.full(1200, 3)}
+    ranks = np.sort(1 + rng.binomial(99, rng.beta(0.4, 3, (400, 3))), axis=1).ravel()
+    pilot = fr.RankCounts.from_ranks(ranks, 5000, "uni99", **about)
+    both = fr.plan(pilot=pilot, metric=["recall@10", "hr@10"], precision=0.2)
+    for name in ("recall@10", "hr@10"):
+        assert both.values[name] == pytest.approx(fr.plan(pilot=pilot, metric=name, precision=0.2).values[name])
+    assert both.values["hr@10"] > 1.5 * both.values["recall@10"]

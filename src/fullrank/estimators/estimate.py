@@ -44,8 +44,8 @@ class PointEstimate:
     estimator: Estimator
     value: Callable[[Metric], float]
     fit_info: Fit = field(default_factory=Fit)
-    #: Value and standard error by cases that were ranked in full, of metrics where these refute the estimate
-    audit: Mapping[Metric, Pair] = field(default_factory=dict)
+    #: Value and standard error by cases that were ranked in full, by the name of a metric where these refute the estimate
+    audit: Mapping[str, Pair] = field(default_factory=dict)
 
     def expect(self, metric: Metric | str) -> float:
         """Return the estimated value of the metric."""
@@ -90,8 +90,8 @@ class RankDistribution:
     posterior: Posterior | None = None
     #: The row of ``masses`` of each (j, T) of the counts; None: as the counts have them
     strata: IntArray | None = None
-    #: Value and standard error by cases that were ranked in full, of metrics where these refute the estimate
-    audit: Mapping[Metric, Pair] = field(default_factory=dict)
+    #: Value and standard error by cases that were ranked in full, by the name of a metric where these refute the estimate
+    audit: Mapping[str, Pair] = field(default_factory=dict)
 
     def expect(self, metric: Metric | str) -> float:
         """Return Σ_R P̂(R) M(R), the value the metric would have on the full ranking.

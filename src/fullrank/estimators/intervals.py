@@ -75,7 +75,7 @@ def final_interval(
     variances of what these cases leave open and of what their full ranking would, which are independent, add up. It is
     clipped to the values the metric can take; one of a user's own may take any.
     """
-    found = getattr(estimate, "audit", {}).get(metric)
+    found = getattr(estimate, "audit", {}).get(str(metric))
     if found is not None:
         span = hull(span, (found[0] - z_of(level) * found[1], found[0] + z_of(level) * found[1]))
     if target == "population":

@@ -237,7 +237,13 @@ def _among_others(
     factor, together = np.ones(len(rows)), np.zeros((len(rows), len(rows)))
     which, moved, logs, spreads = [], [], [], []
     for place, (row, each) in enumerate(zip(rows, fitted, strict=True)):
-        if each is None or each.posterior is None or metric.whole_auc or metric in each.audit or row.interval is None:
+        if (
+            each is None
+            or each.posterior is None
+            or metric.whole_auc
+            or str(metric) in each.audit
+            or row.interval is None
+        ):
             continue
         there = each.expect(metric)
         if not (row.value > 0 and there > 0):  # one's own metric may be negative, or no number

@@ -109,7 +109,7 @@ def report_on(
     level: float = 0.95,
     target: str = "cases",
     runs: Mapping[str, Run] | None = None,
-    audits: Mapping[str, Mapping[Metric, Pair]] | None = None,
+    audits: Mapping[str, Mapping[str, Pair]] | None = None,
     provenance: dict[str, Any] | None = None,
 ) -> Report:
     """Fit every model's counts and report the answers, with what the fits warn of among the notes.

@@ -93,9 +93,11 @@ def evaluate(
     first = getattr(chosen, "negatives", DEFAULT_START)
     held_out = load(split) if isinstance(split, str) else split
     check_split(held_out, "a Split or the name of a data set")
+    several = len(np.unique(held_out.users)) < len(held_out.users)
     job = Job(
         planner=Planner(
-            metrics_to_report(metrics), wanted or DEFAULT_PRECISION, absolute, level, target,
+            tuple(each.kept_apart(several) for each in metrics_to_report(metrics)),
+            wanted or DEFAULT_PRECISION, absolute, level, target,
             None if first == DEFAULT_START else first,
         ),
         split=held_out, design=chosen, precision=wanted, forces_guide=forced, estimator=parse_estimator(estimator),
@@ -174,9 +176,10 @@ def _report(job: Job, runs: dict[str, ModelRun], missing: list[str], seconds: fl
         "absolute": planner.absolute, "seconds": round(seconds, 3), "precision": job.precision,
     }  # fmt: skip
     report = report_on(
-        {name: run.observation.counts() for name, run in runs.items()}, planner.metrics, estimator=job.estimator,
+        {name: run.observation.counts() for name, run in runs.items()},
+        [each.kept_apart(False) for each in planner.metrics], estimator=job.estimator,
         level=planner.level, target=planner.target, runs=ended, provenance=provenance,
-        audits={name: run.corrected for name, run in runs.items()},
+        audits={name: {str(m): found for m, found in run.corrected.items()} for name, run in runs.items()},
     )  # fmt: skip
     rows = [replace(row, items_scored=runs[row.model].observation.items_scored) for row in report.rows]
     notes = [note for name, run in runs.items() for note in _notes(job, name, run, rows)]

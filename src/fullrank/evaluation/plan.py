@@ -287,7 +287,7 @@ def plan(
     """
     wanted = metrics_to_report(metric)
     level = check_interval(level, target)
-    planner = Planner(wanted, check_precision(precision, absolute), absolute, level, target)
+    precision = check_precision(precision, absolute)
     check_number("max_items", 1 if max_items is None else max_items, above=0)
     check_number("gather_cost", gather_cost, above=0)
     check_flag("absolute", absolute)
@@ -297,6 +297,9 @@ def plan(
             raise ValueError("`pilot` is a report without estimates (was it read from a file?): give its counts.")
     if isinstance(pilot, RankCounts):
         pilot = LogSpline().fit(pilot)
+    several = isinstance(pilot, RankDistribution) and pilot.counts.several_targets
+    wanted = tuple(each.kept_apart(several) for each in wanted)
+    planner = Planner(wanted, precision, absolute, level, target)
     guess, cases = _guess(pilot, n_items, cases)
     behind = pilot if pilot is not None and pilot.counts.design.compares else None
     expected = {m: guess.value(m) if behind is None else float(behind.expect(m)) for m in wanted}

@@ -166,18 +166,18 @@ class Report:
         """Return the rows of a metric: those of its name, or else of one that equals it, as hr@10 does recall@10."""
         rows = [row for row in self.rows if str(row.metric) == str(metric)]
         if not rows:
-            wanted = parse_metric(metric)
-            rows = [row for row in self.rows if row.metric == wanted and self._same(row.metric, wanted)]
+            several = self._several_targets
+            wanted = parse_metric(metric).kept_apart(several)
+            rows = [row for row in self.rows if row.metric.kept_apart(several) == wanted]
         if not rows:
             raise ValueError(f"the report has no {metric}: its metrics are {', '.join(self.metrics)}.")
         return rows
 
-    def _same(self, one: Metric, other: Metric) -> bool:
-        """Whether equal metrics are one number here: with several targets per user, hr@10 and recall@10 are not."""
-        several = "several" in str(self.provenance.get("prior", "")) or any(
-            each.counts.several_targets for each in self.estimates.values()
-        )
-        return not several or one.first_hit == other.first_hit
+    @property
+    def _several_targets(self) -> bool:
+        """Whether users have several targets, as far as a report knows: hr@10 and recall@10 are two numbers then."""
+        told = "several" in str(self.provenance.get("prior", ""))
+        return told or any(each.counts.several_targets for each in self.estimates.values())
 
     def to_markdown(self, digits: int = 3) -> str:
         """Write a Markdown table with intervals; superscripts name the models that one is significantly better than."""
