@@ -14,8 +14,8 @@ that. What it makes of a list:
 >>> import numpy as np
 >>> frame = {"user_id": [0, 0, 0, 0], "item_id": [5, 7, 7, 9], "score": [.4, .9, .9, .1], "label": [1, 0, 0, 0]}
 >>> counts = counts_from_scores(frame, n_items=1000, design="uni3")
->>> print(counts, "from", counts.items_scored, "distinct negatives")
-1 case of uni3 without replacement among 1,000 items (unseen) from 2 distinct negatives
+>>> print(counts)  # repeats count once
+1 case of uni3 without replacement (2 negatives) among 1,000 items (unseen)
 """
 
 import os
