@@ -24,6 +24,7 @@ from fullrank.data.frames import encode, encode_together, repeats
 from fullrank.data.readers import read_rating
 from fullrank.metrics import ALIASES as METRICS
 from fullrank.models.scorer import to_numpy
+from fullrank.ranks.cells import number_of_users
 from fullrank.ranks.counts import MOST_ITEMS, RankCounts
 from fullrank.ranks.design import Design, Sample, parse_design
 from fullrank.reading.candidate_files import CandidateLists, read_elliot_negatives, read_trec_run
@@ -199,8 +200,9 @@ def counts_from_frame(
     if len(models) > 1:
         raise ValueError(f"the frame holds {len(models)} models, {listed(models, 3)}: make counts of each one's rows.")
     used = {what: find_column(names, what, named.get(what)) for what in found}
-    columns = {name: to_numpy(table[name]) for name in names}
-    _refuse_lost_words("the frame", columns, used.values(), used.get("user"))
+    user = used.get("user")
+    if user is None or number_of_users(found["user"]) < len(found["user"]):  # else no word tells a user's rows apart
+        _refuse_lost_words("the frame", {name: to_numpy(table[name]) for name in names}, used.values(), user)
     return RankCounts.from_ranks(
         found["rank"], found.get("n_items", n_items), design, drawn=found.get("drawn"), users=found.get("user"),
         weights=found.get("weight"), order=found.get("order"), targets=found.get("targets"), candidates=candidates,
@@ -288,6 +290,8 @@ def _is_no_rank(name: str) -> bool:
 def _refuse_lost_words(where: str, columns: Mapping[str, Array], used: Iterable[str | None], user: str | None) -> None:
     """Refuse words, read as nothing else, that tell a user's rows apart: of models, most likely, which would become one."""
     item, read = find_column(columns, "item"), set(used)
+    if user is not None and number_of_users(columns[user]) == len(columns[user]):
+        return
     for name, values in columns.items():
         words = values.tolist() if values.dtype.kind in "OU" else []
         known = name in read or name == item or plain_name(name) in ALIASES["timestamp"]
