@@ -305,6 +305,7 @@ def test_a_column_that_is_not_the_model_is_not_a_million_models(tmp_path):
 
 
 def test_reproduce_says_where_it_went():
+    assert "reproduce" not in run("--help").stdout
     plain, asked = run("reproduce"), run("reproduce", "kr20-table3", "--out", "x")
     assert (plain.returncode, asked.returncode) == (0, 2)
     assert plain.stdout == asked.stdout

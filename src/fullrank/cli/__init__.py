@@ -51,7 +51,7 @@ app.add_typer(data.app, name="data", short_help="List and import data sets.")
 
 
 @app.command(
-    short_help="Say where the papers' tables went.",
+    hidden=True,  # for those who remember it
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
 )
 def reproduce(context: typer.Context) -> None:
