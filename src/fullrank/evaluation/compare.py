@@ -120,7 +120,7 @@ def comparisons(
 
 def warnings_of(estimates: Mapping[str, Estimate]) -> list[str]:
     """Return what the fits and the counts warn of, each with the name of its model."""
-    repeated = of_repeated_users({model: each.counts for model, each in estimates.items()})
+    repeated = _repeated_users({model: each.counts for model, each in estimates.items()})
     return [*repeated, *(f"{model}: {note}" for model, each in estimates.items() for note in each.fit_info.notes)]
 
 
@@ -142,7 +142,7 @@ def described(counts: Sequence[RankCounts]) -> list[str]:
     return [*dict.fromkeys(map(str, counts))][:3]
 
 
-def of_repeated_users(counts: Mapping[str, RankCounts]) -> Iterator[str]:
+def _repeated_users(counts: Mapping[str, RankCounts]) -> Iterator[str]:
     """Say where several ranks of one user are cases of their own, because nobody said which of a user's targets each is."""
     found: dict[str, list[str]] = {}
     for model, each in counts.items():

@@ -93,7 +93,7 @@ def evaluate(
     first = getattr(chosen, "negatives", DEFAULT_START)
     held_out = load(split) if isinstance(split, str) else split
     check_split(held_out, "a Split or the name of a data set")
-    several = len(np.unique(held_out.users)) < len(held_out.users)
+    several = len(held_out.test_users) < held_out.cases
     job = Job(
         planner=Planner(
             tuple(each.kept_apart(several) for each in metrics_to_report(metrics)),

@@ -37,6 +37,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fullrank._archive import read_archive, write_archive
+from fullrank._checks import plural
 from fullrank._types import Array, BoolArray, FloatArray, IntArray
 from fullrank.ranks import cells, checks
 from fullrank.ranks.cells import BLOCKS, EVERY, KEYS, MAX_POOLS, SUMS, unique_rows, user_blocks
@@ -207,10 +208,8 @@ class RankCounts:
     def __str__(self) -> str:
         low, high = self.pool_range
         items = f"{low:,.0f}" if round(low) == round(high) else f"{low:,.0f}-{high:,.0f}"
-        plurals = ["s" * (number != 1) for number in (len(self), round(high))]
-        cases, among = (f"{what}{end}" for what, end in zip(("case", "item"), plurals, strict=True))
-        which = f"{len(self):,} {cases}{self._of_users} of {self.design}{self._own_sizes}"
-        return f"{which} among {items} {among} ({self.candidates})"
+        which = f"{plural(len(self), 'case')}{self._of_users} of {self.design}{self._own_sizes}"
+        return f"{which} among {items} item{'s' * (round(high) != 1)} ({self.candidates})"
 
     @property
     def _of_users(self) -> str:
@@ -223,7 +222,7 @@ class RankCounts:
             whole = all(number == firsts.get(T) for number, T in zip(cases.tolist(), pairs[:, 1].tolist(), strict=True))
             if whole and len(pairs) == sum(firsts):  # of every user all targets are here
                 users = round(sum(firsts.values()))
-        return "" if users is None or users >= len(self) else f" ({users:,} user{'s' * (users != 1)})"
+        return "" if users is None or users >= len(self) else f" ({plural(users, 'user')})"
 
     @property
     def _own_sizes(self) -> str:

@@ -200,9 +200,7 @@ def counts_from_frame(
     if len(models) > 1:
         raise ValueError(f"the frame holds {len(models)} models, {listed(models, 3)}: make counts of each one's rows.")
     used = {what: find_column(names, what, named.get(what)) for what in found}
-    user = used.get("user")
-    if user is None or number_of_users(found["user"]) < len(found["user"]):  # else no word tells a user's rows apart
-        _refuse_lost_words("the frame", {name: to_numpy(table[name]) for name in names}, used.values(), user)
+    _refuse_lost_words("the frame", names, lambda name: to_numpy(table[name]), used.values(), used.get("user"))
     return RankCounts.from_ranks(
         found["rank"], found.get("n_items", n_items), design, drawn=found.get("drawn"), users=found.get("user"),
         weights=found.get("weight"), order=found.get("order"), targets=found.get("targets"), candidates=candidates,
@@ -222,7 +220,7 @@ def read_ranks(path: Path, columns: dict[str, Array], chosen: Collection[str] = 
     if rank is not None:
         found = {}
         for model, rows in _by_model(path, columns):
-            _refuse_lost_words(repr(str(path)), rows, about.values(), user)
+            _refuse_lost_words(repr(str(path)), rows, rows.__getitem__, about.values(), user)
             _refuse_copies(path, model, rows, user, about.get("order"))
             found[model] = {"ranks": rows[rank], **{key: rows[name] for key, name in about.items()}}
         return found
@@ -239,7 +237,7 @@ def read_ranks(path: Path, columns: dict[str, Array], chosen: Collection[str] = 
         raise ValueError(f"{str(path)!r} has no column of ranks: {hint}; it has {listed(columns)}.")
     if not chosen and len(beside) == 0 and any(map(is_number, wide)):
         raise ValueError(f"{str(path)!r} has no header: name the columns in its first line, such as 'user_id,rank'.")
-    _refuse_lost_words(repr(str(path)), columns, about.values(), user)
+    _refuse_lost_words(repr(str(path)), columns, columns.__getitem__, about.values(), user)
     given = {key: columns[name] for key, name in about.items()}
     return {name: {"ranks": columns[name], **given} for name in wide}
 
@@ -287,22 +285,28 @@ def _is_no_rank(name: str) -> bool:
     return plain in _NO_RANKS or plain.rstrip("0123456789") in METRICS or _INDEX.fullmatch(name) is not None
 
 
-def _refuse_lost_words(where: str, columns: Mapping[str, Array], used: Iterable[str | None], user: str | None) -> None:
-    """Refuse words, read as nothing else, that tell a user's rows apart: of models, most likely, which would become one."""
-    item, read = find_column(columns, "item"), set(used)
-    if user is not None and number_of_users(columns[user]) == len(columns[user]):
+def _refuse_lost_words(
+    where: str, names: Collection[str], column: Callable[[str], Array], used: Iterable[str | None], user: str | None
+) -> None:
+    """Refuse words, read as nothing else, that tell a user's rows apart: of models, most likely, which would become one.
+
+    A ``column`` is asked for only where a user has several rows, or nothing says which rows are whose.
+    """
+    item, read = find_column(names, "item"), set(used)
+    if user is not None and number_of_users(users := column(user)) == len(users):
         return
-    for name, values in columns.items():
+    for name in names:
+        values = column(name)
         words = values.tolist() if values.dtype.kind in "OU" else []
         known = name in read or name == item or plain_name(name) in ALIASES["timestamp"]
         if known or not words or not all(isinstance(each, str | float | None) for each in words):
             continue
         if user is not None:
-            lost, how = _differ(columns[user], words), "tells rows of one user apart"
+            lost, how = _differ(users, words), "tells rows of one user apart"
         else:
             sizes = set(Counter(map(str, words)).values())
             lost, how = len(sizes) == 1 and 1 < min(sizes) < len(words), "divides the rows into equal parts"
-        if lost and (item is None or _differ(columns[item], words)):  # else it says more of the items
+        if lost and (item is None or _differ(column(item), words)):  # else it says more of the items
             such = listed(sorted(set(map(str, words))), 2)
             fault = f"{where}: column {name!r} ({such}) {how}"
             raise ValueError(f"{fault}; name it 'model' if it names models, else drop it.")
